@@ -27,6 +27,7 @@ mod families;
 mod files;
 mod files_host;
 mod flush;
+mod futures;
 mod handle;
 pub(crate) mod header;
 mod idle_workers;

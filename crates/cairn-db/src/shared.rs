@@ -20,6 +20,7 @@ use crate::catalog::Catalog;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
+use crate::futures::AwaitedWrites;
 use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
+    /// Writes that futures wait for.
+    pub(crate) awaited: AwaitedWrites,
 
     pub(crate) tree: Ranked<Tree>,
     /// Notified, after a change under `tree`, whenever a job ends or the state of writes changes.

@@ -42,6 +42,7 @@ use crate::catalog::sources::create_dir;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
+use crate::futures::AwaitedWrites;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::open_iterators::OpenIterators;
@@ -385,6 +386,7 @@ fn assemble(
         writes,
         iterators: OpenIterators::new(),
         signals: Signals::default(),
+        awaited: AwaitedWrites::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),
         timers: Timers::default(),
@@ -407,6 +409,8 @@ fn io(options: &DbOptions, info: &Logger) -> Io {
         IoMode::Threads => Some(ReadDriver::Threads),
         IoMode::Blocking => Some(ReadDriver::Blocking),
     });
+    let threads = usize::try_from(options.read_io_executor_threads).unwrap_or(1);
+    let io = io.with_threads(threads.max(1));
     if let (IoMode::Uring, Some(reason)) = (options.io_mode, io.refusal()) {
         info.warn(format_args!(
             "io_mode=kUring: reads are executed by {}, because io_uring is refused: {reason}",

@@ -111,7 +111,7 @@ pub fn run_soon(job: Job) {
     Helpers::of_process().run(job, false);
 }
 
-/// The result of a job that runs on a thread; see [`offload`].
+/// The future of a value that another thread delivers; see [`offload`] and [`promise`].
 pub struct Offload<T> {
     flight: Arc<Flight<T>>,
     process: Process,
@@ -124,35 +124,53 @@ impl<T> std::fmt::Debug for Offload<T> {
     }
 }
 
-/// Lands the result, or nothing if the job panics.
-struct Landing<T> {
+/// The obligation to deliver a value; see [`promise`].
+pub struct Promise<T> {
     flight: Arc<Flight<T>>,
-    result: Option<T>,
+    value: Option<T>,
 }
 
-impl<T> Drop for Landing<T> {
-    fn drop(&mut self) {
-        self.flight.land(self.result.take());
+impl<T> Promise<T> {
+    /// Delivers `value`.
+    pub fn keep(mut self, value: T) {
+        self.value = Some(value);
     }
+}
+
+impl<T> std::fmt::Debug for Promise<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Promise").finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.flight.land(self.value.take());
+    }
+}
+
+/// A promise of a value, and the future that waits for it. The future panics if the promise is dropped.
+#[must_use]
+pub fn promise<T>() -> (Promise<T>, Offload<T>) {
+    let flight = Arc::new(Flight::new(1));
+    let promise = Promise {
+        flight: flight.clone(),
+        value: None,
+    };
+    let kept = Offload {
+        flight,
+        process: Process::this(),
+        done: false,
+    };
+    (promise, kept)
 }
 
 /// Runs `job`, a short piece of work that may block, on a thread. If the future is dropped, the job runs all
 /// the same.
 pub fn offload<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Offload<T> {
-    let flight = Arc::new(Flight::new(1));
-    let landing = Landing {
-        flight: flight.clone(),
-        result: None,
-    };
-    run_soon(Box::new(move || {
-        let mut landing = landing;
-        landing.result = Some(job());
-    }));
-    Offload {
-        flight,
-        process: Process::this(),
-        done: false,
-    }
+    let (promise, result) = promise();
+    run_soon(Box::new(move || promise.keep(job())));
+    result
 }
 
 impl<T> Future for Offload<T> {

@@ -27,7 +27,7 @@ use crate::buffer::Buffer;
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
-pub use helpers::{Offload, offload, run_apart, run_soon};
+pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
 pub use read_future::{Read, Reads};
 
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};

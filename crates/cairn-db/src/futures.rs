@@ -1,0 +1,205 @@
+//! Reads and writes of an open database as futures.
+//!
+//! A future borrows the handle that made it, and a task that owns a clone of the handle can run on any executor.
+//! A read takes its view at the first poll and keeps it until it ends or is dropped.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_options::{ReadOptions, WriteOptions};
+use cairn_platform::io::{Offload, Promise, promise, run_apart};
+use cairn_platform::sync::Mutex;
+use cairn_read::{Columns, Found, Value, View, get_async, try_get};
+use cairn_types::Result;
+
+use crate::batch::WriteBatch;
+use crate::catalog::release::check_held;
+use crate::db::Db;
+use crate::handle::Family;
+use crate::reads::{lookup, tier_of};
+use crate::shared::Shared;
+
+/// The view of a read in flight. Files that only it has kept are deleted after its end, by a background thread.
+pub(crate) struct AwaitedView {
+    view: Option<Arc<View>>,
+    shared: Arc<Shared>,
+}
+
+impl AwaitedView {
+    pub(crate) fn new(view: Arc<View>, shared: &Arc<Shared>) -> AwaitedView {
+        AwaitedView {
+            view: Some(view),
+            shared: shared.clone(),
+        }
+    }
+}
+
+impl std::ops::Deref for AwaitedView {
+    type Target = View;
+    fn deref(&self) -> &View {
+        self.view.as_ref().expect("present until dropped")
+    }
+}
+
+impl Drop for AwaitedView {
+    fn drop(&mut self) {
+        if self.shared.context.is_forked() {
+            // Releasing blocks and files acquires locks.
+            std::mem::forget(self.view.take());
+            return;
+        }
+        self.view = None;
+        self.shared.purge_in_background();
+    }
+}
+
+impl Family {
+    /// [`Family::find`] as a future. A key in memory is returned at the first poll, without an allocation.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::find`].
+    pub async fn find_async(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        if let Some(found) = self.find_in_memory(key, options)? {
+            return Ok(found);
+        }
+        let shared = &self.db.shared;
+        let (view, seq) = shared.newest(&self.state);
+        let view = AwaitedView::new(view, shared);
+        check_held(&view)?;
+        let seq = options.snapshot.unwrap_or(seq);
+        let lookup = lookup(&self.state, key, seq, options)?;
+        // Boxed: a future has room for the rare case, too.
+        let of_tier = match tier_of(shared, options) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(options) => Some(Box::new(options)),
+        };
+        get_async(&view, &lookup, of_tier.as_deref().unwrap_or(options)).await
+    }
+
+    /// [`Family::find`] if it needs no file; `None` if it may.
+    fn find_in_memory(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Found>> {
+        let shared = &self.db.shared;
+        shared.context.check_reader()?;
+        let view = self.state.view();
+        check_held(&view)?;
+        let seq = options.snapshot.unwrap_or_else(|| shared.published());
+        let lookup = lookup(&self.state, key, seq, options)?;
+        try_get(&view, &lookup, &tier_of(shared, options))
+    }
+
+    /// [`Family::get_with`] as a future.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub async fn get_async(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.find_async(key, options).await?.into_value()
+    }
+
+    /// [`Family::get_entity`] as a future.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub async fn get_entity_async(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Columns>> {
+        self.find_async(key, options).await?.into_columns()
+    }
+}
+
+/// The number of threads of a database that execute awaited writes. While one syncs the log, the others form the
+/// next group.
+const WRITERS: usize = 32;
+
+/// Writes that futures wait for.
+#[derive(Default)]
+pub(crate) struct AwaitedWrites {
+    state: Mutex<AwaitedState>,
+}
+
+#[derive(Default)]
+struct AwaitedState {
+    waiting: VecDeque<AwaitedWrite>,
+    /// The number of threads that execute writes.
+    writers: usize,
+}
+
+struct AwaitedWrite {
+    batch: WriteBatch,
+    options: WriteOptions,
+    written: Promise<Result<()>>,
+}
+
+/// Counts the end of a writer, even if it ends by a panic.
+struct Writer<'a>(&'a AwaitedWrites);
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state.lock().writers -= 1;
+        }
+    }
+}
+
+impl Shared {
+    /// Writes `batch` on another thread.
+    fn start_write(
+        self: &Arc<Self>,
+        batch: WriteBatch,
+        options: WriteOptions,
+    ) -> Offload<Result<()>> {
+        let (written, result) = promise();
+        // Without a sync to wait for, more threads are only more contention.
+        let most = if options.sync { WRITERS } else { 1 };
+        let mut state = self.awaited.state.lock();
+        state.waiting.push_back(AwaitedWrite {
+            batch,
+            options,
+            written,
+        });
+        let starts = state.writers < most;
+        state.writers += usize::from(starts);
+        drop(state);
+        if starts {
+            let shared = self.clone();
+            run_apart(Box::new(move || shared.execute_awaited()));
+        }
+        result
+    }
+
+    /// Executes awaited writes until none is waiting.
+    fn execute_awaited(self: &Arc<Self>) {
+        let _writer = Writer(&self.awaited);
+        loop {
+            let mut state = self.awaited.state.lock();
+            let Some(next) = state.waiting.pop_front() else {
+                state.writers -= 1;
+                return;
+            };
+            drop(state);
+            next.written.keep(self.write(&next.batch, &next.options));
+        }
+    }
+}
+
+impl Db {
+    /// [`Db::write_with`] as a future. The write is executed by another thread once the future has been polled,
+    /// also if it is dropped then. Writes that are synced form groups with one sync each.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`].
+    pub async fn write_async(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        let shared = self.shared();
+        shared.context.check_process()?;
+        if !shared.context.world.clock.is_real() {
+            return shared.write(&batch, options);
+        }
+        shared.start_write(batch, options.clone()).await
+    }
+}
