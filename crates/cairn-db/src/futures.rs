@@ -89,6 +89,20 @@ impl Family {
         try_get(&view, &lookup, &tier_of(shared, options))
     }
 
+    /// [`Family::get_with`] if it needs no file; `None` if it may.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub fn get_in_memory(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Option<Value>>> {
+        let found = self.find_in_memory(key, options)?;
+        found.map(Found::into_value).transpose()
+    }
+
     /// [`Family::get_with`] as a future.
     ///
     /// # Errors
