@@ -81,7 +81,7 @@ pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
 pub use handle::Family;
-pub use iter::Iter;
+pub use iter::{AsyncIter, Iter, Motion};
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{

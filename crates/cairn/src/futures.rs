@@ -35,6 +35,9 @@
 //! - Writes are executed by up to 32 threads of the database, so that those with [`WriteOptions::sync`] share syncs.
 //!   With write stalls, a future waits as long as the write does.
 //!
+//! - An iterator in memory moves at the first poll. If it needs a file, a helper thread reads on, first 4 KiB, then
+//!   more, and its next moves are complete at the first poll again.
+//!
 //! A waiting [`Db::get_async`] takes less than 2 KiB besides the block that is read.
 //!
 //! # Dropping a future
@@ -50,15 +53,22 @@
 //! - [Perf counters](crate::observe) belong to a thread: they count the steps of a future that ran on it.
 //! - In a forked child, futures of the parent fail or panic.
 
+use std::fmt;
 use std::future::Future;
-use std::sync::OnceLock;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
-use cairn_db::{Columns, Value};
+use cairn_db::{AsyncIter, Columns, Motion, Value};
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::Result;
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
 
 use crate::batch::WriteBatch;
 use crate::db::Db;
+use crate::entries::{KeyRange, KeyValue, range_options};
 use crate::family::Family;
 
 /// Default options that a future can borrow.
@@ -180,5 +190,216 @@ impl Family<'_> {
         options: &'a ReadOptions,
     ) -> impl Future<Output = Result<Option<Columns>>> + Send + use<'a> {
         self.inner.get_entity_async(key, options)
+    }
+}
+
+/// A bidirectional cursor over the keys of one family whose moves are futures. It shows the state at its creation (or
+/// that of a snapshot), unaffected by later writes. Created by [`Db::iter_async`].
+///
+/// A move whose future is dropped does not change the position, from which the next move starts.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+/// # for key in [b"a", b"b", b"c"] { db.put(key, b"1")?; }
+/// # pollster::block_on(async {
+/// let mut iter = db.iter_async(&cairn::ReadOptions::default())?;
+/// let mut entry = iter.seek(b"b").await?;
+/// while let Some((key, value)) = entry {
+///     println!("{key:?} = {value:?}");
+///     entry = iter.next().await?;
+/// }
+/// # Ok::<(), cairn::Error>(()) })?;
+/// # Ok::<(), cairn::Error>(())
+/// ```
+pub struct AsyncIterator<'db> {
+    inner: AsyncIter,
+    /// Of an iterator that is not bound to a reference.
+    owner: Option<Arc<Db>>,
+    db: PhantomData<&'db Db>,
+}
+
+/// Defines the moves of an iterator.
+macro_rules! moves {
+    ($($(#[$doc:meta])* $name:ident($($target:ident)?) => $motion:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// Those of a file, of a merge or of the options; `Incomplete` if `read_tier` or
+        /// `max_skippable_internal_keys` ended the move. The iterator is then not positioned.
+        pub fn $name<'a>(
+            &'a mut self $(, $target: &'a [u8])?
+        ) -> impl Future<Output = Result<Option<(&'a [u8], &'a [u8])>>> + Send + use<'a, 'db> {
+            async move {
+                Ok(match self.inner.go($motion).await? {
+                    true => self.inner.entry(),
+                    false => None,
+                })
+            }
+        }
+    )*};
+}
+
+impl<'db> AsyncIterator<'db> {
+    moves! {
+        /// Moves to the first key at or after `target`, and returns the entry there, if any.
+        seek(target) => Motion::Seek(target.to_vec());
+        /// Moves to the last key at or before `target`.
+        seek_for_prev(target) => Motion::SeekForPrev(target.to_vec());
+        /// Moves to the first key.
+        seek_to_first() => Motion::First;
+        /// Moves to the last key.
+        seek_to_last() => Motion::Last;
+        /// Moves to the next key. Returns `None` unless the iterator is positioned.
+        next() => Motion::Next;
+        /// Moves to the previous key. Returns `None` unless the iterator is positioned.
+        prev() => Motion::Prev;
+    }
+
+    /// The current key and value; `None` if the iterator is not positioned, or after a move whose future was dropped.
+    #[must_use]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.inner.entry()
+    }
+
+    /// The entries from the first key on, as owned keys and values.
+    #[must_use]
+    pub fn into_stream(self) -> EntryStream<'db> {
+        EntryStream(Streamed::Iter(self, Motion::First))
+    }
+}
+
+impl fmt::Debug for AsyncIterator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncIterator")
+            .field("is_owned", &self.owner.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The entries of a range, as owned keys and values in key order: a [`Stream`]. An error is the last item. Created by
+/// [`Db::stream`].
+pub struct EntryStream<'db>(Streamed<'db>);
+
+enum Streamed<'db> {
+    Iter(AsyncIterator<'db>, Motion),
+    Failed(cairn_types::Error),
+    Ended,
+}
+
+impl EntryStream<'_> {
+    fn end(&mut self, last: Option<cairn_types::Error>) -> Poll<Option<Result<KeyValue>>> {
+        self.0 = Streamed::Ended;
+        Poll::Ready(last.map(Err))
+    }
+}
+
+impl Stream for EntryStream<'_> {
+    type Item = Result<KeyValue>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<KeyValue>>> {
+        match &mut self.0 {
+            Streamed::Iter(iter, motion) => match ready!(iter.inner.poll_go(motion, context)) {
+                Ok(true) => {
+                    *motion = Motion::Next;
+                    let entry = iter.inner.entry();
+                    Poll::Ready(entry.map(|(key, value)| Ok((key.into(), value.into()))))
+                }
+                Ok(false) => self.end(None),
+                Err(error) => self.end(Some(error)),
+            },
+            Streamed::Failed(error) => {
+                let error = error.clone();
+                self.end(Some(error))
+            }
+            Streamed::Ended => Poll::Ready(None),
+        }
+    }
+}
+
+impl FusedStream for EntryStream<'_> {
+    fn is_terminated(&self) -> bool {
+        matches!(self.0, Streamed::Ended)
+    }
+}
+
+impl fmt::Debug for EntryStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryStream").finish_non_exhaustive()
+    }
+}
+
+fn iterator<'db>(
+    family: &cairn_db::Family,
+    options: &ReadOptions,
+    owner: Option<Arc<Db>>,
+) -> Result<AsyncIterator<'db>> {
+    Ok(AsyncIterator {
+        inner: family.iter_async(options)?,
+        owner,
+        db: PhantomData,
+    })
+}
+
+fn stream<'db>(iter: Result<AsyncIterator<'db>>) -> EntryStream<'db> {
+    match iter {
+        Ok(iter) => iter.into_stream(),
+        Err(error) => EntryStream(Streamed::Failed(error)),
+    }
+}
+
+impl Db {
+    /// An iterator over the default family whose moves are futures, not yet positioned.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` with `tailing` or `auto_refresh_iterator_with_snapshot`.
+    pub fn iter_async(&self, options: &ReadOptions) -> Result<AsyncIterator<'_>> {
+        iterator(self.inner.default_family(), options, None)
+    }
+
+    /// [`Db::iter_async`] for a task of its own: the iterator keeps the database open.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::iter_async`].
+    pub fn iter_async_owned(
+        self: &Arc<Db>,
+        options: &ReadOptions,
+    ) -> Result<AsyncIterator<'static>> {
+        iterator(self.inner.default_family(), options, Some(self.clone()))
+    }
+
+    /// The entries of the default family in `range`, as a [`Stream`].
+    #[must_use]
+    pub fn stream(&self, range: impl KeyRange) -> EntryStream<'_> {
+        stream(self.iter_async(&range_options(range)))
+    }
+
+    /// [`Db::stream`] for a task of its own: the stream keeps the database open.
+    #[must_use]
+    pub fn stream_owned(self: &Arc<Db>, range: impl KeyRange) -> EntryStream<'static> {
+        stream(self.iter_async_owned(&range_options(range)))
+    }
+}
+
+impl<'db> Family<'db> {
+    /// An iterator whose moves are futures; see [`Db::iter_async`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::iter_async`].
+    pub fn iter_async(&self, options: &ReadOptions) -> Result<AsyncIterator<'db>> {
+        iterator(&self.inner, options, None)
+    }
+
+    /// The entries in `range`, as a [`Stream`].
+    #[must_use]
+    pub fn stream(&self, range: impl KeyRange) -> EntryStream<'db> {
+        stream(self.iter_async(&range_options(range)))
     }
 }

@@ -339,3 +339,180 @@ fn a_write_whose_future_was_dropped_takes_place() {
     assert!(db.get(b"other").unwrap().is_none());
     db.close().unwrap();
 }
+
+/// The next number of a sequence that looks random.
+fn draw(seed: &mut u64) -> u64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *seed >> 33
+}
+
+#[test]
+fn awaited_iterators_move_like_ordinary_ones_even_if_moves_are_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [IoMode::Threads, IoMode::Uring, IoMode::Blocking] {
+        let db = remote(&dir, mode, Duration::from_micros(50));
+        let options = ReadOptions::default();
+        let mut plain = db.iter_with(&options);
+        let mut awaited = db.iter_async(&options).unwrap();
+        let mut seed = 7;
+        for _ in 0..600 {
+            let target = (draw(&mut seed) as u32 % 1020).to_be_bytes();
+            let kind = draw(&mut seed) % 24;
+            // Sometimes, the same or another move was started before and dropped.
+            if draw(&mut seed).is_multiple_of(4) {
+                match draw(&mut seed) % 3 {
+                    0 => poll_once_pending(awaited.next()),
+                    1 => poll_once_pending(awaited.prev()),
+                    _ => poll_once_pending(awaited.seek(&target)),
+                }
+                // Only a move that was complete has moved.
+                match awaited.entry() {
+                    Some((here, _)) => plain.seek(here),
+                    None => {
+                        let _entry = pollster::block_on(awaited.seek(&target)).unwrap();
+                        plain.seek(&target);
+                    }
+                }
+            }
+            let found = match kind {
+                0 => {
+                    plain.seek(&target);
+                    pollster::block_on(awaited.seek(&target))
+                }
+                1 => {
+                    plain.seek_for_prev(&target);
+                    pollster::block_on(awaited.seek_for_prev(&target))
+                }
+                2 => {
+                    plain.seek_to_first();
+                    pollster::block_on(awaited.seek_to_first())
+                }
+                3 => {
+                    plain.seek_to_last();
+                    pollster::block_on(awaited.seek_to_last())
+                }
+                4..=15 => {
+                    plain.next();
+                    pollster::block_on(awaited.next())
+                }
+                _ => {
+                    plain.prev();
+                    pollster::block_on(awaited.prev())
+                }
+            };
+            let found = found
+                .unwrap()
+                .map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let wanted = plain
+                .entry()
+                .map(|(key, value)| (key.to_vec(), value.to_vec()));
+            assert_eq!(found, wanted);
+        }
+    }
+}
+
+/// Polls once and drops.
+fn poll_once_pending<F: Future>(future: F) {
+    drop(
+        pin!(future)
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop())),
+    );
+}
+
+#[test]
+fn a_dropped_move_is_repeated_from_the_same_position() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = remote(&dir, IoMode::Threads, Duration::from_millis(5));
+    let mut iter = db.iter_async(&ReadOptions::default()).unwrap();
+    pollster::block_on(async {
+        iter.seek(&10_u32.to_be_bytes()).await.unwrap();
+        for n in 11..400_u32 {
+            poll_once_pending(iter.next());
+            let complete = iter.entry().is_some();
+            let found = match complete {
+                true => iter.entry(),
+                false => iter.next().await.unwrap(),
+            };
+            assert_eq!(found.unwrap().0, n.to_be_bytes(), "{complete}");
+        }
+        // Back, although a step forward is under way.
+        let mut last = Vec::new();
+        while let Some((key, _)) = iter.entry() {
+            last = key.to_vec();
+            poll_once_pending(iter.next());
+        }
+        let before = iter.prev().await.unwrap().map(|(key, _)| key.to_vec());
+        let last = u32::from_be_bytes(last.try_into().unwrap());
+        assert_eq!(before.unwrap(), (last - 1).to_be_bytes());
+    });
+}
+
+#[test]
+fn a_stream_has_the_entries_of_its_range() {
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [IoMode::Uring, IoMode::Blocking] {
+        let db = Arc::new(remote(&dir, mode, Duration::from_micros(50)));
+        let (first, last) = (100_u32.to_be_bytes(), 1005_u32.to_be_bytes());
+        let wanted: Vec<_> = db
+            .range(first..last)
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(wanted.len(), 905);
+        let task = {
+            let db = db.clone();
+            async move {
+                let mut stream = db.stream_owned(first..last);
+                drop(db);
+                let mut found = Vec::new();
+                while let Some(entry) = next_of(&mut stream).await {
+                    found.push(entry.unwrap());
+                }
+                assert!(next_of(&mut stream).await.is_none());
+                found
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        assert_eq!(runtime.block_on(task), wanted);
+        let task = async {
+            let mut keys = 0;
+            let mut stream = db.stream(..);
+            while next_of(&mut stream).await.is_some() {
+                keys += 1;
+            }
+            keys
+        };
+        assert_eq!(smol::block_on(task), 1010);
+    }
+    let tailing = ReadOptions {
+        tailing: true,
+        ..ReadOptions::default()
+    };
+    let db = crate::database("");
+    assert!(db.iter_async(&tailing).is_err());
+}
+
+/// The next item of a stream.
+async fn next_of(
+    stream: &mut cairn::futures::EntryStream<'_>,
+) -> Option<cairn::Result<cairn::KeyValue>> {
+    use futures_core::Stream;
+    std::future::poll_fn(|context| std::pin::Pin::new(&mut *stream).poll_next(context)).await
+}
+
+#[test]
+fn a_database_dropped_while_an_iterator_fetches_can_be_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..5 {
+        let db = remote(&dir, IoMode::Threads, Duration::from_millis(10));
+        let mut iter = db.iter_async(&ReadOptions::default()).unwrap();
+        poll_once_pending(iter.seek_to_first());
+        drop(iter);
+        drop(db);
+    }
+}
