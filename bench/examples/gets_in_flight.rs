@@ -130,6 +130,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Opens all tables.
         db.get(&(n * 1000).to_be_bytes())?;
     }
+    let key = [0; 4];
+    println!(
+        "the future of a get has {} bytes",
+        size_of_val(&db.get_async(&key))
+    );
     let before = resident();
     let began = Instant::now();
     let until = began + Duration::from_secs(seconds);

@@ -63,7 +63,8 @@ impl Started {
             of_file[0].file.start_reads(&mut reads, &mut queue);
             reads
         };
-        let files = requests.chunk_by(same_file).map(start).collect();
+        let mut files = Vec::with_capacity(requests.chunk_by(same_file).count());
+        files.extend(requests.chunk_by(same_file).map(start));
         Started {
             requests,
             files,
