@@ -101,7 +101,7 @@ pub(super) fn sources(
                 range_dels.add_table(children.len(), file, tombstones);
             }
             let iter = tables.iter(table);
-            children.push(Child::Table(Box::new(iter), file.largest_seq));
+            children.push(Child::Table(Box::new(iter), file.seqs.largest));
         }
     }
     Ok((children, range_dels))
