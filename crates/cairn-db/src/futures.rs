@@ -4,15 +4,14 @@
 //! A read takes its view at the first poll and keeps it until it ends or is dropped.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cairn_options::{ReadOptions, WriteOptions};
-use cairn_platform::io::{Offload, Promise, promise, run_apart};
-use cairn_platform::sync::Mutex;
+use cairn_platform::io::promise;
 use cairn_read::{Columns, Found, Value, View, get_async, try_get};
 use cairn_types::Result;
 
+use crate::awaited_writes::AwaitedWrites;
 use crate::batch::WriteBatch;
 use crate::catalog::release::check_held;
 use crate::db::Db;
@@ -126,81 +125,6 @@ impl Family {
     }
 }
 
-/// The number of threads of a database that execute awaited writes. While one syncs the log, the others form the
-/// next group.
-const WRITERS: usize = 32;
-
-/// Writes that futures wait for.
-#[derive(Default)]
-pub(crate) struct AwaitedWrites {
-    state: Mutex<AwaitedState>,
-}
-
-#[derive(Default)]
-struct AwaitedState {
-    waiting: VecDeque<AwaitedWrite>,
-    /// The number of threads that execute writes.
-    writers: usize,
-}
-
-struct AwaitedWrite {
-    batch: WriteBatch,
-    options: WriteOptions,
-    written: Promise<Result<()>>,
-}
-
-/// Counts the end of a writer, even if it ends by a panic.
-struct Writer<'a>(&'a AwaitedWrites);
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.state.lock().writers -= 1;
-        }
-    }
-}
-
-impl Shared {
-    /// Writes `batch` on another thread.
-    fn start_write(
-        self: &Arc<Self>,
-        batch: WriteBatch,
-        options: WriteOptions,
-    ) -> Offload<Result<()>> {
-        let (written, result) = promise();
-        // Without a sync to wait for, more threads are only more contention.
-        let most = if options.sync { WRITERS } else { 1 };
-        let mut state = self.awaited.state.lock();
-        state.waiting.push_back(AwaitedWrite {
-            batch,
-            options,
-            written,
-        });
-        let starts = state.writers < most;
-        state.writers += usize::from(starts);
-        drop(state);
-        if starts {
-            let shared = self.clone();
-            run_apart(Box::new(move || shared.execute_awaited()));
-        }
-        result
-    }
-
-    /// Executes awaited writes until none is waiting.
-    fn execute_awaited(self: &Arc<Self>) {
-        let _writer = Writer(&self.awaited);
-        loop {
-            let mut state = self.awaited.state.lock();
-            let Some(next) = state.waiting.pop_front() else {
-                state.writers -= 1;
-                return;
-            };
-            drop(state);
-            next.written.keep(self.write(&next.batch, &next.options));
-        }
-    }
-}
-
 impl Db {
     /// [`Db::write_with`] as a future. The write is executed by another thread once the future has been polled,
     /// also if it is dropped then. Writes that are synced form groups with one sync each.
@@ -214,6 +138,11 @@ impl Db {
         if !shared.context.world.clock.is_real() {
             return shared.write(&batch, options);
         }
-        shared.start_write(batch, options.clone()).await
+        let (written, result) = promise();
+        let (writer, options) = (shared.clone(), options.clone());
+        let sync = options.sync;
+        let write = move || written.keep(writer.write(&batch, &options));
+        AwaitedWrites::start(&shared.awaited, sync, Box::new(write));
+        result.await
     }
 }

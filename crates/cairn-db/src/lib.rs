@@ -5,6 +5,7 @@
 //! become jobs (`background`), whose edits are logged in the MANIFEST and then published to readers
 //! (`catalog`). Locks and their order are listed in `locks`.
 
+mod awaited_writes;
 mod background;
 mod batch;
 mod blob_stats;

@@ -15,12 +15,12 @@ use cairn_options::DbOptions;
 use cairn_platform::sync::{AtomicBool, Condvar};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
+use crate::awaited_writes::AwaitedWrites;
 use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
-use crate::futures::AwaitedWrites;
 use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
     /// Writes that futures wait for.
-    pub(crate) awaited: AwaitedWrites,
+    pub(crate) awaited: Arc<AwaitedWrites>,
 
     pub(crate) tree: Ranked<Tree>,
     /// Notified, after a change under `tree`, whenever a job ends or the state of writes changes.

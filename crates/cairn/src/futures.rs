@@ -110,6 +110,10 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::multi_get`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "that it is `Send` is part of the interface"
+    )]
     pub fn multi_get_async<'a, K: AsRef<[u8]> + Sync>(
         &'a self,
         keys: &'a [K],
@@ -127,6 +131,10 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::multi_get_in`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "that it is `Send` is part of the interface"
+    )]
     pub fn multi_get_in_async<'a>(
         &'a self,
         keys: &'a [(&'a Family<'a>, &'a [u8])],
@@ -267,7 +275,7 @@ impl<'db> AsyncIterator<'db> {
     /// The entries from the first key on, as owned keys and values.
     #[must_use]
     pub fn into_stream(self) -> EntryStream<'db> {
-        EntryStream(Streamed::Iter(self, Motion::First))
+        EntryStream(Streamed::Iter(Box::new(self), Motion::First))
     }
 }
 
@@ -284,7 +292,7 @@ impl fmt::Debug for AsyncIterator<'_> {
 pub struct EntryStream<'db>(Streamed<'db>);
 
 enum Streamed<'db> {
-    Iter(AsyncIterator<'db>, Motion),
+    Iter(Box<AsyncIterator<'db>>, Motion),
     Failed(cairn_types::Error),
     Ended,
 }

@@ -42,7 +42,6 @@ use crate::catalog::sources::create_dir;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
-use crate::futures::AwaitedWrites;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::open_iterators::OpenIterators;
@@ -386,7 +385,7 @@ fn assemble(
         writes,
         iterators: OpenIterators::new(),
         signals: Signals::default(),
-        awaited: AwaitedWrites::default(),
+        awaited: Arc::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),
         timers: Timers::default(),

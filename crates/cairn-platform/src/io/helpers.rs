@@ -199,7 +199,8 @@ impl<T> Drop for Offload<T> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use std::task::Waker;
 

@@ -512,6 +512,7 @@ impl Timer {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 #[path = "reactor_tests.rs"]
 mod tests;

@@ -36,7 +36,7 @@ fn remote(dir: &tempfile::TempDir, mode: IoMode, latency: Duration) -> Db {
         let db = Db::open(&path, &options(text)).unwrap();
         for round in 0..3 {
             for n in 0..1000_u32 {
-                let len = if n % 3 == 0 { 500 } else { 300 };
+                let len = if n.is_multiple_of(3) { 500 } else { 300 };
                 db.put(&n.to_be_bytes(), &value(n)[..len]).unwrap();
             }
             if round < 2 {
@@ -61,7 +61,11 @@ fn remote(dir: &tempfile::TempDir, mode: IoMode, latency: Duration) -> Db {
 }
 
 fn expected(n: u32) -> Vec<u8> {
-    let len = if n % 3 == 0 && n < 1000 { 500 } else { 300 };
+    let len = if n.is_multiple_of(3) && n < 1000 {
+        500
+    } else {
+        300
+    };
     value(n)[..len].to_vec()
 }
 
