@@ -46,9 +46,46 @@ typedef struct cairn_memory_budget_t cairn_memory_budget_t;
 // The merge operands of a key, oldest first.
 typedef struct cairn_operands_t cairn_operands_t;
 
+// Receives the result of `cairn_get_async`: the value, or null if there is none; and the text of the error, or
+// null. Both are valid until the function returns.
+typedef void (*cairn_get_callback_t)(void *state,
+                                     const char *value,
+                                     size_t vallen,
+                                     const char *error);
+
+// Receives the result of `cairn_write_async`: the text of the error, or null.
+typedef void (*cairn_write_callback_t)(void *state, const char *error);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Reads `key` of a column family, or of the default family for null, without blocking the calling thread, and
+// calls `callback` once with `state` and the result. Options and key may be destroyed when this function
+// returns, a snapshot of the options not before the callback.
+//
+// A value in memory is passed to the callback before this function returns, unless this function is called by
+// a callback. Otherwise, the callback runs on a thread of the library, which has up to 64 for callbacks. A
+// callback may call any function, also those that read, write or close the database. It should not wait for
+// another callback: once all threads do, none can be called.
+//
+// If the database is closed meanwhile, the callback receives the value or an error.
+void cairn_get_async(rocksdb_t *db,
+                     const rocksdb_readoptions_t *options,
+                     rocksdb_column_family_handle_t *column_family,
+                     const char *key,
+                     size_t keylen,
+                     cairn_get_callback_t callback,
+                     void *state);
+
+// Writes a copy of `batch` atomically on another thread, and calls `callback` once with `state` and the
+// error, or null. Writes with `sync` that wait at the same time share syncs. The rules for the callback are
+// those of `cairn_get_async`. If the database is closed first, the callback receives an error.
+void cairn_write_async(rocksdb_t *db,
+                       const rocksdb_writeoptions_t *options,
+                       const rocksdb_writebatch_t *batch,
+                       cairn_write_callback_t callback,
+                       void *state);
 
 // Releases the program's reference to a budget. Databases keep theirs.
 //

@@ -3,6 +3,7 @@
 //! The conventions are those of `rocksdb/c.h`. A null family handle means the default family, so there
 //! is one function where RocksDB's interface has two.
 
+pub mod awaited;
 pub mod budget;
 pub mod caches;
 pub mod columns;

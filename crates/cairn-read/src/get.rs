@@ -6,6 +6,8 @@
 //! missing block; [`get`] and [`get_async`] read the block and continue. A lookup served from
 //! memory takes a single reference, on the memory that holds the value.
 
+mod future;
+
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use crate::row_cache::{Lookup, NewRow, RowCache};
 use crate::value::{Value, mergeable};
 use crate::versions::{Newest, SearchState, Stored, TimestampedTombstones, Versions};
 use crate::view::{Reading, View};
+pub use future::{get_async, try_get};
+pub(crate) use future::{opens_apart, start_opening};
 
 /// The result of a point lookup.
 #[derive(Clone, Debug)]
@@ -401,6 +405,14 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// True if the lookup waits for a table or a block.
     pub(crate) fn is_blocked(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// The table that has to be opened, and its level.
+    pub(crate) fn pending_table(&self) -> Option<(&'a Arc<FileMeta>, usize)> {
+        match self.pending {
+            Some(Pending::Table(file, level)) => Some((file, level)),
+            _ => None,
+        }
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {
@@ -954,24 +966,4 @@ impl GetScratch {
 
 thread_local! {
     static SCRATCH: GetScratch = const { GetScratch::new() };
-}
-
-/// Asynchronous [`get`]: blocks that are not in memory are awaited.
-///
-/// # Errors
-///
-/// Those of [`get`].
-pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    let began = view.family.began();
-    let mut get = PointGet::new(view, lookup, options, TableGet::default());
-    while !get.run()?.is_ready() {
-        if let Some(request) = get.next_request()? {
-            let bytes = view.family.io.read(request).await;
-            get.supply(bytes)?;
-        }
-    }
-    let (hit, state) = (get.hit(), std::mem::take(&mut get.state));
-    let found = get.finish();
-    count_get(&view.family, began, state.counts(), hit, &found);
-    found
 }

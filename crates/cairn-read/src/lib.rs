@@ -26,12 +26,12 @@ pub mod value;
 mod versions;
 pub mod view;
 
-pub use batch::{BatchKey, multi_get};
+pub use batch::{BatchKey, multi_get, multi_get_async};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
 pub use db_iter::DbIter;
-pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
+pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands, try_get};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
 pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};

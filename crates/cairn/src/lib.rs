@@ -102,6 +102,7 @@ mod errors;
 mod family;
 pub mod files;
 mod flush;
+pub mod futures;
 mod indexed;
 mod iter;
 pub mod limits;
