@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{IterOptions, Table, TableIter};
+use cairn_table::{IterOptions, ReadAhead, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
@@ -21,6 +21,12 @@ pub struct Tables {
     pub options: IterOptions,
     /// True if only cached data may be read.
     pub cache_only: bool,
+    /// The upper bound of iteration (a user key without timestamp), if readahead stops there.
+    pub end_of_readahead: Option<Arc<[u8]>>,
+    /// Readahead in the background.
+    pub ahead: Option<Arc<ReadAhead>>,
+    /// True if readahead keeps its size from table to table.
+    pub keeps_readahead: bool,
 }
 
 impl Tables {
@@ -30,7 +36,14 @@ impl Tables {
     pub fn iter(&self, table: Arc<Table>) -> TableIter {
         let mut options = self.options;
         options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
-        TableIter::new(table, options)
+        let mut iter = TableIter::new(table, options);
+        if let Some(upper) = &self.end_of_readahead {
+            iter.end_readahead_at(Some(upper.clone()));
+        }
+        if let Some(ahead) = &self.ahead {
+            iter.read_ahead(ahead);
+        }
+        iter
     }
 
     /// The table of `file`, opened if necessary.
@@ -62,10 +75,12 @@ pub struct LevelIter {
     files: Arc<LevelFiles>,
     tables: Tables,
     /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
-    until: Option<Vec<u8>>,
+    until: Option<Arc<[u8]>>,
     /// The position of the file that `iter` reads.
     at: usize,
     iter: Option<TableIter>,
+    /// The next table in the direction of iteration, whose blocks are being read, and its position.
+    next: Option<Box<(usize, TableIter)>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
     sampled: bool,
@@ -81,7 +96,7 @@ impl LevelIter {
         level: usize,
         files: Arc<LevelFiles>,
         tables: Tables,
-        until: Option<Vec<u8>>,
+        until: Option<Arc<[u8]>>,
     ) -> LevelIter {
         LevelIter {
             level,
@@ -90,6 +105,7 @@ impl LevelIter {
             until,
             at: 0,
             iter: None,
+            next: None,
             back: false,
             sampled: false,
             error: None,
@@ -205,6 +221,42 @@ impl LevelIter {
         if !self.valid() {
             let _progress = self.settle(self.progress());
         }
+        if self.tables.ahead.is_some() {
+            self.read_next_table();
+        }
+    }
+
+    /// Starts to read the next table, once the current one has been read to its end.
+    #[cold]
+    fn read_next_table(&mut self) {
+        let Some(iter) = self.iter.as_ref().filter(|iter| iter.has_read_to_end()) else {
+            return;
+        };
+        let next = self.neighbour();
+        match (&mut self.next, next) {
+            (Some(reading), Some(at)) if reading.0 == at => reading.1.read_on(),
+            (_, Some(at)) => {
+                let file = self.files.files().get(at);
+                // An error is reported when the table is reached.
+                let table = file.and_then(|file| self.tables.table(file, self.level).ok());
+                self.next = table.map(|table| {
+                    let mut next = self.tables.iter(table);
+                    iter.read_into(&mut next, self.back);
+                    Box::new((at, next))
+                });
+            }
+            (_, None) => self.next = None,
+        }
+    }
+
+    /// The position of the next file in the direction of iteration, unless it is outside of the range.
+    fn neighbour(&self) -> Option<usize> {
+        if self.back {
+            return self.at.checked_sub(1);
+        }
+        let at = self.at + 1;
+        let is_outside = self.starts_after_upper_bound(at) || self.starts_after_prefix(at);
+        (at < self.files.len() && !is_outside).then_some(at)
     }
 
     /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the
@@ -337,7 +389,11 @@ impl LevelIter {
             return Progress::Ready;
         };
         let progress = iter.supply(bytes);
-        self.settle(progress)
+        let progress = self.settle(progress);
+        if self.tables.ahead.is_some() {
+            self.read_next_table();
+        }
+        progress
     }
 
     /// Upper bound of the sequence numbers in the level. Computed over all files once.
@@ -376,10 +432,26 @@ impl LevelIter {
             return None;
         };
         if self.iter.is_none() || self.at != at {
-            self.iter = None;
+            let before = self.iter.take();
+            let follows = at == self.at + 1;
             self.at = at;
+            if let Some(next) = self.next.take()
+                && next.0 == at
+            {
+                self.iter = Some(next.1);
+                return self.iter.as_mut();
+            }
             match self.tables.table(file, self.level) {
-                Ok(table) => self.iter = Some(self.tables.iter(table)),
+                Ok(table) => {
+                    let mut iter = self.tables.iter(table);
+                    if self.tables.keeps_readahead
+                        && follows
+                        && let Some(before) = &before
+                    {
+                        iter.keep_readahead_of(before);
+                    }
+                    self.iter = Some(iter);
+                }
                 Err(error) => self.error = Some(error),
             }
         }
@@ -395,13 +467,7 @@ impl LevelIter {
                 }
                 return progress;
             }
-            let next = if self.back {
-                self.at.checked_sub(1)
-            } else {
-                Some(self.at + 1).filter(|&at| {
-                    !self.starts_after_upper_bound(at) && !self.starts_after_prefix(at)
-                })
-            };
+            let next = self.neighbour();
             let back = self.back;
             progress = match self.enter(next) {
                 Some(iter) if back => iter.seek_to_last(),

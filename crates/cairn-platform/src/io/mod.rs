@@ -7,8 +7,11 @@
 //!
 //! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
 //! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
+//!
+//! [`Io::start`] starts a read whose result is collected later ([`StartedRead`]).
 
 mod batch;
+mod started;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -25,6 +28,7 @@ use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
+pub use started::StartedRead;
 
 /// A range of a file to be read.
 #[derive(Clone)]
@@ -37,6 +41,8 @@ pub struct ReadRequest {
     pub len: usize,
     /// The room to allocate for a tail ([`Buffer::append_tail`]).
     pub room: usize,
+    /// The read, if it has been started: executing the request then waits for it.
+    pub started: Option<Arc<StartedRead>>,
 }
 
 impl ReadRequest {
@@ -48,10 +54,11 @@ impl ReadRequest {
             offset,
             len,
             room: 0,
+            started: None,
         }
     }
 
-    /// Reads the range, blocking.
+    /// Reads the range, blocking, even if it has been started.
     ///
     /// # Errors
     ///
@@ -211,6 +218,11 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
+        if let Some(started) = &request.started
+            && let Some(result) = started.collect(request)
+        {
+            return result;
+        }
         self.wait(request.len);
         request.read_into(spent)
     }
@@ -219,6 +231,9 @@ impl Io {
     /// error is that of its request only.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        if requests.iter().any(|request| request.started.is_some()) {
+            return self.read_others_first(requests);
+        }
         if self.driver == ReadDriver::Blocking
             || requests.len() <= 1
             || requests.iter().any(ReadRequest::is_too_long)
@@ -253,6 +268,33 @@ impl Io {
             }
         }
         results
+    }
+
+    /// Executes `requests`, of which some have been started: the others first, then those.
+    #[cold]
+    fn read_others_first(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        let is_new = |request: &&ReadRequest| request.started.is_none();
+        let new: Vec<_> = requests.iter().filter(is_new).cloned().collect();
+        let mut results = self.read_batch(&new).into_iter();
+        let unanswered = || Err(Error::aborted("a read of the batch was not executed"));
+        let result = |request: &ReadRequest| match &request.started {
+            Some(_) => self.read_now(request),
+            None => results.next().unwrap_or_else(unanswered),
+        };
+        requests.iter().map(result).collect()
+    }
+
+    /// Starts `request`, to be collected later through [`ReadRequest::started`]. Bytes in the page cache are
+    /// read at once. Other reads are executed by threads of the process with either driver, because a ring
+    /// belongs to its thread, and the caller may move to another or end before the read does. A driver that
+    /// blocks executes the read when it is collected.
+    #[must_use]
+    pub fn start(&self, request: &ReadRequest) -> StartedRead {
+        if self.driver == ReadDriver::Blocking || request.is_too_long() {
+            return StartedRead::deferred();
+        }
+        self.wait(request.len);
+        StartedRead::start(request, self.ignores_page_cache)
     }
 
     /// Executes the transfers of `queue`, and waits for it.

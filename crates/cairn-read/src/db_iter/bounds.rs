@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_table::{Background, ReadAhead};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
@@ -41,12 +42,29 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
 }
 
+/// The background readahead of an iterator with the `upper` bound.
+#[cold]
+pub(super) fn read_ahead(
+    view: &View,
+    options: &ReadOptions,
+    upper: Option<Arc<[u8]>>,
+) -> Arc<ReadAhead> {
+    Arc::new(ReadAhead {
+        io: view.family.io.clone(),
+        background: Background::All,
+        lower: options.iterate_lower_bound.as_deref().map(Arc::from),
+        upper,
+        trims: options.auto_readahead_size,
+    })
+}
+
 /// The sources of `view` selected by `options`, newest first, and their range tombstones.
 pub(super) fn sources(
     view: &View,
     seq: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     tables: &Tables,
+    upper: Option<Arc<[u8]>>,
     options: &ReadOptions,
 ) -> Result<(Vec<Child>, Option<RangeDelAggregator>)> {
     let order = &view.family.order;
@@ -80,8 +98,7 @@ pub(super) fn sources(
         let files = chosen.as_ref().unwrap_or(files);
         if level > 0 {
             if !files.is_empty() {
-                let until = options.iterate_upper_bound.clone();
-                let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
+                let iter = LevelIter::new(level, files.clone(), tables.clone(), upper.clone());
                 if let Some(range_dels) = &mut range_dels {
                     range_dels.add_level(children.len(), level, files.clone());
                 }

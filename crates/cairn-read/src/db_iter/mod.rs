@@ -234,6 +234,7 @@ impl DbIter {
         let has_statistics = view.family.statistics.is_some();
         let order = view.family.order.clone();
         let cache_only = options.read_tier != ReadTier::All;
+        let upper: Option<Arc<[u8]>> = options.iterate_upper_bound.as_deref().map(Arc::from);
         let tables = Tables {
             reading: view.family.clone(),
             options: IterOptions {
@@ -243,12 +244,17 @@ impl DbIter {
                 prefix_filter: false,
             },
             cache_only,
+            end_of_readahead: upper.clone().filter(|_| options.auto_readahead_size),
+            ahead: options
+                .async_io
+                .then(|| bounds::read_ahead(&view, options, upper.clone())),
+            keeps_readahead: options.adaptive_readahead,
         };
         let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();
         let sources = match error {
             Some(_) => Ok((Vec::new(), None)),
-            None => sources(&view, seq, read_ts.clone(), &tables, options),
+            None => sources(&view, seq, read_ts.clone(), &tables, upper, options),
         };
         let (children, range_dels) = sources.unwrap_or_else(|failed| {
             error = Some(failed);

@@ -9,11 +9,15 @@
 //! prefetching (direct reads), the range is read at once.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
+use cairn_observe::statistics::Histogram;
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
+
+use super::table::Table;
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
 /// for the CPU cache.
@@ -37,6 +41,8 @@ pub(crate) fn piece_size(charge: &ChargePolicy) -> u64 {
 pub(crate) struct Prefetch {
     /// Fixed readahead in bytes; 0 for automatic readahead.
     fixed: u64,
+    /// A user key without timestamp at which readahead stops.
+    pub(crate) upper: Option<Arc<[u8]>>,
     reads: u64,
     next_offset: u64,
     size: u64,
@@ -46,6 +52,10 @@ pub(crate) struct Prefetch {
     ahead: Option<(u64, Buffer)>,
     /// The charge of those bytes.
     charge: Option<CacheCharge>,
+    /// The bytes of `ahead` that were used.
+    used: u64,
+    /// The bytes of earlier readahead that were not used. `None` if nothing was read ahead.
+    discarded: Option<u64>,
 }
 
 impl Prefetch {
@@ -122,6 +132,8 @@ impl Prefetch {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
         if has_more {
+            self.discard();
+            self.used = len as u64;
             self.ahead = Some((handle.offset, bytes.clone()));
             self.charge = reading.take();
             if let Some(charge) = &mut self.charge {
@@ -131,9 +143,48 @@ impl Prefetch {
         has_more
     }
 
+    /// Adds the unused bytes of the buffer to those discarded.
+    fn discard(&mut self) {
+        let bytes = self
+            .ahead
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.len() as u64);
+        *self.discarded.get_or_insert_default() += bytes.saturating_sub(self.used);
+        self.used = 0;
+    }
+
+    /// Continues with the size that readahead had in the preceding table.
+    pub(crate) fn continue_from(&mut self, before: &Prefetch) {
+        self.reads = before.reads;
+        self.size = before.size;
+    }
+
+    /// Counts the bytes that were read ahead in vain.
+    #[inline]
+    pub(crate) fn count_end(&mut self, table: &Table) {
+        if self.ahead.is_some() || self.discarded.is_some() {
+            self.count_discarded(table);
+        }
+    }
+
+    #[cold]
+    fn count_discarded(&mut self, table: &Table) {
+        self.discard();
+        let discarded = self.discarded.unwrap_or(0);
+        let record = Histogram::PrefetchedBytesDiscarded;
+        table
+            .params
+            .meter
+            .update(|update| update.record(record, discarded));
+    }
+
     /// Returns the readahead buffer for reuse, if it has `len` bytes.
     pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
-        let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
+        self.ahead
+            .as_ref()
+            .filter(|(_, bytes)| bytes.len() == len)?;
+        self.discard();
+        let (_, bytes) = self.ahead.take()?;
         self.charge = None;
         Some(bytes)
     }
@@ -145,6 +196,7 @@ impl Prefetch {
         let len = (handle.size as usize).checked_add(TRAILER_LEN)?;
         let found = bytes.get(start..start.checked_add(len)?)?;
         self.next_offset = handle.end();
+        self.used += len as u64;
         Some(found)
     }
 }
