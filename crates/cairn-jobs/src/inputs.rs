@@ -106,7 +106,9 @@ impl Tables {
 
     /// Starts to read the next table, once the current one has been read to its end.
     fn read_next(&mut self) {
-        let Some(iter) = self.iter.as_ref().filter(|iter| iter.has_read_to_end()) else {
+        let reads_on =
+            |iter: &&TableIter| iter.has_read_to_end() && iter.admits_beyond(iter.chunks_held());
+        let Some(iter) = self.iter.as_ref().filter(reads_on) else {
             return;
         };
         match &mut self.reading {

@@ -1,5 +1,6 @@
 //! A sorted level as one source: its tables in order, each opened when it is reached.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,6 +70,9 @@ pub(crate) fn storage_forbidden() -> Error {
     Error::incomplete("the read needs storage access, which read_tier forbids")
 }
 
+/// The largest number of tables that a level reads before they are reached.
+const MOST_NEXT: usize = 16;
+
 /// An iterator over a sorted level. Implements the contract of `cairn_types::iter`.
 pub struct LevelIter {
     level: usize,
@@ -79,8 +83,8 @@ pub struct LevelIter {
     /// The position of the file that `iter` reads.
     at: usize,
     iter: Option<TableIter>,
-    /// The next table in the direction of iteration, whose blocks are being read, and its position.
-    next: Option<Box<(usize, TableIter)>>,
+    /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
+    next: VecDeque<(usize, TableIter)>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
     sampled: bool,
@@ -105,7 +109,7 @@ impl LevelIter {
             until,
             at: 0,
             iter: None,
-            next: None,
+            next: VecDeque::new(),
             back: false,
             sampled: false,
             error: None,
@@ -222,39 +226,54 @@ impl LevelIter {
             let _progress = self.settle(self.progress());
         }
         if self.tables.ahead.is_some() {
-            self.read_next_table();
+            self.read_next_tables();
         }
     }
 
-    /// Starts to read the next table, once the current one has been read to its end.
+    /// Starts to read the next tables, once those before them have been read to their ends.
     #[cold]
-    fn read_next_table(&mut self) {
-        let Some(iter) = self.iter.as_ref().filter(|iter| iter.has_read_to_end()) else {
+    fn read_next_tables(&mut self) {
+        let Some(iter) = &self.iter else {
             return;
         };
-        let next = self.neighbour();
-        match (&mut self.next, next) {
-            (Some(reading), Some(at)) if reading.0 == at => reading.1.read_on(),
-            (_, Some(at)) => {
-                let file = self.files.files().get(at);
-                // An error is reported when the table is reached.
-                let table = file.and_then(|file| self.tables.table(file, self.level).ok());
-                self.next = table.map(|table| {
-                    let mut next = self.tables.iter(table);
-                    iter.read_into(&mut next, self.back);
-                    Box::new((at, next))
-                });
-            }
-            (_, None) => self.next = None,
+        for (_, next) in &mut self.next {
+            next.read_on();
+        }
+        let mut held = iter.chunks_held();
+        held += self
+            .next
+            .iter()
+            .map(|next| next.1.chunks_held())
+            .sum::<usize>();
+        while self.next.len() < MOST_NEXT {
+            let (at, last) = match self.next.back() {
+                Some((at, last)) => (*at, last),
+                None => (self.at, iter),
+            };
+            let reads_on = last.has_read_to_end() && iter.admits_beyond(held);
+            let Some(at) = self.neighbour_of(at).filter(|_| reads_on) else {
+                return;
+            };
+            let file = self.files.files().get(at);
+            // An error is reported when the table is reached.
+            let table = file.and_then(|file| self.tables.table(file, self.level).ok());
+            let Some(table) = table else {
+                return;
+            };
+            let mut next = self.tables.iter(table);
+            iter.read_into(&mut next, self.back);
+            held += next.chunks_held();
+            self.next.push_back((at, next));
         }
     }
 
-    /// The position of the next file in the direction of iteration, unless it is outside of the range.
-    fn neighbour(&self) -> Option<usize> {
+    /// The position of the file after that at position `at` in the direction of iteration, unless it is
+    /// outside of the range.
+    fn neighbour_of(&self, at: usize) -> Option<usize> {
         if self.back {
-            return self.at.checked_sub(1);
+            return at.checked_sub(1);
         }
-        let at = self.at + 1;
+        let at = at + 1;
         let is_outside = self.starts_after_upper_bound(at) || self.starts_after_prefix(at);
         (at < self.files.len() && !is_outside).then_some(at)
     }
@@ -391,7 +410,7 @@ impl LevelIter {
         let progress = iter.supply(bytes);
         let progress = self.settle(progress);
         if self.tables.ahead.is_some() {
-            self.read_next_table();
+            self.read_next_tables();
         }
         progress
     }
@@ -435,11 +454,12 @@ impl LevelIter {
             let before = self.iter.take();
             let follows = at == self.at + 1;
             self.at = at;
-            if let Some(next) = self.next.take()
-                && next.0 == at
-            {
-                self.iter = Some(next.1);
-                return self.iter.as_mut();
+            if let Some(next) = self.next.pop_front() {
+                if next.0 == at {
+                    self.iter = Some(next.1);
+                    return self.iter.as_mut();
+                }
+                self.next.clear();
             }
             match self.tables.table(file, self.level) {
                 Ok(table) => {
@@ -467,7 +487,7 @@ impl LevelIter {
                 }
                 return progress;
             }
-            let next = self.neighbour();
+            let next = self.neighbour_of(self.at);
             let back = self.back;
             progress = match self.enter(next) {
                 Some(iter) if back => iter.seek_to_last(),

@@ -32,6 +32,7 @@ mod opening;
 mod options;
 mod outputs;
 mod parallel_reads;
+mod parallel_scans;
 mod paths;
 mod properties;
 mod reads;

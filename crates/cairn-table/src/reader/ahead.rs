@@ -267,9 +267,9 @@ impl Ahead {
     /// Notes that the block at `handle` is the current one of the scan, and reads on.
     #[cold]
     pub(crate) fn visit(&mut self, table: &Table, handle: Handle, back: bool) {
-        let is_current = self.back == back && handle == self.last;
-        if !is_current && !self.is_next(handle, back) && !(self.back == back && self.reach(handle))
-        {
+        let same_way = self.back == back;
+        let goes_on = self.is_next(handle, back) || (same_way && handle == self.last);
+        if !(goes_on || same_way && self.reach(handle)) {
             self.reset();
         }
         self.note(handle, back);
@@ -556,10 +556,18 @@ impl Ahead {
         self.back && lower.is_some_and(|lower| separates(table, &self.scout, lower, true))
     }
 
-    /// True if everything up to the end of the table has been read or is being read, and the depth admits
-    /// more.
+    /// True if everything up to the end of the table has been read or is being read.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.scouting == Scouting::AtEnd && self.chunks.len() <= self.depth
+        self.scouting == Scouting::AtEnd
+    }
+
+    /// True if the depth admits more than the `held` chunks.
+    pub(crate) fn admits_beyond(&self, held: usize) -> bool {
+        held <= self.depth
+    }
+
+    pub(crate) fn chunks_held(&self) -> usize {
+        self.chunks.len()
     }
 
     /// Starts to read `table`, whose scan follows that of another table with the state `before`.

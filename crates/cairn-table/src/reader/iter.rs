@@ -279,6 +279,19 @@ impl TableIter {
         self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_end())
     }
 
+    /// True if more reads than the `held` ones may be under way.
+    #[must_use]
+    pub fn admits_beyond(&self, held: usize) -> bool {
+        let ahead = self.ahead.as_ref();
+        ahead.is_some_and(|ahead| ahead.admits_beyond(held))
+    }
+
+    /// The number of reads of the iterator that are under way or whose bytes it holds.
+    #[must_use]
+    pub fn chunks_held(&self) -> usize {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.chunks_held())
+    }
+
     /// Starts to read the table of `next`, which continues the movement of this iterator.
     pub fn read_into(&self, next: &mut TableIter, back: bool) {
         if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead)
