@@ -22,8 +22,10 @@ pub struct Tables {
     pub options: IterOptions,
     /// True if only cached data may be read.
     pub cache_only: bool,
-    /// The upper bound of iteration (a user key without timestamp), if readahead stops there.
-    pub end_of_readahead: Option<Arc<[u8]>>,
+    /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
+    pub until: Option<Arc<[u8]>>,
+    /// True if readahead stops at the upper bound.
+    pub trims_readahead: bool,
     /// Readahead in the background.
     pub ahead: Option<Arc<ReadAhead>>,
     /// True if readahead keeps its size from table to table.
@@ -38,8 +40,10 @@ impl Tables {
         let mut options = self.options;
         options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
         let mut iter = TableIter::new(table, options);
-        if let Some(upper) = &self.end_of_readahead {
-            iter.end_readahead_at(Some(upper.clone()));
+        if let Some(until) = &self.until
+            && self.trims_readahead
+        {
+            iter.end_readahead_at(until.clone());
         }
         if let Some(ahead) = &self.ahead {
             iter.read_ahead(ahead);
@@ -78,13 +82,11 @@ pub struct LevelIter {
     level: usize,
     files: Arc<LevelFiles>,
     tables: Tables,
-    /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
-    until: Option<Arc<[u8]>>,
     /// The position of the file that `iter` reads.
     at: usize,
     iter: Option<TableIter>,
     /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
-    next: VecDeque<(usize, TableIter)>,
+    next: Option<Box<VecDeque<(usize, TableIter)>>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
     sampled: bool,
@@ -93,23 +95,17 @@ pub struct LevelIter {
 }
 
 impl LevelIter {
-    /// An iterator over `files`, the files of `level`. Entries at or after the user key `until` may
-    /// be omitted.
+    /// An iterator over `files`, the files of `level`. Entries at or after the upper bound of `tables` may be
+    /// omitted.
     #[must_use]
-    pub fn new(
-        level: usize,
-        files: Arc<LevelFiles>,
-        tables: Tables,
-        until: Option<Arc<[u8]>>,
-    ) -> LevelIter {
+    pub fn new(level: usize, files: Arc<LevelFiles>, tables: Tables) -> LevelIter {
         LevelIter {
             level,
             files,
             tables,
-            until,
             at: 0,
             iter: None,
-            next: VecDeque::new(),
+            next: None,
             back: false,
             sampled: false,
             error: None,
@@ -236,35 +232,33 @@ impl LevelIter {
         let Some(iter) = &self.iter else {
             return;
         };
-        for (_, next) in &mut self.next {
-            next.read_on();
-        }
+        let none = || Box::new(VecDeque::new());
+        let mut all = self.next.take().unwrap_or_else(none);
+        all.iter_mut().for_each(|(_, next)| next.read_on());
         let mut held = iter.chunks_held();
-        held += self
-            .next
-            .iter()
-            .map(|next| next.1.chunks_held())
-            .sum::<usize>();
-        while self.next.len() < MOST_NEXT {
-            let (at, last) = match self.next.back() {
+        held += all.iter().map(|next| next.1.chunks_held()).sum::<usize>();
+        while all.len() < MOST_NEXT {
+            let (at, last) = match all.back() {
                 Some((at, last)) => (*at, last),
                 None => (self.at, iter),
             };
-            let reads_on = last.has_read_to_end() && iter.admits_beyond(held);
-            let Some(at) = self.neighbour_of(at).filter(|_| reads_on) else {
-                return;
+            if !last.has_read_to_end() || !iter.admits_beyond(held) {
+                break;
+            }
+            let next = self.neighbour_of(at).and_then(|at| {
+                let file = self.files.files().get(at)?;
+                // An error is reported when the table is reached.
+                let table = self.tables.table(file, self.level).ok()?;
+                Some((at, self.tables.iter(table)))
+            });
+            let Some((at, mut next)) = next else {
+                break;
             };
-            let file = self.files.files().get(at);
-            // An error is reported when the table is reached.
-            let table = file.and_then(|file| self.tables.table(file, self.level).ok());
-            let Some(table) = table else {
-                return;
-            };
-            let mut next = self.tables.iter(table);
             iter.read_into(&mut next, self.back);
             held += next.chunks_held();
-            self.next.push_back((at, next));
+            all.push_back((at, next));
         }
+        self.next = Some(all);
     }
 
     /// The position of the file after that at position `at` in the direction of iteration, unless it is
@@ -311,6 +305,11 @@ impl LevelIter {
     /// The iterator over the current table.
     pub(crate) fn table_iter(&mut self) -> Option<&mut TableIter> {
         self.iter.as_mut()
+    }
+
+    /// The iterator over the current table.
+    pub(crate) fn current(&self) -> Option<&TableIter> {
+        self.iter.as_ref()
     }
 
     /// Continues with the next table if the current one is exhausted after a forward move.
@@ -454,12 +453,14 @@ impl LevelIter {
             let before = self.iter.take();
             let follows = at == self.at + 1;
             self.at = at;
-            if let Some(next) = self.next.pop_front() {
+            if let Some(all) = &mut self.next
+                && let Some(next) = all.pop_front()
+            {
                 if next.0 == at {
                     self.iter = Some(next.1);
                     return self.iter.as_mut();
                 }
-                self.next.clear();
+                all.clear();
             }
             match self.tables.table(file, self.level) {
                 Ok(table) => {
@@ -532,7 +533,7 @@ impl LevelIter {
 
     fn starts_after_upper_bound(&self, at: usize) -> bool {
         let order = &self.tables.reading.order;
-        match (&self.until, self.files.files().get(at)) {
+        match (&self.tables.until, self.files.files().get(at)) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
                 crate::user_key::compare(order, first, until).is_ge()

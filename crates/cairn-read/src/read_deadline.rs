@@ -71,7 +71,7 @@ impl ReadDeadline {
         }
         let read = || {
             let read = || timed(reading, activity, || reading.io.read_batch(requests));
-            match requests.iter().any(|request| request.started.is_some()) {
+            match requests.iter().any(|request| request.started().is_some()) {
                 true => polled(reading, read),
                 false => read(),
             }

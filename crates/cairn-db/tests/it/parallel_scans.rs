@@ -201,6 +201,47 @@ fn a_scan_over_many_files_does_not_begin_anew_in_each() {
     assert!(backward <= files / 4, "{backward}");
 }
 
+#[test]
+fn the_values_in_blob_files_are_read_together() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let db = opened(&world, IoMode::Auto, "block_size=16384");
+    let blobs = [("enable_blob_files", "true")];
+    db.default_family().set_options(&blobs).expect("it is set");
+    flush(&db, 0..3000, 1);
+    for n in (0..3000).step_by(5) {
+        db.delete(&key(n)).expect("it is written");
+    }
+    db.flush().expect("it is flushed");
+    let scan = |options: &ReadOptions, back: bool| {
+        let mut iter = db.iter_with(options);
+        let mut entries = 0;
+        let rounds = rounds(&clock, || {
+            match back {
+                false => iter.seek_to_first(),
+                true => iter.seek_to_last(),
+            }
+            while iter.valid() {
+                entries += 1;
+                let n = u32::from_be_bytes(iter.key().try_into().expect("four bytes"));
+                assert_eq!(iter.value(), [n as u8; 100]);
+                match back {
+                    false => iter.next(),
+                    true => iter.prev(),
+                }
+            }
+        });
+        iter.status().expect("nothing failed");
+        assert_eq!(entries, 2400);
+        rounds
+    };
+    assert!(scan(&ReadOptions::default(), false) >= 2400);
+    for back in [false, true] {
+        let rounds = scan(&async_io(), back);
+        assert!(rounds <= 80, "{rounds}");
+    }
+}
+
 /// An operation of the property test.
 #[derive(Clone, Debug)]
 enum Op {
@@ -266,6 +307,7 @@ proptest! {
     fn a_scan_with_async_io_returns_what_another_does(
         ops in prop::collection::vec(op(), 1..60),
         partitioned: bool,
+        in_blob_files: bool,
         fill_cache: bool,
         readahead_size in prop_oneof![2 => Just(0), 1 => 1..40_000_u64],
     ) {
@@ -276,7 +318,8 @@ proptest! {
             false => "block_size=512;block_cache=100000",
         };
         let db = opened(&world, IoMode::Threads, table);
-        let smaller = [("target_file_size_base", "20000")];
+        let in_blob_files = if in_blob_files { "true" } else { "false" };
+        let smaller = [("target_file_size_base", "20000"), ("enable_blob_files", in_blob_files)];
         db.default_family().set_options(&smaller).expect("it is set");
         let renewed = |lower: Option<u16>, upper: Option<u16>| {
             let bound = |at: Option<u16>| at.map(|at| key(u32::from(at)).to_vec());

@@ -41,8 +41,6 @@ pub struct ReadRequest {
     pub len: usize,
     /// The room to allocate for a tail ([`Buffer::append_tail`]).
     pub room: usize,
-    /// The read, if it has been started: executing the request then waits for it.
-    pub started: Option<Arc<StartedRead>>,
 }
 
 impl ReadRequest {
@@ -54,7 +52,6 @@ impl ReadRequest {
             offset,
             len,
             room: 0,
-            started: None,
         }
     }
 
@@ -79,6 +76,12 @@ impl ReadRequest {
         Buffer::refilled(spent, self.len, self.room, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
+    }
+
+    /// The read, if it has been started: executing the request then waits for it.
+    #[must_use]
+    pub fn started(&self) -> Option<&StartedRead> {
+        self.file.started()
     }
 
     /// True if the range exceeds the maximum length of a buffer.
@@ -218,7 +221,7 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
-        if let Some(started) = &request.started
+        if let Some(started) = request.started()
             && let Some(result) = started.collect(request)
         {
             return result;
@@ -231,7 +234,7 @@ impl Io {
     /// error is that of its request only.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
-        if requests.iter().any(|request| request.started.is_some()) {
+        if requests.iter().any(|request| request.started().is_some()) {
             return self.read_others_first(requests);
         }
         if self.driver == ReadDriver::Blocking
@@ -273,28 +276,28 @@ impl Io {
     /// Executes `requests`, of which some have been started: the others first, then those.
     #[cold]
     fn read_others_first(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
-        let is_new = |request: &&ReadRequest| request.started.is_none();
+        let is_new = |request: &&ReadRequest| request.started().is_none();
         let new: Vec<_> = requests.iter().filter(is_new).cloned().collect();
         let mut results = self.read_batch(&new).into_iter();
         let unanswered = || Err(Error::aborted("a read of the batch was not executed"));
-        let result = |request: &ReadRequest| match &request.started {
+        let result = |request: &ReadRequest| match request.started() {
             Some(_) => self.read_now(request),
             None => results.next().unwrap_or_else(unanswered),
         };
         requests.iter().map(result).collect()
     }
 
-    /// Starts `request`, to be collected later through [`ReadRequest::started`]. Bytes in the page cache are
+    /// Starts `request`, to be collected later by [`StartedRead::request`]. Bytes in the page cache are
     /// read at once. Other reads are executed by threads of the process with either driver, because a ring
     /// belongs to its thread, and the caller may move to another or end before the read does. A driver that
     /// blocks executes the read when it is collected.
     #[must_use]
-    pub fn start(&self, request: &ReadRequest) -> StartedRead {
+    pub fn start(&self, request: &ReadRequest) -> Arc<StartedRead> {
         if self.driver == ReadDriver::Blocking || request.is_too_long() {
-            return StartedRead::deferred();
+            return Arc::new(StartedRead::deferred(request));
         }
         self.wait(request.len);
-        StartedRead::start(request, self.ignores_page_cache)
+        Arc::new(StartedRead::start(request, self.ignores_page_cache))
     }
 
     /// Executes the transfers of `queue`, and waits for it.

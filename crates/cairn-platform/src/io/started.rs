@@ -5,18 +5,23 @@
 //! end. A forked child cannot collect a read of its parent: it reads again.
 
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use cairn_types::Result;
 
 use super::threads::Background;
 use super::{BatchRead, FileReads, ReadQueue, ReadRequest};
 use crate::buffer::Buffer;
+use crate::fs::{Access, RandomAccessFile};
 use crate::posix::process::Process;
 use crate::read_queue::Transfer;
 use crate::sync::Mutex;
 
-/// A read that was started by [`Io::start`](super::Io::start).
+/// A read that was started by [`Io::start`](super::Io::start). It takes the place of the file in the request by
+/// which it is collected, so that requests carry nothing for it.
 pub struct StartedRead {
+    request: ReadRequest,
     /// `None` if there is nothing to collect: the read is executed as if it had not been started.
     state: Mutex<Option<Box<InFlight>>>,
 }
@@ -37,8 +42,9 @@ impl fmt::Debug for StartedRead {
 
 impl StartedRead {
     /// A read that is executed when it is collected.
-    pub(super) fn deferred() -> StartedRead {
+    pub(super) fn deferred(request: &ReadRequest) -> StartedRead {
         StartedRead {
+            request: request.clone(),
             state: Mutex::new(None),
         }
     }
@@ -69,7 +75,17 @@ impl StartedRead {
             background,
         };
         StartedRead {
+            request: request.clone(),
             state: Mutex::new(Some(Box::new(in_flight))),
+        }
+    }
+
+    /// The request that collects the read.
+    #[must_use]
+    pub fn request(self: &Arc<StartedRead>) -> ReadRequest {
+        ReadRequest {
+            file: self.clone(),
+            ..self.request
         }
     }
 
@@ -86,7 +102,7 @@ impl StartedRead {
             && in_flight.queue.is_due()
     }
 
-    /// Waits for the read, which was started for `request`, and returns its result. `None` if there is nothing
+    /// Waits for the read and returns its result, for `request`. `None` if there is nothing
     /// to collect: it was collected before, deferred, or started by the parent of this process.
     pub(super) fn collect(&self, request: &ReadRequest) -> Option<Result<Buffer>> {
         let in_flight = self.state.lock().take()?;
@@ -105,10 +121,57 @@ impl StartedRead {
             background.finish(queue.transfers());
         }
         queue.wait();
-        request.file.finish_reads(&mut reads, &mut queue);
+        let file = &self.request.file;
+        file.finish_reads(&mut reads, &mut queue);
         let read = reads.reads.pop()?;
         let (got, memory) = read.into_memory();
         let checked = got.and_then(|got| request.check(got));
         Some(checked.map(|()| Buffer::of(memory, request.len)))
+    }
+}
+
+impl RandomAccessFile for StartedRead {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.request.file.read_at(offset, buf)
+    }
+
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.request.file.read_up_to_end(offset, buf)
+    }
+
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.request.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.request.file.finish_reads(reads, queue);
+    }
+
+    fn started(&self) -> Option<&StartedRead> {
+        Some(self)
+    }
+
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.request.file.is_blank(offset, len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.request.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.request.file.path()
+    }
+
+    fn prefetch(&self, offset: u64, len: usize) -> bool {
+        self.request.file.prefetch(offset, len)
+    }
+
+    fn advise(&self, access: Access) {
+        self.request.file.advise(access);
+    }
+
+    fn drop_cached(&self) {
+        self.request.file.drop_cached();
     }
 }

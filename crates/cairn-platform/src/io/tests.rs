@@ -109,7 +109,7 @@ proptest! {
                 // Every second read is started before.
                 let mut started = requests.clone();
                 for request in started.iter_mut().step_by(2) {
-                    request.started = Some(Arc::new(io.start(request)));
+                    *request = io.start(request).request();
                 }
                 let batch: Vec<_> = io.read_batch(&started).into_iter().map(outcome).collect();
                 prop_assert_eq!(&batch, &single, "{}", driver);
@@ -358,12 +358,10 @@ fn batches_of_several_threads_share_the_threads() {
 
 /// A read of `len` bytes of `file`, started by a thread that has ended.
 fn started(file: &Arc<dyn RandomAccessFile>, len: usize) -> ReadRequest {
-    let mut request = ReadRequest::new(file.clone(), 0, len);
+    let request = ReadRequest::new(file.clone(), 0, len);
     let io = Io::with_driver(Some(ReadDriver::Uring)).ignoring_page_cache();
     let start = || io.start(&request);
-    let started = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
-    request.started = Some(Arc::new(started));
-    request
+    std::thread::scope(|scope| scope.spawn(start).join().unwrap()).request()
 }
 
 #[test]
@@ -371,12 +369,7 @@ fn a_started_read_outlives_its_thread_and_is_collected_once() {
     let dir = tempfile::tempdir().unwrap();
     for file in files(dir.path()) {
         let request = started(&file, 5000);
-        let ended = || {
-            request
-                .started
-                .as_ref()
-                .is_some_and(|read| read.has_ended())
-        };
+        let ended = || request.started().is_some_and(StartedRead::has_ended);
         while !ended() {
             std::thread::yield_now();
         }
@@ -404,10 +397,8 @@ fn a_driver_that_blocks_reads_when_a_started_read_is_collected() {
     let dir = tempfile::tempdir().unwrap();
     let io = Io::blocking();
     for file in files(dir.path()) {
-        let mut request = ReadRequest::new(file, 10, 100);
-        let started = Arc::new(io.start(&request));
+        let started = io.start(&ReadRequest::new(file, 10, 100));
         assert!(!started.has_ended());
-        request.started = Some(started);
-        assert_eq!(io.read_now(&request).unwrap().len(), 100);
+        assert_eq!(io.read_now(&started.request()).unwrap().len(), 100);
     }
 }

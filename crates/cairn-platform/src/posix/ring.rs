@@ -285,10 +285,10 @@ mod tests {
         let mut requests = requests(&dir);
         let io = Io::with_driver(None).ignoring_page_cache();
         for request in requests.iter_mut().step_by(2) {
-            request.started = Some(Arc::new(io.start(request)));
+            *request = io.start(request).request();
         }
         let in_child = || {
-            let started = requests.iter().filter_map(|one| one.started.as_ref());
+            let started = requests.iter().filter_map(ReadRequest::started);
             let ended = started.filter(|read| read.has_ended()).count();
             let is_right = reads_right(&io, &requests);
             requests.iter().for_each(|one| drop(one.clone()));

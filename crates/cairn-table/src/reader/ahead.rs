@@ -239,9 +239,8 @@ impl Ahead {
         if !self.reach(handle) {
             return Found::Missing;
         }
-        if let Some(request) = self.request(table)
-            && let Some(started) = &request.started
-            && started.has_ended()
+        if let Some(request) = self.request()
+            && request.started().is_some_and(StartedRead::has_ended)
         {
             let bytes = self.plan.io.read_now(&request);
             if !self.supply(table, &bytes) {
@@ -305,7 +304,7 @@ impl Ahead {
             self.deepen(table);
             self.note(handle, back);
             self.read_on(table);
-            return self.request(table);
+            return self.request();
         }
         let options = &table.params.options;
         if !self.is_next(handle, back) {
@@ -325,7 +324,7 @@ impl Ahead {
         let reading = charge(table, &range);
         self.start(table, range, reading);
         self.read_on(table);
-        self.request(table)
+        self.request()
     }
 
     /// Doubles the depth if it was too small for the first chunk, which the scan has to wait for.
@@ -346,7 +345,7 @@ impl Ahead {
         table.count_ahead(request.len);
         self.chunks.push_back(Chunk {
             range,
-            content: Content::Started(Arc::new(started)),
+            content: Content::Started(started),
             _charge: charge,
             epoch: self.epoch,
             used: 0,
@@ -354,15 +353,12 @@ impl Ahead {
     }
 
     /// The request of the first chunk, if it is being read.
-    fn request(&self, table: &Table) -> Option<ReadRequest> {
+    fn request(&self) -> Option<ReadRequest> {
         let chunk = self.chunks.front()?;
         let Content::Started(started) = &chunk.content else {
             return None;
         };
-        Some(ReadRequest {
-            started: Some(started.clone()),
-            ..request_of(table, &chunk.range)
-        })
+        Some(started.request())
     }
 
     /// Stores the bytes of the first chunk, whose request the caller has executed. Returns false if the read
@@ -468,8 +464,7 @@ impl Ahead {
     /// Positions the scout, as far as index blocks are in memory. Returns true if it is at a block.
     fn settle(&mut self, table: &Table) -> bool {
         if let Some((lack, request, reading)) = &mut self.awaited {
-            let started = request.started.as_ref();
-            if !started.is_some_and(|started| started.has_ended()) {
+            if !request.started().is_some_and(StartedRead::has_ended) {
                 return false;
             }
             let bytes = self.plan.io.read_now(request);
@@ -512,9 +507,9 @@ impl Ahead {
 
     /// Starts to read an index block that the scout lacks.
     fn await_index(&mut self, table: &Table, lack: MissingBlock) {
-        let mut request = table.request(lack, 0);
+        let request = table.request(lack, 0);
         let reading = table.charge_read(&request);
-        request.started = Some(Arc::new(self.plan.io.start(&request)));
+        let request = self.plan.io.start(&request).request();
         self.awaited = Some((lack, request, reading));
     }
 

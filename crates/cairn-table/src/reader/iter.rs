@@ -262,8 +262,8 @@ impl TableIter {
     }
 
     /// Lets readahead stop at `upper`, a user key without timestamp.
-    pub fn end_readahead_at(&mut self, upper: Option<Arc<[u8]>>) {
-        self.prefetch.upper = upper;
+    pub fn end_readahead_at(&mut self, upper: Arc<[u8]>) {
+        self.prefetch.upper = Some(upper);
     }
 
     /// Reads ahead by `plan`: before the first movement.
@@ -465,6 +465,26 @@ impl TableIter {
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
         let block = self.block.as_ref().expect("the iterator is valid");
         (block.0.clone(), self.data.value_range())
+    }
+
+    /// Passes the entries of the current block after the current one to `visit`, or, if `back`, the current one
+    /// and those before it, until it returns false.
+    #[cold]
+    pub fn visit_following(&self, back: bool, mut visit: impl FnMut(&[u8], &[u8]) -> bool) {
+        let Some((block, layout)) = self.block.as_ref().filter(|_| self.valid && !self.pads) else {
+            return;
+        };
+        let mut cursor = self.data.clone();
+        let mut moved = match back {
+            true => Ok(()),
+            false => cursor.next(block, layout),
+        };
+        while moved.is_ok() && cursor.valid() && visit(cursor.key(block), cursor.value(block)) {
+            moved = match back {
+                true => cursor.prev(block, layout),
+                false => cursor.next(block, layout),
+            };
+        }
     }
 
     /// Returns the target of the seek, as stored in the file, if the filter excluded its prefix, which

@@ -46,6 +46,13 @@ pub(crate) struct Prefetch {
     reads: u64,
     next_offset: u64,
     size: u64,
+    /// `None` until something is read ahead.
+    held: Option<Box<Held>>,
+}
+
+/// What has been read ahead, apart from the other state to keep iterators small.
+#[derive(Default)]
+struct Held {
     /// The range last passed to the kernel for prefetching.
     requested: Range<u64>,
     /// Bytes read ahead, with the offset of the first.
@@ -54,8 +61,20 @@ pub(crate) struct Prefetch {
     charge: Option<CacheCharge>,
     /// The bytes of `ahead` that were used.
     used: u64,
-    /// The bytes of earlier readahead that were not used. `None` if nothing was read ahead.
-    discarded: Option<u64>,
+    /// The bytes of earlier readahead that were not used.
+    discarded: u64,
+}
+
+impl Held {
+    /// Adds the unused bytes of the buffer to those discarded.
+    fn discard(&mut self) {
+        let bytes = self
+            .ahead
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.len() as u64);
+        self.discarded += bytes.saturating_sub(self.used);
+        self.used = 0;
+    }
 }
 
 impl Prefetch {
@@ -106,17 +125,18 @@ impl Prefetch {
             return more;
         }
         let end = handle.end().saturating_add(more);
-        let goes_on = (self.requested.start..=self.requested.end).contains(&handle.offset);
-        if !goes_on || self.requested.end < end - more / 2 {
+        let requested = &mut self.held.get_or_insert_default().requested;
+        let goes_on = (requested.start..=requested.end).contains(&handle.offset);
+        if !goes_on || requested.end < end - more / 2 {
             let start = if goes_on {
-                self.requested.end
+                requested.end
             } else {
                 handle.offset
             };
             if !file.prefetch(start, (end - start) as usize) {
                 return more;
             }
-            self.requested = handle.offset..end;
+            *requested = handle.offset..end;
         }
         piece
     }
@@ -132,25 +152,16 @@ impl Prefetch {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
         if has_more {
-            self.discard();
-            self.used = len as u64;
-            self.ahead = Some((handle.offset, bytes.clone()));
-            self.charge = reading.take();
-            if let Some(charge) = &mut self.charge {
+            let held = self.held.get_or_insert_default();
+            held.discard();
+            held.used = len as u64;
+            held.ahead = Some((handle.offset, bytes.clone()));
+            held.charge = reading.take();
+            if let Some(charge) = &mut held.charge {
                 charge.reuse(MemoryUse::Prefetch);
             }
         }
         has_more
-    }
-
-    /// Adds the unused bytes of the buffer to those discarded.
-    fn discard(&mut self) {
-        let bytes = self
-            .ahead
-            .as_ref()
-            .map_or(0, |(_, bytes)| bytes.len() as u64);
-        *self.discarded.get_or_insert_default() += bytes.saturating_sub(self.used);
-        self.used = 0;
     }
 
     /// Continues with the size that readahead had in the preceding table.
@@ -162,41 +173,35 @@ impl Prefetch {
     /// Counts the bytes that were read ahead in vain.
     #[inline]
     pub(crate) fn count_end(&mut self, table: &Table) {
-        if self.ahead.is_some() || self.discarded.is_some() {
-            self.count_discarded(table);
+        if let Some(held) = &mut self.held {
+            held.discard();
+            let discarded = held.discarded;
+            let record = Histogram::PrefetchedBytesDiscarded;
+            let meter = &table.params.meter;
+            meter.update(|update| update.record(record, discarded));
         }
-    }
-
-    #[cold]
-    fn count_discarded(&mut self, table: &Table) {
-        self.discard();
-        let discarded = self.discarded.unwrap_or(0);
-        let record = Histogram::PrefetchedBytesDiscarded;
-        table
-            .params
-            .meter
-            .update(|update| update.record(record, discarded));
     }
 
     /// Returns the readahead buffer for reuse, if it has `len` bytes.
     pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
-        self.ahead
+        let held = self.held.as_mut()?;
+        held.ahead
             .as_ref()
             .filter(|(_, bytes)| bytes.len() == len)?;
-        self.discard();
-        let (_, bytes) = self.ahead.take()?;
-        self.charge = None;
-        Some(bytes)
+        held.discard();
+        held.charge = None;
+        held.ahead.take().map(|(_, bytes)| bytes)
     }
 
     /// Returns the block at `handle` with its trailer, if it was read ahead.
     pub(crate) fn take(&mut self, handle: Handle) -> Option<&[u8]> {
-        let (at, bytes) = self.ahead.as_ref()?;
+        let held = self.held.as_mut()?;
+        let (at, bytes) = held.ahead.as_ref()?;
         let start = usize::try_from(handle.offset.checked_sub(*at)?).ok()?;
         let len = (handle.size as usize).checked_add(TRAILER_LEN)?;
         let found = bytes.get(start..start.checked_add(len)?)?;
         self.next_offset = handle.end();
-        self.used += len as u64;
+        held.used += len as u64;
         Some(found)
     }
 }

@@ -373,7 +373,6 @@ impl Table {
                 // Blocks of a multi-block read are copied one by one.
                 _ => 0,
             },
-            started: None,
         }
     }
 

@@ -293,7 +293,7 @@ fn readahead_ends_at_the_bounds() {
     }
     // The same for readahead that is not in the background.
     let mut iter = TableIter::new(table.clone(), IterOptions::default());
-    iter.end_readahead_at(Some(b"00001100"[..].into()));
+    iter.end_readahead_at(b"00001100"[..].into());
     let step = iter.seek(&entry(1000).0);
     iter.complete(step, &io);
     for _ in 0..99 {
