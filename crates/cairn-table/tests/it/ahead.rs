@@ -159,25 +159,59 @@ fn threads() -> Io {
     Io::with_driver(Some(ReadDriver::Threads))
 }
 
-#[test]
-fn a_scan_waits_for_few_rounds_of_reads() {
-    const COUNT: usize = 20_000;
-    let options = Arc::new(TableOptions::default());
-    let bytes = table_bytes(COUNT, &options);
+/// A table of `count` entries in remote storage by `settings`, with its clock and size.
+fn remote(
+    count: usize,
+    options: &Arc<TableOptions>,
+    settings: RemoteSettings,
+) -> (Arc<Still>, Arc<Table>, u64) {
+    let bytes = table_bytes(count, options);
     let clock = Arc::new(Still::default());
     let mem = Arc::new(MemFileSystem::new());
     let path = Path::new("/000001.sst");
     let written = mem.create(path, FileMode::default()).unwrap();
     written.append(&bytes).unwrap();
     written.close().unwrap();
-    let settings = RemoteSettings::default();
     let remote = RemoteFileSystem::new(mem, clock.clone(), settings);
     let file = remote.open(path, FileMode::default()).unwrap();
     let params = OpenParams {
-        options,
+        options: options.clone(),
         ..OpenParams::default()
     };
-    let table = Table::open(file, bytes.len() as u64, params, &Io::blocking()).unwrap();
+    let len = bytes.len() as u64;
+    let table = Table::open(file, len, params, &Io::blocking()).unwrap();
+    (clock, table, len)
+}
+
+#[test]
+fn a_scan_uses_the_bandwidth_of_a_device() {
+    const RATE: u64 = 100_000_000;
+    const COUNT: usize = 60_000;
+    let options = Arc::new(TableOptions::default());
+    for latency in [100, 1000, 10_000] {
+        let settings = RemoteSettings {
+            latency: std::time::Duration::from_micros(latency),
+            bandwidth: RATE,
+            ..RemoteSettings::default()
+        };
+        let (clock, table, len) = remote(COUNT, &options, settings);
+        let io = threads();
+        let time = |iter: &mut TableIter| {
+            let began = clock.monotonic_nanos();
+            assert_eq!(scan(iter, false, &io), COUNT);
+            clock.monotonic_nanos() - began
+        };
+        let least = len * 1_000_000_000 / RATE;
+        let took = time(&mut ahead(&table, plan(&io), IterOptions::default()));
+        assert!(took * 9 / 10 <= least, "{took} of {least}");
+    }
+}
+
+#[test]
+fn a_scan_waits_for_few_rounds_of_reads() {
+    const COUNT: usize = 20_000;
+    let options = Arc::new(TableOptions::default());
+    let (clock, table, _) = remote(COUNT, &options, RemoteSettings::default());
     for driver in [ReadDriver::Uring, ReadDriver::Threads] {
         let io = Io::with_driver(Some(driver));
         let rounds = |iter: &mut TableIter, back| {
