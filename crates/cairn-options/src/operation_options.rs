@@ -28,9 +28,9 @@ options! {
         /// Readahead of an iterator, in bytes; 0 for automatic readahead.
         readahead_size: u64 = 0;
         /// True if readahead stops at the upper bound.
-        auto_readahead_size: bool = true, hint;
+        auto_readahead_size: bool = true;
         /// True if readahead keeps its size from file to file.
-        adaptive_readahead: bool = false, hint;
+        adaptive_readahead: bool = false;
         /// True if readahead happens in the background, and if a batched lookup reads the files of a level in
         /// parallel instead of one after another.
         async_io: bool = false;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{IterOptions, ReadAhead, Table, TableIter};
+use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
@@ -39,7 +39,20 @@ impl Tables {
     pub fn iter(&self, table: Arc<Table>) -> TableIter {
         let mut options = self.options;
         options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
-        let mut iter = TableIter::new(table, options);
+        TableIter::new(table, options)
+    }
+
+    /// Lets `iter`, which is new, read ahead as the options of the scan request.
+    // Apart from `Tables::iter`, so that an iterator is built where it stays.
+    #[inline]
+    pub fn prepare(&self, iter: &mut TableIter) {
+        if self.until.is_some() || self.ahead.is_some() {
+            self.prepare_readahead(iter);
+        }
+    }
+
+    #[cold]
+    fn prepare_readahead(&self, iter: &mut TableIter) {
         if let Some(until) = &self.until
             && self.trims_readahead
         {
@@ -48,7 +61,6 @@ impl Tables {
         if let Some(ahead) = &self.ahead {
             iter.read_ahead(ahead);
         }
-        iter
     }
 
     /// The table of `file`, opened if necessary.
@@ -249,7 +261,9 @@ impl LevelIter {
                 let file = self.files.files().get(at)?;
                 // An error is reported when the table is reached.
                 let table = self.tables.table(file, self.level).ok()?;
-                Some((at, self.tables.iter(table)))
+                let mut next = self.tables.iter(table);
+                self.tables.prepare(&mut next);
+                Some((at, next))
             });
             let Some((at, mut next)) = next else {
                 break;
@@ -444,39 +458,59 @@ impl LevelIter {
     /// Makes the file at position `at` the current one. Returns `None` if there is none, or if its
     /// table cannot be opened; the error is then the status.
     fn enter(&mut self, at: Option<usize>) -> Option<&mut TableIter> {
+        if let Some(at) = at.filter(|_| self.next.is_some())
+            && (self.iter.is_none() || self.at != at)
+            && self.enter_next(at)
+        {
+            return self.iter.as_mut();
+        }
         let file = at.and_then(|at| Some((at, self.files.files().get(at)?)));
         let Some((at, file)) = file else {
             self.iter = None;
             return None;
         };
         if self.iter.is_none() || self.at != at {
-            let before = self.iter.take();
-            let follows = at == self.at + 1;
+            let before = self.leave_readahead(at);
+            self.iter = None;
             self.at = at;
-            if let Some(all) = &mut self.next
-                && let Some(next) = all.pop_front()
-            {
-                if next.0 == at {
-                    self.iter = Some(next.1);
-                    return self.iter.as_mut();
-                }
-                all.clear();
-            }
             match self.tables.table(file, self.level) {
                 Ok(table) => {
-                    let mut iter = self.tables.iter(table);
-                    if self.tables.keeps_readahead
-                        && follows
-                        && let Some(before) = &before
-                    {
-                        iter.keep_readahead_of(before);
+                    let iter = self.iter.insert(self.tables.iter(table));
+                    self.tables.prepare(iter);
+                    if let Some(before) = before {
+                        iter.keep_readahead(before);
                     }
-                    self.iter = Some(iter);
                 }
                 Err(error) => self.error = Some(error),
             }
         }
         self.iter.as_mut()
+    }
+
+    /// Makes the file at position `at` the current one, if it is the next of those that are being read.
+    #[cold]
+    fn enter_next(&mut self, at: usize) -> bool {
+        let Some(all) = &mut self.next else {
+            return false;
+        };
+        match all.pop_front() {
+            Some((next, iter)) if next == at => {
+                (self.at, self.iter) = (at, Some(iter));
+                true
+            }
+            _ => {
+                all.clear();
+                false
+            }
+        }
+    }
+
+    /// The readahead of the current table, if the file at position `at` continues it.
+    #[inline]
+    fn leave_readahead(&self, at: usize) -> Option<ReadaheadSize> {
+        let continues = self.tables.keeps_readahead && at == self.at + 1;
+        let iter = self.iter.as_ref().filter(|_| continues)?;
+        Some(iter.readahead())
     }
 
     /// Continues with neighbouring files while the current one is exhausted.

@@ -129,8 +129,9 @@ pub(super) fn sources(
             {
                 range_dels.add_table(children.len(), file, tombstones);
             }
-            let iter = tables.iter(table);
-            children.push(Child::Table(Box::new(iter), file.largest_seq));
+            let mut iter = Box::new(tables.iter(table));
+            tables.prepare(&mut iter);
+            children.push(Child::Table(iter, file.largest_seq));
         }
     }
     Ok((children, range_dels))

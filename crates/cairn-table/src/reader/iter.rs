@@ -26,7 +26,7 @@ use cairn_types::{Code, Decoded, Error, KeyOrder, Progress, Result, SequenceNumb
 use super::ahead::{self, Ahead, Found, ReadAhead};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
-use super::prefetch::{Prefetch, piece_size};
+use super::prefetch::{Prefetch, ReadaheadSize, piece_size};
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// The number of bytes to prefetch, starting at the target entry.
@@ -309,9 +309,15 @@ impl TableIter {
         }
     }
 
-    /// Lets readahead that is not in the background begin with the size that it had in the table of `before`.
-    pub fn keep_readahead_of(&mut self, before: &TableIter) {
-        self.prefetch.continue_from(&before.prefetch);
+    /// Returns the size of readahead that is not in the background.
+    #[must_use]
+    pub fn readahead(&self) -> ReadaheadSize {
+        self.prefetch.size()
+    }
+
+    /// Lets readahead begin with the size that it had in the preceding table.
+    pub fn keep_readahead(&mut self, size: ReadaheadSize) {
+        self.prefetch.continue_with(size);
     }
 
     /// Enables or disables the prefix filter lookup of seeks ([`IterOptions::prefix_filter`]).

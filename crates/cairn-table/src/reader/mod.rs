@@ -19,5 +19,6 @@ pub use ahead::{Background, ReadAhead};
 pub use get::{GetOptions, TableGet, ValueRef};
 pub use iter::{IterOptions, TableIter};
 pub use open::OpenParams;
+pub use prefetch::ReadaheadSize;
 pub use table::Table;
 pub use tier_stats::count_lookup_below;

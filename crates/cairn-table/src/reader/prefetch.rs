@@ -50,6 +50,15 @@ pub(crate) struct Prefetch {
     held: Option<Box<Held>>,
 }
 
+/// The size of automatic readahead.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadaheadSize {
+    /// The number of sequential reads.
+    reads: u64,
+    /// In bytes.
+    size: u64,
+}
+
 /// What has been read ahead, apart from the other state to keep iterators small.
 #[derive(Default)]
 struct Held {
@@ -164,8 +173,16 @@ impl Prefetch {
         has_more
     }
 
+    /// Returns the size of automatic readahead.
+    pub(crate) fn size(&self) -> ReadaheadSize {
+        ReadaheadSize {
+            reads: self.reads,
+            size: self.size,
+        }
+    }
+
     /// Continues with the size that readahead had in the preceding table.
-    pub(crate) fn continue_from(&mut self, before: &Prefetch) {
+    pub(crate) fn continue_with(&mut self, before: ReadaheadSize) {
         self.reads = before.reads;
         self.size = before.size;
     }
