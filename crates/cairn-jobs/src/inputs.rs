@@ -82,6 +82,7 @@ impl Tables {
             lower: None,
             upper: None,
             trims: false,
+            keeps_size: false,
         };
         Tables {
             order,

@@ -22,14 +22,9 @@ pub struct Tables {
     pub options: IterOptions,
     /// True if only cached data may be read.
     pub cache_only: bool,
-    /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
-    pub until: Option<Arc<[u8]>>,
-    /// True if readahead stops at the upper bound.
-    pub trims_readahead: bool,
-    /// Readahead in the background.
+    /// The bounds of iteration and the readahead; `None` for readahead without bounds. Files that start at or
+    /// after the upper bound are not opened.
     pub ahead: Option<Arc<ReadAhead>>,
-    /// True if readahead keeps its size from table to table.
-    pub keeps_readahead: bool,
 }
 
 impl Tables {
@@ -46,18 +41,6 @@ impl Tables {
     // Apart from `Tables::iter`, so that an iterator is built where it stays.
     #[inline]
     pub fn prepare(&self, iter: &mut TableIter) {
-        if self.until.is_some() || self.ahead.is_some() {
-            self.prepare_readahead(iter);
-        }
-    }
-
-    #[cold]
-    fn prepare_readahead(&self, iter: &mut TableIter) {
-        if let Some(until) = &self.until
-            && self.trims_readahead
-        {
-            iter.end_readahead_at(until.clone());
-        }
         if let Some(ahead) = &self.ahead {
             iter.read_ahead(ahead);
         }
@@ -244,6 +227,9 @@ impl LevelIter {
         let Some(iter) = &self.iter else {
             return;
         };
+        if self.next.is_none() && !iter.has_read_to_end() {
+            return;
+        }
         let none = || Box::new(VecDeque::new());
         let mut all = self.next.take().unwrap_or_else(none);
         all.iter_mut().for_each(|(_, next)| next.read_on());
@@ -508,7 +494,8 @@ impl LevelIter {
     /// The readahead of the current table, if the file at position `at` continues it.
     #[inline]
     fn leave_readahead(&self, at: usize) -> Option<ReadaheadSize> {
-        let continues = self.tables.keeps_readahead && at == self.at + 1;
+        let ahead = self.tables.ahead.as_ref();
+        let continues = ahead.is_some_and(|ahead| ahead.keeps_size) && at == self.at + 1;
         let iter = self.iter.as_ref().filter(|_| continues)?;
         Some(iter.readahead())
     }
@@ -567,7 +554,11 @@ impl LevelIter {
 
     fn starts_after_upper_bound(&self, at: usize) -> bool {
         let order = &self.tables.reading.order;
-        match (&self.tables.until, self.files.files().get(at)) {
+        let ahead = self.tables.ahead.as_ref();
+        match (
+            ahead.and_then(|ahead| ahead.upper.as_ref()),
+            self.files.files().get(at),
+        ) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
                 crate::user_key::compare(order, first, until).is_ge()

@@ -46,28 +46,47 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
 }
 
-/// The background readahead of an iterator with the `upper` bound.
-#[cold]
-pub(super) fn read_ahead(
-    view: &View,
-    options: &ReadOptions,
-    upper: Option<Arc<[u8]>>,
-) -> Arc<ReadAhead> {
+/// The bounds and the readahead of an iterator; `None` if it has no upper bound and `options` request nothing.
+#[inline]
+pub(super) fn read_ahead(view: &View, options: &ReadOptions) -> Option<Arc<ReadAhead>> {
+    let is_bounded = options.iterate_upper_bound.is_some();
+    match is_bounded || options.async_io || options.adaptive_readahead {
+        true => Some(requested_readahead(view, options)),
+        false => None,
+    }
+}
+
+#[inline(never)]
+fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
     Arc::new(ReadAhead {
         io: view.family.io.clone(),
-        background: Background::All,
-        lower: options.iterate_lower_bound.as_deref().map(Arc::from),
-        upper,
+        background: match options.async_io {
+            true => Background::All,
+            false => Background::None,
+        },
+        lower: options
+            .iterate_lower_bound
+            .clone()
+            .filter(|_| options.async_io),
+        upper: options.iterate_upper_bound.clone(),
         trims: options.auto_readahead_size,
+        keeps_size: options.adaptive_readahead,
     })
 }
 
 /// The readahead of values in blob files that `options` request.
+#[inline]
 pub(super) fn blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCell<BlobsAhead>>> {
+    match options.async_io {
+        true => requested_blobs_ahead(view, options),
+        false => None,
+    }
+}
+
+#[cold]
+fn requested_blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCell<BlobsAhead>>> {
     let io = &view.family.io;
-    let is_wanted = options.async_io
-        && options.read_tier == ReadTier::All
-        && io.driver() != ReadDriver::Blocking;
+    let is_wanted = options.read_tier == ReadTier::All && io.driver() != ReadDriver::Blocking;
     is_wanted.then(|| Box::new(RefCell::new(BlobsAhead::new(io.clone()))))
 }
 

@@ -237,7 +237,6 @@ impl DbIter {
         let has_statistics = view.family.statistics.is_some();
         let order = view.family.order.clone();
         let cache_only = options.read_tier != ReadTier::All;
-        let upper: Option<Arc<[u8]>> = options.iterate_upper_bound.as_deref().map(Arc::from);
         let tables = Tables {
             reading: view.family.clone(),
             options: IterOptions {
@@ -247,12 +246,7 @@ impl DbIter {
                 prefix_filter: false,
             },
             cache_only,
-            ahead: options
-                .async_io
-                .then(|| bounds::read_ahead(&view, options, upper.clone())),
-            until: upper,
-            trims_readahead: options.auto_readahead_size,
-            keeps_readahead: options.adaptive_readahead,
+            ahead: bounds::read_ahead(&view, options),
         };
         let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();

@@ -16,8 +16,9 @@
 //! Chunks begin with `initial_auto_readahead_size` after `num_file_reads_for_auto_readahead` sequential reads,
 //! and double up to `max_auto_readahead_size`. The depth begins with one, and follows from the latency of the
 //! reads and the pace of the scan: whenever the scan has to wait for a chunk that was started with the present
-//! depth, it doubles. No clock is needed, and a scan that does not wait holds two chunks. With a fixed
-//! readahead, all chunks together have its size.
+//! depth, it doubles. No clock is needed, and a scan that does not wait holds two chunks. The further chunks are
+//! not larger than twice what the scan has visited, so that a short scan does not read much in vain. With a
+//! fixed readahead, all chunks together have its size.
 //!
 //! A read that fails is forgotten, and the block that the scan needs is read alone: readahead never reports an
 //! error. All memory is freed with the iterator, that of a read under way when it ends.
@@ -60,6 +61,8 @@ pub enum Background {
     All,
     /// Those whose bytes the kernel does not prefetch, such as files read around the page cache.
     Unprefetched,
+    /// None: readahead is part of a read that the scan waits for.
+    None,
 }
 
 /// The readahead of a scan, shared by the iterators over its tables.
@@ -70,11 +73,25 @@ pub struct ReadAhead {
     /// The files that are read ahead in the background. None by an executor that blocks.
     pub background: Background,
     /// Lower bound of the scan: a user key without timestamp.
-    pub lower: Option<Arc<[u8]>>,
+    pub lower: Option<Vec<u8>>,
     /// Upper bound of the scan.
-    pub upper: Option<Arc<[u8]>>,
+    pub upper: Option<Vec<u8>>,
     /// True if readahead stops at the bounds, and leaves out what the cache holds.
     pub trims: bool,
+    /// True if readahead that is not in the background keeps its size from table to table.
+    pub keeps_size: bool,
+}
+
+impl ReadAhead {
+    /// True if `table` is read ahead in the background.
+    pub(crate) fn is_in_background(&self, table: &Table) -> bool {
+        self.io.driver() != ReadDriver::Blocking
+            && match self.background {
+                Background::All => true,
+                Background::Unprefetched => !table.file.prefetch(0, TRAILER_LEN),
+                Background::None => false,
+            }
+    }
 }
 
 /// Bytes read ahead, and their place in the file.
@@ -108,7 +125,6 @@ enum Scouting {
 /// The readahead state of an iterator.
 pub(crate) struct Ahead {
     plan: Arc<ReadAhead>,
-    pub(crate) in_background: bool,
     /// Fixed readahead in bytes; 0 for automatic readahead.
     fixed: u64,
     verify: bool,
@@ -120,6 +136,8 @@ pub(crate) struct Ahead {
     continues: bool,
     /// The number of sequential reads.
     reads: u64,
+    /// The bytes of the blocks that it has visited.
+    visited: u64,
     /// In the order of the scan.
     chunks: VecDeque<Chunk>,
     scout: IndexIter,
@@ -147,14 +165,8 @@ pub(crate) enum Found<'a> {
 impl Ahead {
     pub(crate) fn new(plan: &Arc<ReadAhead>, table: &Table, options: &IterOptions) -> Ahead {
         let fixed = options.readahead;
-        let in_background = plan.io.driver() != ReadDriver::Blocking
-            && match plan.background {
-                Background::All => true,
-                Background::Unprefetched => !table.file.prefetch(0, TRAILER_LEN),
-            };
         let mut ahead = Ahead {
             plan: plan.clone(),
-            in_background,
             fixed,
             verify: options.verify_checksums,
             fill_cache: options.fill_cache,
@@ -162,6 +174,7 @@ impl Ahead {
             last: Handle::NULL,
             continues: false,
             reads: 0,
+            visited: 0,
             chunks: VecDeque::new(),
             scout: IndexIter::default(),
             scouting: Scouting::Idle,
@@ -190,6 +203,7 @@ impl Ahead {
     fn reset(&mut self) {
         self.forget_chunks();
         self.reads = 0;
+        self.visited = 0;
         if self.fixed == 0 {
             self.size = 0;
             self.depth = 1;
@@ -272,6 +286,7 @@ impl Ahead {
             self.reset();
         }
         self.note(handle, back);
+        self.visited += handle.end().saturating_sub(handle.offset);
         // Chunks that the scan has passed, through blocks in the cache.
         let is_passed = |chunk: &Chunk| match back {
             true => handle.end() <= chunk.range.start,
@@ -384,7 +399,7 @@ impl Ahead {
 
     /// Starts the reads that the depth admits.
     fn read_on(&mut self, table: &Table) {
-        while self.scouting == Scouting::Going && self.chunks.len() <= self.depth {
+        while self.scouting == Scouting::Going && self.admits_beyond(self.chunks.len()) {
             let Some(range) = self.next_range(table, false) else {
                 return;
             };
@@ -413,7 +428,7 @@ impl Ahead {
             let len = handle.end().saturating_sub(handle.offset);
             let fits = table.check(handle, Handle::NULL).is_ok() && len <= MAX_BLOCK;
             if !needed && (!fits || self.is_before_bound(table)) {
-                self.scouting = Scouting::Stopped;
+                self.stop(table, fits);
                 break;
             }
             let is_cached = !needed && self.plan.trims && table.has_cached(handle);
@@ -444,8 +459,9 @@ impl Ahead {
                 }
             }
             needed = false;
-            if self.is_at_bound(table) || self.scout.step(table, self.back).is_err() {
-                self.scouting = Scouting::Stopped;
+            let at_bound = self.is_at_bound(table);
+            if at_bound || self.scout.step(table, self.back).is_err() {
+                self.stop(table, at_bound);
                 break;
             }
         }
@@ -453,6 +469,14 @@ impl Ahead {
             self.size = size.saturating_mul(2).min(max_size(table));
         }
         range
+    }
+
+    /// Ends the readahead, perhaps at a bound of the scan.
+    fn stop(&mut self, table: &Table, at_bound: bool) {
+        self.scouting = Scouting::Stopped;
+        if at_bound {
+            table.params.meter.add(Ticker::ReadaheadTrimmed, 1);
+        }
     }
 
     /// The size of the first chunk.
@@ -556,9 +580,11 @@ impl Ahead {
         self.scouting == Scouting::AtEnd
     }
 
-    /// True if the depth admits more than the `held` chunks.
+    /// True if the depth, and the length of the scan so far, admit more than the `held` chunks.
     pub(crate) fn admits_beyond(&self, held: usize) -> bool {
-        held <= self.depth
+        let further = held.saturating_sub(1) as u64;
+        let is_long = further == 0 || further.saturating_mul(self.size) <= 2 * self.visited;
+        held <= self.depth && (is_long || self.fixed > 0)
     }
 
     pub(crate) fn chunks_held(&self) -> usize {
@@ -572,6 +598,7 @@ impl Ahead {
             self.depth = before.depth;
         }
         self.reads = before.reads;
+        self.visited = before.visited;
         self.back = back;
         self.continues = true;
         self.scout = IndexIter::new(table);

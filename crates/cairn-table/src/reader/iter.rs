@@ -175,9 +175,9 @@ fn take(
 
 impl Drop for TableIter {
     fn drop(&mut self) {
-        match &mut self.ahead {
-            Some(ahead) if ahead.in_background => ahead.count_end(&self.table),
-            _ => self.prefetch.count_end(&self.table),
+        self.prefetch.count_end(&self.table);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.count_end(&self.table);
         }
         if !self.supplied.counts.is_empty() {
             self.table.bring(&self.supplied.counts);
@@ -261,15 +261,14 @@ impl TableIter {
         }
     }
 
-    /// Lets readahead stop at `upper`, a user key without timestamp.
-    pub fn end_readahead_at(&mut self, upper: Arc<[u8]>) {
-        self.prefetch.upper = Some(upper);
-    }
-
     /// Reads ahead by `plan`: before the first movement.
     pub fn read_ahead(&mut self, plan: &Arc<ReadAhead>) {
-        let ahead = Ahead::new(plan, &self.table, &self.options);
-        self.ahead = Some(Box::new(ahead));
+        if plan.is_in_background(&self.table) {
+            let ahead = Ahead::new(plan, &self.table, &self.options);
+            self.ahead = Some(Box::new(ahead));
+        } else {
+            self.prefetch.set_plan(plan.clone());
+        }
     }
 
     /// True if the iterator reads ahead in the background, and has read up to the end of the table in the
@@ -294,10 +293,7 @@ impl TableIter {
 
     /// Starts to read the table of `next`, which continues the movement of this iterator.
     pub fn read_into(&self, next: &mut TableIter, back: bool) {
-        if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead)
-            && before.in_background
-            && ahead.in_background
-        {
+        if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead) {
             ahead.continue_from(before, &next.table, back);
         }
     }
@@ -844,7 +840,7 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
-            Ok(Some(lack)) if self.reads_in_background() => self.lack_in_background(lack),
+            Ok(Some(lack)) if self.ahead.is_some() => self.lack_in_background(lack),
             Ok(Some(lack)) => {
                 let more = if lack.role == CacheRole::Data && !self.is_back() {
                     self.prefetch.more(lack.handle, &self.table.params.options)
@@ -853,7 +849,7 @@ impl TableIter {
                 };
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
                 let mut more = more.min(room);
-                if let Some(upper) = &self.prefetch.upper
+                if let Some(upper) = self.prefetch.upper()
                     && more > 0
                 {
                     more = ahead::trimmed(&self.table, &self.walk, more, upper);
@@ -872,11 +868,6 @@ impl TableIter {
             }
             Err(error) => self.fail(error),
         }
-    }
-
-    #[inline]
-    fn reads_in_background(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.in_background)
     }
 
     /// Requests the missing block, as part of the readahead if it is one.
@@ -1054,11 +1045,11 @@ impl TableIter {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
                 let raw = match &mut self.ahead {
-                    Some(ahead) if ahead.in_background => match ahead.find(&self.table, handle) {
+                    Some(ahead) => match ahead.find(&self.table, handle) {
                         Found::Block(raw) => Some(raw),
                         Found::Missing => None,
                     },
-                    _ => self.prefetch.take(handle),
+                    None => self.prefetch.take(handle),
                 };
                 match raw {
                     Some(raw) => {
@@ -1078,9 +1069,7 @@ impl TableIter {
         self.block = Some((block, layout));
         self.block_handle = handle;
         self.calm = calm;
-        if let Some(ahead) = &mut self.ahead
-            && ahead.in_background
-        {
+        if let Some(ahead) = &mut self.ahead {
             ahead.visit(&self.table, handle, landing.is_back());
         }
         Ok(None)

@@ -17,6 +17,7 @@ use cairn_observe::statistics::Histogram;
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
+use super::ahead::ReadAhead;
 use super::table::Table;
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
@@ -41,8 +42,8 @@ pub(crate) fn piece_size(charge: &ChargePolicy) -> u64 {
 pub(crate) struct Prefetch {
     /// Fixed readahead in bytes; 0 for automatic readahead.
     fixed: u64,
-    /// A user key without timestamp at which readahead stops.
-    pub(crate) upper: Option<Arc<[u8]>>,
+    /// The bounds of the scan.
+    plan: Option<Arc<ReadAhead>>,
     reads: u64,
     next_offset: u64,
     size: u64,
@@ -92,6 +93,17 @@ impl Prefetch {
             fixed,
             ..Prefetch::default()
         }
+    }
+
+    /// Lets readahead stop at the upper bound of `plan`.
+    pub(crate) fn set_plan(&mut self, plan: Arc<ReadAhead>) {
+        self.plan = Some(plan);
+    }
+
+    /// The upper bound at which readahead stops.
+    pub(crate) fn upper(&self) -> Option<&[u8]> {
+        let plan = self.plan.as_ref().filter(|plan| plan.trims)?;
+        plan.upper.as_deref()
     }
 
     /// Returns the number of bytes to read after the block at `handle`, which must be read.

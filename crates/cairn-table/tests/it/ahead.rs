@@ -122,6 +122,7 @@ fn plan(io: &Io) -> ReadAhead {
         lower: None,
         upper: None,
         trims: true,
+        keeps_size: false,
     }
 }
 
@@ -301,8 +302,8 @@ fn readahead_ends_at_the_bounds() {
     let (recorder, table) = recorded(4000, TableOptions::default(), None);
     let io = threads();
     let bounded = |from: usize, to: usize| ReadAhead {
-        lower: Some(format!("{from:08}").into_bytes().into()),
-        upper: Some(format!("{to:08}").into_bytes().into()),
+        lower: Some(format!("{from:08}").into_bytes()),
+        upper: Some(format!("{to:08}").into_bytes()),
         ..plan(&io)
     };
     for back in [false, true] {
@@ -327,7 +328,11 @@ fn readahead_ends_at_the_bounds() {
     }
     // The same for readahead that is not in the background.
     let mut iter = TableIter::new(table.clone(), IterOptions::default());
-    iter.end_readahead_at(b"00001100"[..].into());
+    let within_reads = ReadAhead {
+        background: Background::None,
+        ..bounded(1000, 1100)
+    };
+    iter.read_ahead(&Arc::new(within_reads));
     let step = iter.seek(&entry(1000).0);
     iter.complete(step, &io);
     for _ in 0..99 {
@@ -557,7 +562,7 @@ proptest! {
         let expected = trace(&mut plain, &entries, &moves, &Io::blocking());
         let bound = |at: prop::sample::Index| {
             let user = key::user_key(&entries[at.index(entries.len())].0);
-            Some(key::strip_timestamp(user, order.timestamp_size()).into())
+            Some(key::strip_timestamp(user, order.timestamp_size()).to_vec())
         };
         for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
             let io = Io::with_driver(Some(driver));
