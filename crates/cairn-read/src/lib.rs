@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod blob;
+mod blobs_ahead;
 pub mod child;
 pub mod columns;
 pub mod db_iter;

@@ -33,6 +33,7 @@ mod operands;
 mod options;
 mod outputs;
 mod parallel_reads;
+mod parallel_scans;
 mod paths;
 mod properties;
 mod reads;
