@@ -338,7 +338,7 @@ proptest! {
                 continue;
             }
             let status = Holders::Many(holders[&n].iter().copied().collect());
-            graph.join(&key(n), &status, false, Arc::new(Waiter::new(&owner(id), true)));
+            graph.join(&key(n), (&status, false), 0, Arc::new(Waiter::new(&owner(id), true)));
             waiting.insert(id, n);
             let found = graph.find_cycle(id, 1000);
             prop_assert_eq!(found.is_some(), has_cycle(&holders, &waiting, id));
