@@ -54,6 +54,7 @@ pub mod perf;
 pub mod rate_limiter;
 pub mod reads;
 mod slabs;
+mod spare;
 pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;

@@ -19,7 +19,8 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
+    "awaited",
     "basic",
     "cairn",
     "callbacks",

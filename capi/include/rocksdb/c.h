@@ -1614,7 +1614,9 @@ void rocksdb_mergeoperator_destroy(struct rocksdb_mergeoperator_t *handle);
 
 // Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
 // if the key has none. Both functions set `*success`. Their results are freed by
-// `delete_value`, or by `free` if it is null.
+// `delete_value`, or by `free` if it is null. The result of a get is not copied: it is freed when
+// the value is destroyed, on any thread, or is the value that `rocksdb_get` returns if
+// `delete_value` is null.
 struct rocksdb_mergeoperator_t *rocksdb_mergeoperator_create(void *state,
                                                              void (*destructor)(void*),
                                                              char *(*full_merge)(void*,

@@ -91,6 +91,13 @@ impl Db {
         Arc::ptr_eq(&self.handle, &other.handle)
     }
 
+    /// True if there is no other handle of the open database, and no iterator that keeps it open.
+    #[must_use]
+    pub fn is_only_handle(&self) -> bool {
+        // This one, and that of the default family.
+        Arc::strong_count(&self.handle) <= 2
+    }
+
     /// Returns the current options.
     #[must_use]
     pub fn options(&self) -> Arc<DbOptions> {

@@ -167,6 +167,8 @@ pub struct ReadQueue {
     times: Vec<(Arc<dyn Clock>, u64)>,
     /// The number of files with reads in the batch.
     files: u64,
+    /// True if the caller goes on between start and end of the batch.
+    in_background: bool,
 }
 
 impl std::fmt::Debug for ReadQueue {
@@ -183,7 +185,10 @@ impl ReadQueue {
         let same = |(other, _): &&mut (Arc<dyn Clock>, u64)| Arc::ptr_eq(other, clock);
         match self.times.iter_mut().find(same) {
             Some((_, until)) => *until = nanos.max(*until),
-            None => self.times.push((clock.clone(), nanos)),
+            None => {
+                self.times.reserve_exact(1);
+                self.times.push((clock.clone(), nanos));
+            }
         }
     }
 
@@ -196,6 +201,21 @@ impl ReadQueue {
     #[must_use]
     pub fn share(&self, nanos: u64) -> u64 {
         nanos / self.files.max(1)
+    }
+
+    /// A queue of reads whose caller goes on between their start and their end.
+    pub(crate) fn in_background() -> ReadQueue {
+        ReadQueue {
+            in_background: true,
+            ..ReadQueue::default()
+        }
+    }
+
+    /// True if the caller goes on between start and end of the batch, perhaps on another thread. Its CPU time
+    /// in between is not that of the reads.
+    #[must_use]
+    pub fn is_in_background(&self) -> bool {
+        self.in_background
     }
 
     /// Makes `read` a transfer from `file`. With `aligned`, the file is read with direct I/O, and the memory and
@@ -223,6 +243,10 @@ impl ReadQueue {
     }
 
     fn add(&mut self, transfer: Transfer) -> Ticket {
+        // Most reads that are waited for by a future are single, and there may be thousands.
+        if self.transfers.capacity() == 0 {
+            self.transfers.reserve_exact(1);
+        }
         self.transfers.push(Some(transfer));
         self.transfers.len() - 1
     }
@@ -258,6 +282,21 @@ impl ReadQueue {
     /// The transfers.
     pub(crate) fn transfers(&mut self) -> &mut [Option<Transfer>] {
         &mut self.transfers
+    }
+
+    /// The latest of the times, by the system's monotonic clock. Fails if one is by a clock that is not
+    /// [real](Clock::is_real).
+    pub(crate) fn until(&self) -> std::result::Result<Option<u64>, ()> {
+        match self.times.iter().all(|(clock, _)| clock.is_real()) {
+            true => Ok(self.times.iter().map(|(_, until)| *until).max()),
+            false => Err(()),
+        }
+    }
+
+    /// True if the times have come.
+    pub(crate) fn is_due(&self) -> bool {
+        let come = |(clock, until): &(Arc<dyn Clock>, u64)| clock.monotonic_nanos() >= *until;
+        self.times.iter().all(come)
     }
 
     /// Waits for the times.

@@ -136,6 +136,11 @@ impl BlobSource {
         self.cache.as_ref().map(|cache| &cache.cache)
     }
 
+    /// True if the blob file `number` is open.
+    pub(crate) fn is_open(&self, number: FileNumber) -> bool {
+        self.open.lock().contains_key(&number)
+    }
+
     /// The blob file `number`, opened if necessary.
     ///
     /// # Errors
@@ -227,6 +232,19 @@ impl BlobSource {
             fill_cache: options.fill_cache,
         };
         Ok(Located::InFile(place, request))
+    }
+
+    /// True if the value that the encoded `index` refers to is cached. Does not count as a lookup.
+    pub(crate) fn is_cached(&self, index: &[u8]) -> bool {
+        let Some(cache) = &self.cache else {
+            return false;
+        };
+        BlobIndex::decode(index).is_ok_and(|index| cache.cache.contains(&cache.key(&index)))
+    }
+
+    /// Counts a read in the background that failed.
+    pub(crate) fn count_failed_start(&self) {
+        self.update_stats(|update| update.add(Ticker::AsyncReadErrorCount, 1));
     }
 
     /// Decodes the value of `user_key` at `place` from `record`, the bytes read for it.

@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod blob;
+mod blobs_ahead;
 pub mod child;
 pub mod columns;
 pub mod db_iter;
@@ -17,6 +18,7 @@ pub mod level;
 pub mod loser_tree;
 pub mod merge_operands;
 pub mod merging_iter;
+pub mod operands;
 mod range_del_aggregator;
 mod read_deadline;
 pub mod row_cache;
@@ -25,14 +27,15 @@ pub mod value;
 mod versions;
 pub mod view;
 
-pub use batch::{BatchKey, multi_get};
+pub use batch::{BatchKey, multi_get, multi_get_async};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
 pub use db_iter::DbIter;
-pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
+pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands, try_get};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
+pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};
 pub use row_cache::RowCache;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};

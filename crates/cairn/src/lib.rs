@@ -102,6 +102,7 @@ mod errors;
 mod family;
 pub mod files;
 mod flush;
+pub mod futures;
 mod indexed;
 mod iter;
 pub mod limits;
@@ -120,7 +121,8 @@ mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
+    Column, Columns, ContinueCallback, Dropped, FamilyDescriptor, GetMergeOperandsOptions, Operand,
+    Operands, OperandsIter, Record, Value, WalFile, WalFileType,
 };
 pub use cairn_memory::{MemoryBudget, WriteBufferManager};
 pub use cairn_options::{

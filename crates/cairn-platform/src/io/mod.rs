@@ -1,20 +1,26 @@
 //! Reads: requests, and their execution.
 //!
 //! The read path does not perform I/O. It returns what it needs as a [`ReadRequest`] (see
-//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
-//! engine. The blocking implementation completes it on the first poll; synchronous callers use
-//! [`Io::read_now`] without any overhead.
+//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read_all`] and [`Io::read`] are the asynchronous
+//! leaves of the engine: futures that the reactor of the process completes, on any executor. Synchronous
+//! callers use [`Io::read_now`] without any overhead.
 //!
 //! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
 //! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
+//!
+//! [`Io::start`] starts a read whose result is collected later ([`StartedRead`]).
 
 mod batch;
+mod flight;
+mod helpers;
+mod reactor;
+mod read_future;
+mod started;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use cairn_types::{Error, Result};
@@ -24,7 +30,11 @@ use crate::buffer::Buffer;
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
+pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
+pub use read_future::{Read, Reads};
+
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
+pub use started::StartedRead;
 
 /// A range of a file to be read.
 #[derive(Clone)]
@@ -51,7 +61,7 @@ impl ReadRequest {
         }
     }
 
-    /// Reads the range, blocking.
+    /// Reads the range, blocking, even if it has been started.
     ///
     /// # Errors
     ///
@@ -72,6 +82,12 @@ impl ReadRequest {
         Buffer::refilled(spent, self.len, self.room, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
+    }
+
+    /// The read, if it has been started: executing the request then waits for it.
+    #[must_use]
+    pub fn started(&self) -> Option<&StartedRead> {
+        self.file.started()
     }
 
     /// True if the range exceeds the maximum length of a buffer.
@@ -129,6 +145,8 @@ pub struct Io {
     ignores_page_cache: bool,
     /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
+    /// The number of threads that execute the reads of futures where io_uring is not used.
+    threads: usize,
 }
 
 impl Io {
@@ -211,6 +229,11 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
+        if let Some(started) = request.started()
+            && let Some(result) = started.collect(request)
+        {
+            return result;
+        }
         self.wait(request.len);
         request.read_into(spent)
     }
@@ -219,6 +242,9 @@ impl Io {
     /// error is that of its request only.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        if requests.iter().any(|request| request.started().is_some()) {
+            return self.read_others_first(requests);
+        }
         if self.driver == ReadDriver::Blocking
             || requests.len() <= 1
             || requests.iter().any(ReadRequest::is_too_long)
@@ -255,6 +281,33 @@ impl Io {
         results
     }
 
+    /// Executes `requests`, of which some have been started: the others first, then those.
+    #[cold]
+    fn read_others_first(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        let is_new = |request: &&ReadRequest| request.started().is_none();
+        let new: Vec<_> = requests.iter().filter(is_new).cloned().collect();
+        let mut results = self.read_batch(&new).into_iter();
+        let unanswered = || Err(Error::aborted("a read of the batch was not executed"));
+        let result = |request: &ReadRequest| match request.started() {
+            Some(_) => self.read_now(request),
+            None => results.next().unwrap_or_else(unanswered),
+        };
+        requests.iter().map(result).collect()
+    }
+
+    /// Starts `request`, to be collected later by [`StartedRead::request`]. Bytes in the page cache are
+    /// read at once. Other reads are executed by threads of the process with either driver, because a ring
+    /// belongs to its thread, and the caller may move to another or end before the read does. A driver that
+    /// blocks executes the read when it is collected.
+    #[must_use]
+    pub fn start(&self, request: &ReadRequest) -> Arc<StartedRead> {
+        if self.driver == ReadDriver::Blocking || request.is_too_long() {
+            return Arc::new(StartedRead::deferred(request));
+        }
+        self.wait(request.len);
+        Arc::new(StartedRead::start(request, self.ignores_page_cache))
+    }
+
     /// Executes the transfers of `queue`, and waits for it.
     fn execute(&self, queue: &mut ReadQueue) {
         let transfers = queue.transfers();
@@ -285,12 +338,30 @@ impl Io {
         queue.wait();
     }
 
-    /// Executes `request` asynchronously.
+    /// Returns an executor whose futures are executed by up to `threads` threads where io_uring is not used.
+    /// The threads are those of the process: the largest number applies to all databases.
+    #[must_use]
+    pub fn with_threads(&self, threads: usize) -> Io {
+        Io {
+            threads,
+            ..self.clone()
+        }
+    }
+
+    /// Executes `request` without blocking the thread that polls, unless the driver is
+    /// [`ReadDriver::Blocking`] or the reads are limited.
     ///
     /// # Errors
     ///
     /// Those of [`ReadRequest::read_now`].
-    pub fn read(&self, request: ReadRequest) -> impl Future<Output = Result<Buffer>> + Send {
-        std::future::ready(self.read_now(&request))
+    #[must_use]
+    pub fn read(&self, request: ReadRequest) -> Read {
+        Read::new(self.clone(), request)
+    }
+
+    /// [`Io::read`] of all `requests`, which are in flight together. Results are in the order of the requests.
+    #[must_use]
+    pub fn read_all(&self, requests: Vec<ReadRequest>) -> Reads {
+        Reads::new(self.clone(), requests)
     }
 }
