@@ -22,13 +22,13 @@ pub const NAME: &str = "memory";
 /// The budget if none is given.
 const USUAL_BUDGET: u64 = 64 << 20;
 
-/// Memtables have one part of this number at explicit settings.
+/// The share of the memtables at explicit settings, as a divisor.
 const BUFFERS_OF_BUDGET: u64 = 8;
 
 /// The column families of the workload `families`.
 const FAMILIES: usize = 1000;
 
-/// The time between two looks at a child.
+/// The interval at which a child is polled.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A workload: its name, and the arguments of the child.
@@ -223,7 +223,7 @@ fn peak_of(
     }
     let program =
         std::env::current_exe().map_err(|error| failed(format!("cannot be started: {error}")))?;
-    // The command of the program that leads here.
+    // The command of this program that runs benchmarks.
     let command: Vec<OsString> = std::env::args_os().skip(1).take(1).collect();
     let mut child = Command::new(program)
         .args(command)

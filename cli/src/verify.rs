@@ -270,15 +270,15 @@ fn open_known(path: &Path, known: &KnownTable, io: &Io) -> Result<Arc<Table>> {
     check_whole(
         path,
         &*file,
-        &known.meta.file_checksum_func,
-        &known.meta.file_checksum,
+        &known.meta.checksum.function,
+        &known.meta.checksum.value,
     )?;
     let params = OpenParams {
         number: known.meta.number,
         level: Some(known.level),
         order: known.order.clone(),
         expected_unique_id: known.meta.unique_id,
-        largest_seq: Some(known.meta.largest_seq),
+        largest_seq: Some(known.meta.seqs.largest),
         ..OpenParams::default()
     };
     Table::open(file, len, params, io)

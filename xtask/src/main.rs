@@ -36,6 +36,7 @@ mod header;
 mod install;
 mod instruction_counts;
 mod leaks;
+mod limits;
 mod loom;
 mod packages;
 mod pages;

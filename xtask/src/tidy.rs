@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::circles;
 use crate::compat;
+use crate::limits;
 use crate::sources::{self, Source};
 use crate::unsupported;
 
@@ -106,9 +107,6 @@ const FUZZED: [(&str, &str); 19] = [
 const CORPUS_LIMIT: u64 = 3 << 20;
 const GOLDEN_LIMIT: u64 = 30 << 20;
 
-/// Limit on the lines of a function outside of tests.
-const FUNCTION_LIMIT: usize = 100;
-
 /// Checks every rule and prints each violation.
 pub fn run(root: &Path) -> Result<(), String> {
     let rust = sources::rust(root);
@@ -117,10 +115,10 @@ pub fn run(root: &Path) -> Result<(), String> {
         opening(source, &mut complaints);
         reasons(source, &mut complaints);
         leftovers(source, &mut complaints);
-        long_functions(source, &mut complaints);
         seams(source, &mut complaints);
     }
     circles::check(&rust, &mut complaints);
+    limits::check(&rust, &mut complaints);
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
     dependencies(root, &mut complaints);
@@ -196,44 +194,6 @@ fn leftovers(source: &Source, complaints: &mut Vec<String>) {
                     source.path
                 ));
             }
-        }
-    }
-}
-
-/// Reports functions outside of tests that exceed [`FUNCTION_LIMIT`]. Relies on rustfmt's layout: a
-/// function ends at the first closing brace in the column of its first line.
-fn long_functions(source: &Source, complaints: &mut Vec<String>) {
-    if source.path.contains("tests/") || source.path.ends_with("tests.rs") {
-        return;
-    }
-    let code = source.text.split("#[cfg(test)]\nmod tests {").next();
-    let lines: Vec<&str> = code.unwrap_or_default().lines().collect();
-    for (first, line) in lines.iter().enumerate() {
-        let text = line.trim_start();
-        let Some((before, name)) = text.split_once("fn ") else {
-            continue;
-        };
-        let is_prefix = |c: char| c.is_ascii_alphabetic() || " ()\"_".contains(c);
-        if !before.chars().all(is_prefix) {
-            continue;
-        }
-        let opens = |line: &&&str| line.ends_with(['{', '}', ';']);
-        if !lines[first..]
-            .iter()
-            .find(opens)
-            .is_some_and(|line| line.ends_with('{'))
-        {
-            continue;
-        }
-        let end = format!("{}}}", &line[..line.len() - text.len()]);
-        let length = lines[first..].iter().position(|line| *line == end);
-        let name = name.split(['(', '<']).next().unwrap_or(name);
-        if length.is_some_and(|length| length >= FUNCTION_LIMIT) {
-            complaints.push(format!(
-                "{}:{}: `{name}` has more than {FUNCTION_LIMIT} lines; split it",
-                source.path,
-                first + 1
-            ));
         }
     }
 }

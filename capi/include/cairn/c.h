@@ -40,7 +40,7 @@ typedef struct cairn_columns_t cairn_columns_t;
 // Corrupt tables, and the result of a repair.
 typedef struct cairn_damaged_tables_t cairn_damaged_tables_t;
 
-// One number for the memory of several databases.
+// A limit on the memory of several databases.
 typedef struct cairn_memory_budget_t cairn_memory_budget_t;
 
 // The merge operands of a key, oldest first.
@@ -311,8 +311,7 @@ void cairn_ingest_external_files(rocksdb_t *db,
 void cairn_cache_tier_destroy(struct cairn_cache_tier_t *handle);
 
 // Creates a tier of compressed memory of `capacity` bytes. `compression` is a codec such as
-// `rocksdb_lz4_compression`. What it has no room for is offered to the tier `below`, unless that is
-// null.
+// `rocksdb_lz4_compression`. Entries that it evicts are offered to the tier `below`, unless that is null.
 struct cairn_cache_tier_t *cairn_cache_tier_create_compressed(size_t capacity,
                                                               int compression,
                                                               const struct cairn_cache_tier_t *below,

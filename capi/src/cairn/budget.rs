@@ -12,7 +12,7 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// One number for the memory of several databases.
+    /// A limit on the memory of several databases.
     cairn_memory_budget_t = Arc<MemoryBudget>;
 }
 

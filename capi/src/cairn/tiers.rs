@@ -31,8 +31,7 @@ c_destructors! {
 
 c_functions! {
     /// Creates a tier of compressed memory of `capacity` bytes. `compression` is a codec such as
-    /// `rocksdb_lz4_compression`. What it has no room for is offered to the tier `below`, unless that is
-    /// null.
+    /// `rocksdb_lz4_compression`. Entries that it evicts are offered to the tier `below`, unless that is null.
     fn cairn_cache_tier_create_compressed(
         capacity: usize,
         compression: c_int,

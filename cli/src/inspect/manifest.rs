@@ -69,7 +69,7 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
         ),
         (
             "logs deleted before",
-            edit.wals_deleted_before.map(|number| number.0),
+            edit.wals.deleted_before.map(|number| number.0),
         ),
         (
             "initial bytes of the MANIFEST",
@@ -99,19 +99,19 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
     edit.full_history_ts_low
         .iter()
         .for_each(|low| add(format!("history from {}", hex(low))));
-    for (level, key) in &edit.compact_cursors {
+    for (level, key) in &edit.tree.compact_cursors {
         add(format!(
             "next compaction of level {level} from {}",
             key_text(page, key)
         ));
     }
-    for (level, number) in &edit.deleted_files {
+    for (level, number) in &edit.tree.deleted_files {
         add(format!("level {level}: remove {number}.sst"));
     }
-    for file in &edit.new_files {
+    for file in &edit.tree.new_files {
         add(file_text(page, file));
     }
-    for blob in &edit.blob_additions {
+    for blob in &edit.tree.blob_additions {
         add(format!(
             "add {}.blob: {} values, {} bytes{}",
             blob.number,
@@ -120,13 +120,13 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
             checksum_text(&blob.checksum_method, &blob.checksum)
         ));
     }
-    for blob in &edit.blob_garbage {
+    for blob in &edit.tree.blob_garbage {
         add(format!(
             "garbage in {}.blob: {} values, {} bytes",
             blob.number, blob.blob_count, blob.blob_bytes
         ));
     }
-    for wal in &edit.wal_additions {
+    for wal in &edit.wals.additions {
         let size = wal
             .synced_bytes
             .map_or(String::new(), |bytes| format!(", {bytes} bytes synced"));
@@ -143,8 +143,8 @@ fn file_text(page: &Page<'_>, file: &NewFile) -> String {
         file.size,
         key_text(page, &file.smallest),
         key_text(page, &file.largest),
-        file.smallest_seq,
-        file.largest_seq
+        file.seqs.smallest,
+        file.seqs.largest
     );
     let numbers = [
         ("path", u64::from(file.path_id)),
@@ -153,8 +153,8 @@ fn file_text(page: &Page<'_>, file: &NewFile) -> String {
             "oldest blob file",
             file.oldest_blob_file.map_or(0, |number| number.0),
         ),
-        ("oldest data", file.oldest_ancester_time),
-        ("created", file.creation_time),
+        ("oldest data", file.times.oldest_ancester),
+        ("created", file.times.file),
         ("temperature", u64::from(file.temperature)),
         ("hidden bytes below", file.compensated_range_deletion_size),
         ("tail bytes", file.tail_size),
@@ -172,11 +172,11 @@ fn file_text(page: &Page<'_>, file: &NewFile) -> String {
             file.unique_id[0], file.unique_id[1]
         ));
     }
-    if !file.min_timestamp.is_empty() {
-        let (min, max) = (hex(&file.min_timestamp), hex(&file.max_timestamp));
+    if !file.timestamps.min.is_empty() {
+        let (min, max) = (hex(&file.timestamps.min), hex(&file.timestamps.max));
         text.push_str(&format!(", timestamps {min} to {max}"));
     }
-    text + &checksum_text(&file.checksum_function, &file.checksum)
+    text + &checksum_text(&file.checksum.function, &file.checksum.value)
 }
 
 fn checksum_text(function: &str, checksum: &[u8]) -> String {

@@ -23,8 +23,8 @@ const LARGEST_BLOCK_READ: usize = 64 << 10;
 pub(crate) struct Budget {
     pub(crate) of: Arc<MemoryBudget>,
     reads: Arc<ReadCounters>,
-    /// The counters at the last report: reads, and nanoseconds of flushes and compactions.
-    reported: Mutex<(ReadTimes, u64)>,
+    /// The counters at the last report.
+    reported: Mutex<(ReadTimes, MergeTimes)>,
 }
 
 impl Budget {
@@ -61,14 +61,30 @@ impl Budget {
         options
     }
 
-    /// Returns the reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos`
-    /// is their current total.
-    pub(crate) fn take_work(&self, merge_nanos: u64) -> (ReadTimes, u64) {
+    /// Returns the reads and the merges since the last call; `merges` is the current total.
+    pub(crate) fn take_work(&self, merges: MergeTimes) -> (ReadTimes, MergeTimes) {
         let reads = self.reads.get();
         let mut reported = self.reported.lock();
-        let (reads_before, nanos_before) = std::mem::replace(&mut *reported, (reads, merge_nanos));
-        let nanos = merge_nanos.saturating_sub(nanos_before);
-        (reads.since(&reads_before), nanos)
+        let (reads_before, merges_before) = std::mem::replace(&mut *reported, (reads, merges));
+        (reads.since(&reads_before), merges.since(&merges_before))
+    }
+}
+
+/// The time of flushes and compactions, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MergeTimes {
+    /// All of them.
+    pub(crate) nanos: u64,
+    /// The part in which compactions of level 0 rewrote data of sorted levels.
+    pub(crate) overlap_nanos: u64,
+}
+
+impl MergeTimes {
+    fn since(&self, earlier: &MergeTimes) -> MergeTimes {
+        MergeTimes {
+            nanos: self.nanos.saturating_sub(earlier.nanos),
+            overlap_nanos: self.overlap_nanos.saturating_sub(earlier.overlap_nanos),
+        }
     }
 }
 
@@ -194,7 +210,7 @@ impl wrapper::RandomAccessFileWrapper for TimedFile {
         let nanos = self.clock.monotonic_nanos();
         let nanos = nanos.saturating_sub(reads.take_note());
         let (_, bytes) = reads.done();
-        // The times of reads that are under way together are not their sum.
+        // Reads of a batch overlap: each counts with its share of the elapsed time.
         let count = reads.reads.len() as u64;
         self.reads.add(count, queue.share(nanos), bytes);
     }

@@ -2,6 +2,7 @@
 
 use cairn_memory::budget::{Budgeted, DatabaseWork, MemoryRegion, MoveRecord};
 
+use crate::budget::MergeTimes;
 use crate::shared::Shared;
 
 impl Shared {
@@ -32,19 +33,22 @@ impl Shared {
         self.telemetry.log_event(&event);
     }
 
-    /// Nanoseconds of all flushes and compactions, and bytes of the files.
-    fn merges_and_size(&self) -> (u64, u64) {
-        let (mut micros, mut stored) = (0, 0);
+    /// The time of all flushes and compactions, and bytes of the files.
+    fn merges_and_size(&self) -> (MergeTimes, u64) {
+        let (mut merges, mut stored) = (MergeTimes::default(), 0);
         let families = self.catalog.families();
         for family in families.iter() {
             let work = family.work.get();
-            micros += work.levels.values().map(|level| level.micros).sum::<u64>();
+            for level in work.levels.values() {
+                merges.nanos += level.micros.saturating_mul(1000);
+                merges.overlap_nanos += level.overlap_micros.saturating_mul(1000);
+            }
             let version = &family.view().version;
             let levels = (0..version.num_levels()).map(|level| version.level(level).bytes());
             let blobs = version.blob_files().values().map(|file| file.total_bytes);
             stored += levels.chain(blobs).sum::<u64>();
         }
-        (micros.saturating_mul(1000), stored)
+        (merges, stored)
     }
 }
 
@@ -53,11 +57,12 @@ impl Budgeted for Shared {
         let Some(budget) = &self.budget else {
             return DatabaseWork::default();
         };
-        let (merge_nanos, stored) = self.merges_and_size();
-        let (reads, merge_nanos) = budget.take_work(merge_nanos);
+        let (merges, stored) = self.merges_and_size();
+        let (reads, merges) = budget.take_work(merges);
         DatabaseWork {
             reads,
-            merge_nanos,
+            merge_nanos: merges.nanos,
+            overlap_nanos: merges.overlap_nanos,
             stored,
             direct_reads: self.options().use_direct_reads,
         }

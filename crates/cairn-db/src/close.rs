@@ -33,7 +33,7 @@ impl Shared {
         })
     }
 
-    /// [`Shared::close`] of an open database, by the one thread that does it.
+    /// Closes an open database. Runs once.
     fn close_locked(self: &Arc<Self>) -> Result<()> {
         let flushed = self.flush_unlogged();
         // Data of an unfinished job is in the log, or still in its inputs.
@@ -42,7 +42,7 @@ impl Shared {
         // A writer that waits for `unlock_wal` holds the lead.
         drop(self.tree.lock());
         self.changed.notify_all();
-        // After this thread, no other one leads: the next leader finds the database closing.
+        // The last lead: the next writer that acquires it finds the database closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         assert_eq!(

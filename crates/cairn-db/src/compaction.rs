@@ -81,8 +81,8 @@ impl Shared {
             let files = version.files().map(|(_, file)| file.clone());
             files.collect::<Vec<_>>()
         });
-        let held = held.filter(|file| !file.settled && file.largest_seq >= oldest);
-        let threshold = held.map(|file| file.largest_seq.0).min();
+        let held = held.filter(|file| !file.hints.settled && file.seqs.largest >= oldest);
+        let threshold = held.map(|file| file.seqs.largest.0).min();
         self.catalog
             .snapshots
             .note_bottom(SequenceNumber(threshold.unwrap_or(u64::MAX)));

@@ -320,7 +320,7 @@ impl Shared {
         // Files of the last level cannot move down.
         for level in 0..version.num_non_empty_levels().saturating_sub(1) {
             for file in version.overlapping(level, begin, end) {
-                file.suggested.get_or_init(|| ());
+                file.hints.suggested.get_or_init(|| ());
             }
         }
         self.schedule(&mut tree);

@@ -205,7 +205,7 @@ impl Shared {
                 }
             }
         }
-        // That of a budget has the charges of all families, also if none has blocks in it.
+        // The cache of a budget has the charges of all families, even if no family stores blocks in it.
         if let Some(budget) = &self.budget
             && !caches
                 .iter()

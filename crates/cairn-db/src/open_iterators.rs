@@ -96,7 +96,7 @@ pub(crate) struct OpenIterator {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listed(usize);
 
-/// The slot of an iterator that found none.
+/// The [`Listed`] of an iterator without a slot.
 const UNLISTED: Listed = Listed(usize::MAX);
 
 thread_local! {
@@ -206,7 +206,7 @@ impl OpenIterators {
         listed
     }
 
-    /// Gives the calling thread a slab whose slots are free.
+    /// Assigns a slab of free slots to the calling thread.
     fn claim_slab(&self) -> Option<usize> {
         let mut pool = self.pool.lock();
         let is_free = |slab: usize| {
@@ -254,7 +254,7 @@ impl OpenIterators {
     #[inline]
     pub(crate) fn remove(&self, listed: Listed) {
         match self.slot(listed) {
-            // Release: the owner of the slab takes the slot after all that was done with it.
+            // Release pairs with the acquire by which the owner of the slab takes the slot.
             Some(slot) => slot.since.store(0, Ordering::Release),
             None => {
                 self.unlisted.fetch_sub(1, Ordering::Relaxed);
@@ -262,8 +262,7 @@ impl OpenIterators {
         }
     }
 
-    /// The open iterators, those that hold their views for longest first, and the number of those that are not
-    /// listed.
+    /// The open iterators in the order in which they got their views, and the number of those that are not listed.
     pub(crate) fn list(&self) -> (Vec<OpenIterator>, u64) {
         let mut all = Vec::new();
         for slab in self.slabs.iter().map_while(OnceLock::get) {

@@ -11,6 +11,8 @@ use cairn_platform::sync::Mutex;
 pub(crate) struct LevelWork {
     /// Elapsed time of jobs, in microseconds.
     pub(crate) micros: u64,
+    /// The part of it in which compactions of level 0 rewrote the data of sorted levels.
+    pub(crate) overlap_micros: u64,
     /// CPU time of compactions, in microseconds.
     pub(crate) cpu_micros: u64,
     /// Bytes read from the levels above.
@@ -37,6 +39,7 @@ impl LevelWork {
     /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &LevelWork) {
         self.micros += other.micros;
+        self.overlap_micros += other.overlap_micros;
         self.cpu_micros += other.cpu_micros;
         self.read_above += other.read_above;
         self.read_here += other.read_here;
@@ -53,6 +56,7 @@ impl LevelWork {
     pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
         LevelWork {
             micros: self.micros - before.micros,
+            overlap_micros: self.overlap_micros - before.overlap_micros,
             cpu_micros: self.cpu_micros - before.cpu_micros,
             read_above: self.read_above - before.read_above,
             read_here: self.read_here - before.read_here,

@@ -583,7 +583,7 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
         .filter(|&time| time > 0)
         .min();
     let newest = inputs()
-        .map(|file| file.largest_seq)
+        .map(|file| file.seqs.largest)
         .max()
         .unwrap_or_default();
     OutputParams {

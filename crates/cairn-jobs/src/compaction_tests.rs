@@ -147,7 +147,7 @@ fn open(world: &World, file: &FileMeta) -> Arc<Table> {
     let params = OpenParams {
         number: file.number,
         expected_unique_id: file.unique_id,
-        largest_seq: Some(file.largest_seq),
+        largest_seq: Some(file.seqs.largest),
         tail_size: Some(file.tail_size),
         ..OpenParams::default()
     };
@@ -769,7 +769,7 @@ fn universal_and_fifo_trees_settle() {
         assert!(tree.version.level(0).bytes() <= 20_000);
     }
     let kept = tree.version.level(0).files();
-    assert!(kept.len() > 1 && kept[0].largest_seq.0 == tree.last_seq);
+    assert!(kept.len() > 1 && kept[0].seqs.largest.0 == tree.last_seq);
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn behind(version: &Version, file: &Incoming) -> Result<Place> {
     }
     let zero = version
         .files()
-        .find(|(at, file)| *at < level && file.smallest_seq == SequenceNumber::ZERO);
+        .find(|(at, file)| *at < level && file.seqs.smallest == SequenceNumber::ZERO);
     if let Some((at, file)) = zero {
         return Err(Error::invalid_argument(format!(
             "a file cannot be ingested behind: table {} of level {at} has entries without sequence \
@@ -393,7 +393,7 @@ mod tests {
     fn tree(files: &[(usize, u64, &str, &str)]) -> Version {
         let added = files.iter().map(|&(level, number, from, to)| {
             let mut file = FileMeta::new(FileNumber(number), 10, bound(from), bound(to));
-            (file.smallest_seq, file.largest_seq) = (SequenceNumber(3), SequenceNumber(9));
+            (file.seqs.smallest, file.seqs.largest) = (SequenceNumber(3), SequenceNumber(9));
             file.epoch = number;
             (level, Arc::new(file))
         });

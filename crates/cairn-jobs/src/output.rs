@@ -330,12 +330,12 @@ impl<'a> Outputs<'a> {
         );
         file.path_id = self.params.path_id;
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
-        (file.smallest_seq, file.largest_seq) = seqs;
+        (file.seqs.smallest, file.seqs.largest) = seqs;
         file.epoch = self.params.epoch;
-        file.marked = marked;
+        file.hints.marked = marked;
         file.oldest_blob = open.oldest_blob;
-        file.oldest_ancester_time = self.params.oldest_time;
-        file.creation_time = self.params.now;
+        file.times.oldest_ancester = self.params.oldest_time;
+        file.times.file = self.params.now;
         file.unique_id = UniqueId::of_table(
             &context.database.id,
             &context.database.session_id,
@@ -345,13 +345,13 @@ impl<'a> Outputs<'a> {
         file.tail_size = table.tail_size;
         if let Some(crc) = table.file_crc32c {
             let (checksum, function) = checksum::recorded(crc);
-            (file.file_checksum, file.file_checksum_func) = (checksum, function.into());
+            (file.checksum.value, file.checksum.function) = (checksum, function.into());
         }
         let drops_more = !self.params.bottommost && properties.num_deletions > 0;
-        file.settled = self.params.unhindered && !drops_more;
+        file.hints.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
         if let Some((least, most)) = &properties.timestamps {
-            (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());
+            (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
         }
         file.counts
             .set(EntryCounts {

@@ -102,14 +102,14 @@ impl OutputValidator {
         if self.what & ENTRIES != 0 {
             self.check_entries(context, file, table)?;
         }
-        if self.what & FILE != 0 && !file.file_checksum.is_empty() {
+        if self.what & FILE != 0 && !file.checksum.value.is_empty() {
             let path = context.table_path(file);
             let found = checksum::of_file(&*context.world.fs, &path)?;
-            if found != file.file_checksum {
+            if found != file.checksum.value {
                 return Err(Error::corruption(format!(
                     "checksum of the new table {}: expected {:02x?}, found {found:02x?}",
                     path.display(),
-                    file.file_checksum
+                    file.checksum.value
                 )));
             }
         }

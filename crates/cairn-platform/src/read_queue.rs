@@ -8,11 +8,11 @@
 //! 2. The driver executes all transfers of the queue and waits for them once.
 //! 3. [`finish_reads`](crate::RandomAccessFile::finish_reads) of each file takes its transfers back.
 //!
-//! A wrapper calls the same methods of its target, and does its own work before and after: it asks for
-//! permission or notes the time in the first step, and decrypts or counts in the third.
+//! A wrapper calls the same methods of its target, and does its own work before and after: it checks permission or
+//! records the time in the first step, and decrypts or counts in the third.
 //!
-//! Every read owns its memory, and every transfer its memory and its descriptor. Neither can be freed or
-//! closed while the kernel or another thread uses it, whatever becomes of the caller.
+//! Every read owns its memory, and every transfer its memory and descriptor. They are not freed or closed while the
+//! kernel or another thread uses them, even if the caller panics or is dropped.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -158,7 +158,7 @@ impl FileReads {
 /// The place of a transfer in its queue.
 pub(crate) type Ticket = usize;
 
-/// What the reads of a batch wait for.
+/// The transfers and times that a batch waits for.
 #[derive(Default)]
 pub struct ReadQueue {
     /// `None` if taken back.
@@ -215,16 +215,16 @@ impl ReadQueue {
         self.in_background
     }
 
-    /// Makes `read` a read of `file`. With `aligned`, the file is read around the page cache, and the memory
-    /// and offset of the read are aligned.
+    /// Makes `read` a transfer from `file`. With `aligned`, the file is read with direct I/O, and the memory and
+    /// offset of the read are aligned.
     pub(crate) fn push(&mut self, file: &Arc<File>, read: &mut BatchRead, aligned: bool) {
         let memory = std::mem::take(&mut read.memory);
         let transfer = Transfer::new(file.clone(), read.offset, memory, 0, read.len, aligned);
         read.transfer = Some(self.add(transfer));
     }
 
-    /// Makes `read` a read of `len` bytes at `offset` of `file` into other memory, which is aligned for
-    /// reads around the page cache.
+    /// Makes `read` a transfer of `len` bytes at `offset` of `file` into other memory, which is aligned for direct
+    /// I/O.
     pub(crate) fn push_aligned(
         &mut self,
         file: &Arc<File>,
@@ -248,7 +248,7 @@ impl ReadQueue {
     /// other memory. `None` if the read was no transfer.
     pub(crate) fn take(&mut self, read: &mut BatchRead) -> Option<Transferred> {
         let transfer = self.transfers.get_mut(read.transfer.take()?)?.take();
-        // It is lost if the ring failed while the kernel used its memory.
+        // The transfer is lost if the ring failed while the kernel used its memory.
         let Some(transfer) = transfer else {
             if read.memory.len() < read.len {
                 read.memory = pool::memory(read.len);
@@ -313,11 +313,11 @@ pub(crate) struct Transferred {
 /// The unit of direct I/O, at which a short transfer can be continued.
 const ALIGNED: usize = 4096;
 
-/// The most bytes that one system call is asked for.
+/// The maximum length of one system call, in bytes.
 const LARGEST_CALL: usize = 1 << 30;
 
-/// The number of times that a transfer is repeated because the kernel lacked resources; then it is executed
-/// by a call that blocks.
+/// The number of times that a transfer is repeated because the kernel lacked resources, before it is executed by a
+/// blocking call.
 const REPEATS: u8 = 16;
 
 /// A read of a descriptor, which may take several system calls. Owns the descriptor and the memory.
@@ -401,8 +401,8 @@ impl Transfer {
         while !self.ended && !self.aligned {
             let (file, offset, bytes) = self.next();
             let into = &mut [IoSliceMut::new(bytes)];
-            // Any error, also that the file system or the kernel does not support the flag, is left to the
-            // regular read.
+            // After any error, including that of a file system or kernel that does not support the flag, the regular
+            // read is attempted.
             let Ok(got) = preadv2(file, into, offset, ReadWriteFlags::NOWAIT) else {
                 break;
             };
@@ -417,7 +417,7 @@ impl Transfer {
             let (file, offset, bytes) = self.next();
             let result = retry_on_intr(|| pread(file, &mut *bytes, offset));
             match result {
-                // Other than in a ring, a blocking read does not fail for a lack of resources.
+                // Unlike a read by a ring, a blocking read does not fail for lack of resources.
                 Err(errno) => {
                     self.error = Some(errno);
                     self.ended = true;

@@ -56,7 +56,7 @@ impl std::fmt::Debug for RemoteFileSystem {
 }
 
 impl RemoteFileSystem {
-    /// Delays the reads of `fs` by `clock`.
+    /// Creates a file system that delays the reads of `fs`, in the time of `clock`.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystem>,

@@ -30,7 +30,7 @@ impl Reading {
 /// Counts a sampled read that found no value in `file`.
 #[cold]
 pub(crate) fn count_wasted(file: &FileMeta) {
-    file.wasted_reads.add(SAMPLE_RATE);
+    file.hints.wasted_reads.add(SAMPLE_RATE);
 }
 
 /// True if a compaction would eliminate a seek that ends on an entry of `kind`.

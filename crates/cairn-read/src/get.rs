@@ -564,7 +564,7 @@ impl<'a> PointGet<'a> {
         rows: &RowCache,
     ) -> Result<()> {
         let lookup = self.lookup;
-        let found = rows.lookup(&table, file.largest_seq, lookup.seq(), lookup.user());
+        let found = rows.lookup(&table, file.seqs.largest, lookup.seq(), lookup.user());
         if let Some(statistics) = &self.view.family.statistics {
             let ticker = match found {
                 Lookup::Hit(_) => Ticker::RowCacheHit,

@@ -418,7 +418,10 @@ impl LevelIter {
     pub fn largest_seq(&mut self) -> SequenceNumber {
         *self.largest_seq.get_or_insert_with(|| {
             let files = self.files.files().iter();
-            files.map(|file| file.largest_seq).max().unwrap_or_default()
+            files
+                .map(|file| file.seqs.largest)
+                .max()
+                .unwrap_or_default()
         })
     }
 

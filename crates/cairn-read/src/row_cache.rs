@@ -3,13 +3,14 @@
 //! A *row* holds what a point lookup visits in one table: the entries of the key, newest first, down to the
 //! first that is no merge operand. A later lookup takes the row instead of searching filter, index and block.
 //!
-//! Rows are stored entries and not results, so that a row is right for every read that sees the same entries:
+//! A row has entries as stored, not results, so that it is valid for every read that sees the same entries:
 //!
 //! - Each entry has its sequence number. Range tombstones hide entries of a row as they hide those of a table.
 //!   The tombstones of the table itself are looked up in the open table each time and are not part of a row.
 //! - A row for all reads (`ALL`) is kept by reads that see the whole table: those at the largest sequence
 //!   number of the file or later. A read at an older snapshot has rows of its own, for its sequence number.
-//! - A lookup that ends at a hidden merge operand has not seen what another read may need and keeps no row.
+//! - A lookup that ends at a hidden merge operand has not visited all entries that other reads may need, and inserts
+//!   no row.
 //! - Merge operands, references to blobs, entities and TTL timestamps are kept as stored.
 //! - A table and its global sequence number identify a row. Tables are never changed, so rows never expire;
 //!   those of deleted files are evicted in time.

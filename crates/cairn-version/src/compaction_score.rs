@@ -433,9 +433,9 @@ fn wants_bottommost(
     limits: &AgeLimits,
     options: &ShapeOptions,
 ) -> bool {
-    if file.settled
-        || file.largest_seq == SequenceNumber::ZERO
-        || file.largest_seq >= limits.oldest_snapshot
+    if file.hints.settled
+        || file.seqs.largest == SequenceNumber::ZERO
+        || file.seqs.largest >= limits.oldest_snapshot
     {
         return false;
     }
@@ -443,13 +443,13 @@ fn wants_bottommost(
         let Some(limit) = limits.now.checked_sub(options.bottommost_delay) else {
             return false;
         };
-        if file.creation_time > limit {
+        if file.times.file > limit {
             return false;
         }
     }
     // With timestamps, history is dropped only below the timestamp set by the user.
     if version.order().timestamp_size() > 0 {
-        let newest = &file.max_timestamp;
+        let newest = &file.timestamps.max;
         let low = &limits.full_history_ts_low;
         if newest.is_empty() || low.is_empty() || newest.iter().rev().ge(low.iter().rev()) {
             return false;

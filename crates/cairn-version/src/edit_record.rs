@@ -1,12 +1,12 @@
 //! Conversion between a change of the tree and its MANIFEST record.
 
-use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
+use cairn_format::manifest::{self, BlobAddition, NewFile, TreeChanges, VersionEdit};
 use cairn_platform::sync::{Arc, OnceLock};
 
 use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::builder::MAX_LEVELS;
 use crate::edit::TreeEdit;
-use crate::file_meta::{FileMeta, WastedReads};
+use crate::file_meta::{CompactionHints, FileMeta};
 use crate::open_tables::TableSlot;
 
 /// Converts a level of a record. Values above the maximum number of levels are rejected when the
@@ -15,13 +15,11 @@ fn level_of(level: u32) -> usize {
     usize::try_from(level).unwrap_or(usize::MAX)
 }
 
-impl TreeEdit {
-    /// Moves the changes that `record` makes to the tree of its family into a `TreeEdit`.
-    #[must_use]
-    pub fn take(record: &mut VersionEdit) -> TreeEdit {
-        let deleted = record.deleted_files.iter();
-        let added = std::mem::take(&mut record.new_files).into_iter();
-        let cursors = std::mem::take(&mut record.compact_cursors).into_iter();
+impl From<TreeChanges> for TreeEdit {
+    fn from(tree: TreeChanges) -> TreeEdit {
+        let deleted = tree.deleted_files.iter();
+        let added = tree.new_files.into_iter();
+        let cursors = tree.compact_cursors.into_iter();
         TreeEdit {
             deleted: deleted
                 .map(|&(level, number)| (level_of(level), number))
@@ -29,16 +27,18 @@ impl TreeEdit {
             added: added
                 .map(|file| (level_of(file.level), Arc::new(FileMeta::from(file))))
                 .collect(),
-            added_blobs: record
+            added_blobs: tree
                 .blob_additions
                 .iter()
                 .map(|blob| Arc::new(blob.into()))
                 .collect(),
-            blob_garbage: record.blob_garbage.iter().map(BlobGarbage::from).collect(),
+            blob_garbage: tree.blob_garbage.iter().map(BlobGarbage::from).collect(),
             cursors: cursors.map(|(level, key)| (level_of(level), key)).collect(),
         }
     }
+}
 
+impl TreeEdit {
     /// Returns the MANIFEST record of this change for `family`. Existing garbage of added blob files is
     /// included.
     #[must_use]
@@ -59,7 +59,7 @@ impl TreeEdit {
             count: blob.garbage_count,
             bytes: blob.garbage_bytes,
         });
-        VersionEdit {
+        let tree = TreeChanges {
             compact_cursors: cursors.map(|(at, key)| (level(*at), key.clone())).collect(),
             deleted_files: deleted.map(|&(at, number)| (level(at), number)).collect(),
             new_files: added.map(|(at, file)| file.record(level(*at))).collect(),
@@ -72,6 +72,9 @@ impl TreeEdit {
                     blob_bytes: garbage.bytes,
                 })
                 .collect(),
+        };
+        VersionEdit {
+            tree,
             ..VersionEdit::of_family(family)
         }
     }
@@ -85,25 +88,20 @@ impl From<NewFile> for FileMeta {
             size: file.size,
             smallest: file.smallest,
             largest: file.largest,
-            smallest_seq: file.smallest_seq,
-            largest_seq: file.largest_seq,
+            seqs: file.seqs,
             epoch: file.epoch_number,
             oldest_blob: file.oldest_blob_file,
-            oldest_ancester_time: file.oldest_ancester_time,
-            creation_time: file.creation_time,
-            file_checksum: file.checksum,
-            file_checksum_func: file.checksum_function,
+            times: file.times,
+            checksum: file.checksum,
             unique_id: (file.unique_id != [0, 0]).then_some(file.unique_id),
             temperature: file.temperature,
-            marked: file.marked_for_compaction,
             compensated_range_deletion_size: file.compensated_range_deletion_size,
             tail_size: file.tail_size,
-            min_timestamp: file.min_timestamp,
-            max_timestamp: file.max_timestamp,
-            timestamps_persisted: file.timestamps_persisted,
-            settled: false,
-            suggested: std::sync::OnceLock::new(),
-            wasted_reads: WastedReads::default(),
+            timestamps: file.timestamps,
+            hints: CompactionHints {
+                marked: file.marked_for_compaction,
+                ..CompactionHints::default()
+            },
             counts: OnceLock::new(),
             table: TableSlot::default(),
             charge: OnceLock::new(),
@@ -121,22 +119,17 @@ impl FileMeta {
             size: self.size,
             smallest: self.smallest.clone(),
             largest: self.largest.clone(),
-            smallest_seq: self.smallest_seq,
-            largest_seq: self.largest_seq,
-            marked_for_compaction: self.marked,
+            seqs: self.seqs,
+            marked_for_compaction: self.hints.marked,
             oldest_blob_file: self.oldest_blob,
-            oldest_ancester_time: self.oldest_ancester_time,
-            creation_time: self.creation_time,
-            checksum: self.file_checksum.clone(),
-            checksum_function: self.file_checksum_func.clone(),
+            times: self.times,
+            checksum: self.checksum.clone(),
             temperature: self.temperature,
-            min_timestamp: self.min_timestamp.clone(),
-            max_timestamp: self.max_timestamp.clone(),
+            timestamps: self.timestamps.clone(),
             unique_id: self.unique_id.unwrap_or([0, 0]),
             epoch_number: self.epoch,
             compensated_range_deletion_size: self.compensated_range_deletion_size,
             tail_size: self.tail_size,
-            timestamps_persisted: self.timestamps_persisted,
         }
     }
 }

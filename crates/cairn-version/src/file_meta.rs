@@ -4,18 +4,16 @@
 //! stored in a slot of the metadata, so that reads reach it by pointer. Statistics that only the table
 //! knows are filled in when it is first opened.
 
-use std::borrow::Cow;
-
 use cairn_format::id::UniqueId;
 use cairn_format::key::InternalKey;
+use cairn_format::manifest::{CreationTimes, FileChecksum, SequenceRange, Timestamps};
 use cairn_memory::CacheCharge;
 use cairn_platform::sync::{Arc, AtomicU64, OnceLock, Ordering};
-use cairn_types::{FileNumber, SequenceNumber};
+use cairn_types::FileNumber;
 
 use crate::open_tables::TableSlot;
 
-/// Checksum function name of files without a checksum.
-pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
+pub use cairn_format::manifest::NO_CHECKSUM_FUNCTION;
 
 /// Entry counts of a table, and their size before encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +54,21 @@ impl Clone for WastedReads {
     }
 }
 
+/// Reasons for and against compacting a file. Only `marked` is persisted.
+#[derive(Clone, Debug, Default)]
+pub struct CompactionHints {
+    /// True if a property collector marked it for compaction.
+    pub marked: bool,
+    /// Set by `SuggestCompactRange`.
+    pub suggested: OnceLock<()>,
+    /// True if the job that wrote the file kept neither an old version for a snapshot nor a
+    /// deletion that could be dropped at the bottom, so that compacting it again would not shrink
+    /// it.
+    pub settled: bool,
+    /// Reads that a compaction of the file would save; sampled only with read-triggered compaction.
+    pub wasted_reads: WastedReads,
+}
+
 /// A table file as the MANIFEST describes it.
 #[derive(Clone)]
 pub struct FileMeta {
@@ -70,48 +83,29 @@ pub struct FileMeta {
     /// Upper bound of its keys and range tombstones; inclusive, except that a range tombstone sentinel
     /// excludes its user key (see [`crate::bounds`]).
     pub largest: InternalKey,
-    /// Smallest sequence number.
-    pub smallest_seq: SequenceNumber,
-    /// Largest sequence number.
-    pub largest_seq: SequenceNumber,
+    /// Sequence numbers of its entries.
+    pub seqs: SequenceRange,
     /// Epoch number, which orders level 0: larger is newer. 0 in files of old databases until recovery
     /// assigns one.
     pub epoch: u64,
     /// The oldest blob file that its entries refer to.
     pub oldest_blob: Option<FileNumber>,
-    /// Creation time of its oldest data, in seconds since 1970; 0 if unknown.
-    pub oldest_ancester_time: u64,
-    /// Creation time of the file, in seconds since 1970; 0 if unknown.
-    pub creation_time: u64,
-    /// Whole-file checksum; empty if none is recorded.
-    pub file_checksum: Vec<u8>,
-    /// Checksum function name, or [`NO_CHECKSUM_FUNCTION`].
-    pub file_checksum_func: Cow<'static, str>,
+    /// Ages of the file and its data, as recorded in the MANIFEST.
+    pub times: CreationTimes,
+    /// Whole-file checksum.
+    pub checksum: FileChecksum,
     /// Internal unique id, if recorded.
     pub unique_id: Option<[u64; 2]>,
     /// RocksDB's temperature of its storage; 0 if unknown.
     pub temperature: u8,
-    /// True if a property collector marked it for compaction.
-    pub marked: bool,
     /// Estimated bytes in lower levels covered by its range tombstones.
     pub compensated_range_deletion_size: u64,
     /// Size of everything after the data blocks, in bytes; 0 if unknown.
     pub tail_size: u64,
-    /// Smallest timestamp; empty without timestamps.
-    pub min_timestamp: Vec<u8>,
-    /// Largest timestamp; empty without timestamps.
-    pub max_timestamp: Vec<u8>,
-    /// True if its keys are stored with their timestamps.
-    pub timestamps_persisted: bool,
-    /// True if the job that wrote the file kept neither an old version for a snapshot nor a
-    /// deletion that could be dropped at the bottom, so that compacting it again would not shrink
-    /// it. Not persisted.
-    pub settled: bool,
-    /// Set by `SuggestCompactRange`. Not persisted.
-    pub suggested: OnceLock<()>,
-    /// Reads that a compaction of the file would save; sampled only with read-triggered compaction. Not
-    /// persisted.
-    pub wasted_reads: WastedReads,
+    /// User-defined timestamps of its keys.
+    pub timestamps: Timestamps,
+    /// Reasons for and against compacting it.
+    pub hints: CompactionHints,
     /// Entry counts, once known.
     pub counts: OnceLock<EntryCounts>,
     /// The open table, if any.
@@ -153,25 +147,17 @@ impl FileMeta {
             size,
             smallest,
             largest,
-            smallest_seq: SequenceNumber::ZERO,
-            largest_seq: SequenceNumber::ZERO,
+            seqs: SequenceRange::ZERO,
             epoch: 0,
             oldest_blob: None,
-            oldest_ancester_time: 0,
-            creation_time: 0,
-            file_checksum: Vec::new(),
-            file_checksum_func: Cow::Borrowed(NO_CHECKSUM_FUNCTION),
+            times: CreationTimes::default(),
+            checksum: FileChecksum::default(),
             unique_id: None,
             temperature: 0,
-            marked: false,
             compensated_range_deletion_size: 0,
             tail_size: 0,
-            min_timestamp: Vec::new(),
-            max_timestamp: Vec::new(),
-            timestamps_persisted: true,
-            settled: false,
-            suggested: OnceLock::new(),
-            wasted_reads: WastedReads::default(),
+            timestamps: Timestamps::default(),
+            hints: CompactionHints::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
             charge: OnceLock::new(),
@@ -182,14 +168,14 @@ impl FileMeta {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let keys = self.smallest.as_bytes().len() + self.largest.as_bytes().len();
-        let timestamps = self.min_timestamp.capacity() + self.max_timestamp.capacity();
-        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity() + ALLOCATIONS
+        let timestamps = self.timestamps.min.capacity() + self.timestamps.max.capacity();
+        size_of::<FileMeta>() + keys + timestamps + self.checksum.value.capacity() + ALLOCATIONS
     }
 
     /// True if the file is marked for compaction, by a collector or by the user.
     #[must_use]
     pub fn is_marked(&self) -> bool {
-        self.marked || self.suggested.get().is_some()
+        self.hints.marked || self.hints.suggested.get().is_some()
     }
 
     /// Returns the wasted reads per byte of the file.
@@ -197,7 +183,7 @@ impl FileMeta {
     pub fn reads_per_byte(&self) -> f64 {
         match self.size {
             0 => 0.0,
-            size => self.wasted_reads.get() as f64 / size as f64,
+            size => self.hints.wasted_reads.get() as f64 / size as f64,
         }
     }
 
@@ -205,7 +191,7 @@ impl FileMeta {
     /// the open table; 0 if unknown.
     #[must_use]
     pub fn oldest_time(&self) -> u64 {
-        match self.oldest_ancester_time {
+        match self.times.oldest_ancester {
             0 => self.table.times().oldest,
             time => time,
         }
@@ -215,7 +201,7 @@ impl FileMeta {
     /// table; 0 if unknown.
     #[must_use]
     pub fn created(&self) -> u64 {
-        match self.creation_time {
+        match self.times.file {
             0 => self.table.times().created,
             time => time,
         }

@@ -53,9 +53,10 @@ pub(crate) fn newer_first(a: &FileMeta, b: &FileMeta) -> Ordering {
 
 /// Orders level-0 files from newest to oldest by sequence number, ignoring epochs.
 pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
-    b.largest_seq
-        .cmp(&a.largest_seq)
-        .then_with(|| b.smallest_seq.cmp(&a.smallest_seq))
+    b.seqs
+        .largest
+        .cmp(&a.seqs.largest)
+        .then_with(|| b.seqs.smallest.cmp(&a.seqs.smallest))
         .then_with(|| b.number.cmp(&a.number))
 }
 

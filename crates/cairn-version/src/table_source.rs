@@ -151,7 +151,7 @@ impl TableSource {
             lowest_tier: self.lowest_tier,
             charge: self.charge.clone(),
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
-            largest_seq: Some(file.largest_seq),
+            largest_seq: Some(file.seqs.largest),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
             meter: self.meter.clone(),
         };

@@ -24,8 +24,8 @@ fn meta(number: u64, smallest: &str, largest: &str, seq: u64, size: u64) -> File
         key(smallest, seq),
         key(largest, seq),
     );
-    file.smallest_seq = SequenceNumber(seq);
-    file.largest_seq = SequenceNumber(seq);
+    file.seqs.smallest = SequenceNumber(seq);
+    file.seqs.largest = SequenceNumber(seq);
     file.epoch = seq;
     file
 }
@@ -340,11 +340,11 @@ fn level_zero_scores_by_files_and_by_bytes() {
 #[test]
 fn old_files_and_obsolete_versions_are_marked() {
     let mut old = meta(1, "a", "b", 5, 10);
-    (old.oldest_ancester_time, old.creation_time) = (100, 100);
+    (old.times.oldest_ancester, old.times.file) = (100, 100);
     let mut bottom = meta(2, "c", "d", 6, 10);
-    (bottom.oldest_ancester_time, bottom.creation_time) = (900, 900);
+    (bottom.times.oldest_ancester, bottom.times.file) = (900, 900);
     let mut asking = meta(3, "e", "f", 7, 10);
-    asking.marked = true;
+    asking.hints.marked = true;
     let version = empty()
         .with_edit(&added(vec![(1, old), (6, bottom), (1, asking)]))
         .unwrap();

@@ -198,7 +198,7 @@ fn write(shared: &Shared, file: Arc<dyn WritableFile>) -> Result<CacheDump> {
     let mut dumped = CacheDump::default();
     let mut bytes = header.encode();
     for cache in shared.block_caches() {
-        for entry in worth_most_first(&cache) {
+        for entry in most_valuable_first(&cache) {
             let Some(owner) = owners.find(&entry.key) else {
                 continue;
             };
@@ -241,7 +241,7 @@ fn write(shared: &Shared, file: Arc<dyn WritableFile>) -> Result<CacheDump> {
 }
 
 /// Returns the entries of `cache`, the most valuable first.
-fn worth_most_first(cache: &BlockCache) -> Vec<CacheEntry> {
+fn most_valuable_first(cache: &BlockCache) -> Vec<CacheEntry> {
     let mut entries = Vec::new();
     cache.for_each_entry(|entry| entries.push(entry));
     entries.sort_by_key(|entry| {
@@ -321,7 +321,7 @@ impl<'f> Window<'f> {
         self.end - (self.read.len() - self.next) as u64
     }
 
-    /// Returns the number of bytes from there to the end of the file.
+    /// Returns the number of bytes from the next one to the end of the file.
     fn left(&self) -> u64 {
         self.len - self.at()
     }

@@ -72,7 +72,7 @@ impl NewFamily {
         if !self.tables.is_empty() {
             let mut record = self.tables.record(id);
             let added = self.tables.added.iter();
-            record.last_sequence = added.map(|(_, file)| file.largest_seq).max();
+            record.last_sequence = added.map(|(_, file)| file.seqs.largest).max();
             records.push(record);
         }
         records
@@ -153,7 +153,7 @@ impl Editor<'_> {
         let mut families = (**catalog.families()).clone();
         let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
-        let largest = tables.map(|(_, file)| file.largest_seq).max();
+        let largest = tables.map(|(_, file)| file.seqs.largest).max();
         let mut records = Vec::new();
         let mut created = Vec::new();
         for (id, family) in (first_id..).zip(new) {
@@ -184,7 +184,7 @@ impl Editor<'_> {
         Ok(created)
     }
 
-    /// Drops `family`, durably. Its handles can still read it, and keep its files.
+    /// Drops `family`, durably. Open handles can still read it and keep its files from deletion.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Editor<'_> {
             ..VersionEdit::of_family(family.id())
         };
         if catalog.options().track_and_verify_wals_in_manifest {
-            record.wals_deleted_before = record.min_log_number_to_keep;
+            record.wals.deleted_before = record.min_log_number_to_keep;
         }
         self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
         let installed = Installed {

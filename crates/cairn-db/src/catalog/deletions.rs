@@ -212,3 +212,7 @@ impl Deletions {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

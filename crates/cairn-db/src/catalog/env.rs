@@ -13,8 +13,8 @@ use super::install::Change;
 
 /// The services that the catalog needs from memtables and logs.
 pub(crate) trait CatalogEnv {
-    /// Makes the logs before `log` durable, before the MANIFEST records that some family does not need them:
-    /// a power failure could otherwise lose data of the other families that this one keeps.
+    /// Makes the logs before `log` durable. Called before the MANIFEST records that some family does not need
+    /// them: otherwise a power failure could lose writes to the other families, but not those to this one.
     fn sync_logs_before(&self, log: FileNumber) -> Result<()>;
 
     /// The state of the logs.

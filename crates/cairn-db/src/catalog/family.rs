@@ -38,7 +38,7 @@ pub(crate) struct FamilyState {
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// The number of replacements of the view.
     views: AtomicU64,
-    /// The work of jobs so far.
+    /// Statistics of completed jobs.
     pub(crate) work: WorkCounts,
     /// The largest epoch assigned to a table of this family.
     last_epoch: AtomicU64,
@@ -50,8 +50,8 @@ pub(crate) struct FamilyState {
     charge: Mutex<Option<CacheCharge>>,
 }
 
-/// Bytes of a family without entries: its options in several forms, its view and its state, as measured with a thousand
-/// families.
+/// Memory of a family without entries, in bytes: its options in several forms, its view and its state. Measured with
+/// a thousand families.
 const FAMILY_BYTES: usize = 20 << 10;
 
 impl FamilyState {
@@ -85,7 +85,7 @@ impl FamilyState {
         }
     }
 
-    /// Gives up the charge of this state.
+    /// Releases the charge of this state.
     pub(super) fn end_charge(&self) {
         *self.charge.lock() = None;
     }

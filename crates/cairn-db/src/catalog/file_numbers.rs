@@ -3,9 +3,8 @@
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::FileNumber;
 
-/// Numbers from this one on are never allocated: a file with such a number was named by something else.
-/// RocksDB packs numbers into 62 bits, so a database whose numbers start here still has more than it can use
-/// up.
+/// Numbers from this one on are never allocated, so a file with such a number was not created by the database.
+/// RocksDB packs numbers into 62 bits: a database that has reached this number can still allocate as many again.
 const FOREIGN: FileNumber = FileNumber(1 << 61);
 
 /// True if `number` may have been allocated.
@@ -32,12 +31,12 @@ impl FileNumbers {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         assert!(
             number < FOREIGN.0 << 1,
-            "file number {number} was given out"
+            "file number {number} can be allocated"
         );
         FileNumber(number)
     }
 
-    /// Returns a bound of the allocated numbers: all are below it, and later ones are not.
+    /// Returns the next number to be allocated. All numbers allocated so far are less.
     pub(crate) fn next(&self) -> FileNumber {
         FileNumber(self.next.load(Ordering::Relaxed))
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cairn_format::manifest::{LogReach, VersionEdit};
+use cairn_format::manifest::{LogReach, VersionEdit, WalChanges};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
@@ -31,7 +31,7 @@ pub(crate) struct Change {
     pub(crate) ingested: Option<Ingested>,
 }
 
-/// Facts of ingested files.
+/// Details of an ingestion.
 #[derive(Clone, Copy)]
 pub(crate) struct Ingested {
     /// The last sequence number of the ingestion, which becomes visible with the files.
@@ -150,8 +150,9 @@ impl Editor<'_> {
             versions,
             logs,
         } = prepared;
-        // Only then do the records state that older logs are not needed. Until a MANIFEST states that, the
-        // logs are kept, even those that no family needs: later logs are only valid if these exist.
+        // Logs become unneeded only through a change with a log number, and only the records of such a change say
+        // so. Until then all logs are kept, even those that no family needs: later logs are valid only if the
+        // earlier ones exist.
         let frees_logs = group.iter().any(|(_, change)| change.log_number.is_some());
         let min_log = frees_logs.then(|| logs.first_after(group));
         // RocksDB reports a failed MANIFEST in a flush as one without a WAL, whether or not there is a WAL.
@@ -190,7 +191,10 @@ impl Catalog {
         if self.options().track_and_verify_wals_in_manifest && min_log.is_some() {
             // RocksDB ignores everything else in a record with changes of logs.
             records.push(VersionEdit {
-                wals_deleted_before: min_log,
+                wals: WalChanges {
+                    additions: Vec::new(),
+                    deleted_before: min_log,
+                },
                 ..VersionEdit::default()
             });
         }

@@ -52,10 +52,10 @@ impl Catalog {
             // The entries of compaction outputs come from their inputs, which other programs may have
             // written.
             assert!(
-                change.flushed.is_empty() || file.largest_seq <= logs.last_sequence,
+                change.flushed.is_empty() || file.seqs.largest <= logs.last_sequence,
                 "a flush writes table {} with entries that are not visible: {}",
                 file.number,
-                file.largest_seq
+                file.seqs.largest
             );
         }
         for blob in &change.edit.added_blobs {
@@ -96,11 +96,14 @@ impl Catalog {
         let limit = self.numbers.next();
         for edit in edits {
             debug_assert!(
-                edit.new_files.iter().all(|file| file.number < limit),
+                edit.tree.new_files.iter().all(|file| file.number < limit),
                 "tables that are added have numbers below {limit} (S4)"
             );
             debug_assert!(
-                edit.blob_additions.iter().all(|blob| blob.number < limit),
+                edit.tree
+                    .blob_additions
+                    .iter()
+                    .all(|blob| blob.number < limit),
                 "blob files that are added have numbers below {limit} (S4)"
             );
             debug_assert!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_format::manifest::VersionEdit;
+use cairn_format::manifest::{VersionEdit, WalChanges};
 use cairn_format::names::FileName;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::statistics::Ticker;
@@ -74,8 +74,8 @@ impl Editor<'_> {
         self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
     }
 
-    /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
-    /// is the first edit in a new MANIFEST if the old one failed.
+    /// Records which logs are still needed. Logs of failed writes are not, even if nothing had to be flushed.
+    /// If the MANIFEST has failed, this is the first edit in a new one.
     ///
     /// # Errors
     ///
@@ -87,7 +87,10 @@ impl Editor<'_> {
         let mut edits = Vec::new();
         if self.catalog.options().track_and_verify_wals_in_manifest {
             edits.push(VersionEdit {
-                wals_deleted_before: Some(min_log),
+                wals: WalChanges {
+                    additions: Vec::new(),
+                    deleted_before: Some(min_log),
+                },
                 ..VersionEdit::default()
             });
         }

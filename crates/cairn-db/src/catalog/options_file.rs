@@ -18,7 +18,7 @@ use super::scan::old_options;
 use crate::context::DbContext;
 use crate::settings::{OptionsFileLock, Settings};
 
-/// Replaces `path` by a file with `content`, durably, by way of `temporary`.
+/// Durably replaces `path` with a file that contains `content`, which is first written to `temporary`.
 pub(crate) fn replace(
     fs: &dyn FileSystem,
     temporary: &Path,

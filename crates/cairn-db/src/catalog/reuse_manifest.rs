@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use cairn_format::manifest::VersionEdit;
+use cairn_format::manifest::{VersionEdit, WalChanges};
 use cairn_types::Result;
 use cairn_version::manifest::{Manifest, Recovered, RecoveredFamily};
 use cairn_version::{FileMeta, TreeEdit, Version};
@@ -81,7 +81,10 @@ impl Catalog {
         let mut edits = Vec::new();
         if vouches {
             edits.push(VersionEdit {
-                wals_deleted_before: Some(logs.first_needed),
+                wals: WalChanges {
+                    additions: Vec::new(),
+                    deleted_before: Some(logs.first_needed),
+                },
                 ..VersionEdit::default()
             });
         }

@@ -28,8 +28,8 @@ pub(crate) struct Snapshots {
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Releases of snapshots up to this number allow nothing to be dropped at the bottommost level: no file
-    /// there has newer entries.
+    /// The release of a snapshot up to this number makes no entry at the bottommost level droppable, because the
+    /// files there have no newer entries.
     bottom: AtomicU64,
     /// The process that took the snapshots.
     process: Process,
@@ -189,7 +189,7 @@ impl Snapshots {
         self.bottom.store(seq.0, Ordering::Release);
     }
 
-    /// Clears that record: the tree has changed.
+    /// Clears the record of [`Snapshots::note_bottom`] after a change of the tree.
     pub(super) fn forget_bottom(&self) {
         self.bottom.store(0, Ordering::Release);
     }

@@ -325,3 +325,7 @@ pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -75,6 +75,14 @@ impl CatalogEnv for FakeLogs {
     }
 }
 
+/// The components that the parts of a catalog are built on, with a disk of their own.
+pub(crate) struct Ground {
+    pub(crate) sim: SimWorld,
+    pub(crate) context: Arc<DbContext>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) settings: Arc<Settings>,
+}
+
 /// A catalog on its own disk, with a MANIFEST.
 pub(crate) struct Fixture {
     pub(crate) sim: SimWorld,
@@ -85,13 +93,13 @@ pub(crate) struct Fixture {
     pub(crate) logs: FakeLogs,
 }
 
-fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
+pub(super) fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
     let order = options.comparator.clone();
     Arc::new(Memtable::new(order, MemtableOptions::default()))
 }
 
-impl Fixture {
-    pub(crate) fn new(options: DbOptions) -> Fixture {
+impl Ground {
+    pub(crate) fn new(options: DbOptions) -> Ground {
         let sim = SimWorld::new(7);
         sim.fs.create_dir_all(Path::new(DIR)).unwrap();
         sim.fs.sync_dir(Path::new("/")).unwrap();
@@ -110,10 +118,27 @@ impl Fixture {
             process: Process::this(),
             locks: Locks::new(),
         });
-        let recovered = new_database(KeyOrder::Bytewise);
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
         let settings = Arc::new(Settings::new(options, context.locks));
+        Ground {
+            sim,
+            context,
+            telemetry,
+            settings,
+        }
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new(options: DbOptions) -> Fixture {
+        let Ground {
+            sim,
+            context,
+            telemetry,
+            settings,
+        } = Ground::new(options);
+        let recovered = new_database(KeyOrder::Bytewise);
         let catalog = Catalog::new(
             context.clone(),
             telemetry.clone(),

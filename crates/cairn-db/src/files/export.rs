@@ -231,7 +231,7 @@ fn bring_in(
     // Epochs order files by age only if every file has one.
     let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);
     let mut newest_first: Vec<usize> = (0..imported.len()).collect();
-    newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.largest_seq));
+    newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.seqs.largest));
     if !all_have_epochs {
         for (&at, epoch) in newest_first.iter().rev().zip(1..) {
             imported[at].meta.epoch = epoch;
@@ -286,24 +286,24 @@ fn import_meta(
         smallest,
         largest,
     );
-    (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
-    if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
+    (meta.seqs.smallest, meta.seqs.largest) = (file.smallest_seqno, file.largest_seqno);
+    if meta.seqs.smallest > meta.seqs.largest || meta.seqs.largest > SequenceNumber::MAX {
         return Err(Error::corruption(format!(
             "sequence numbers from {} to {}",
-            meta.smallest_seq, meta.largest_seq
+            meta.seqs.smallest, meta.seqs.largest
         )));
     }
     meta.epoch = file.epoch_number;
     let now = database.context.world.clock.wall_seconds();
-    meta.oldest_ancester_time = match file.oldest_ancester_time {
+    meta.times.oldest_ancester = match file.oldest_ancester_time {
         0 => now,
         time => time,
     };
-    meta.creation_time = now;
+    meta.times.file = now;
     meta.temperature = file.temperature;
     if database.settings.get().file_checksum_gen_factory.is_some() {
-        meta.file_checksum = checksum::of_file(reader.fs, path)?;
-        meta.file_checksum_func = checksum::NAME.into();
+        meta.checksum.value = checksum::of_file(reader.fs, path)?;
+        meta.checksum.function = checksum::NAME.into();
     }
     meta.unique_id = cairn_format::id::UniqueId::of_table(
         &properties.db_id,
@@ -312,9 +312,9 @@ fn import_meta(
     )
     .map(|id| id.short());
     let persisted = reader.order.timestamp_size() == 0 || !properties.timestamps_stripped;
-    meta.timestamps_persisted = persisted;
+    meta.timestamps.persisted = persisted;
     if let Some((least, most)) = &properties.timestamps {
-        (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+        (meta.timestamps.min, meta.timestamps.max) = (least.clone(), most.clone());
     }
     Ok(meta)
 }

@@ -1,4 +1,4 @@
-//! Files that are not deleted while a copy of them is made, or a program examines them.
+//! Protection of files from deletion while they are copied or examined by a program.
 
 use super::host::Host;
 use crate::catalog::deletions::Pin;
@@ -12,7 +12,7 @@ pub(crate) struct Kept<'a, H: Host> {
 impl<H: Host> Drop for Kept<'_, H> {
     fn drop(&mut self) {
         self.pin = None;
-        purge_what_waited(self.host);
+        purge_deferred(self.host);
     }
 }
 
@@ -28,11 +28,11 @@ pub(crate) fn keep_files<H: Host>(host: &H) -> Kept<'_, H> {
 /// files.
 pub(crate) fn enable_deletions(host: &impl Host) {
     host.components().catalog.deletions.enable();
-    purge_what_waited(host);
+    purge_deferred(host);
 }
 
 /// Deletes files that became obsolete while deletions were disabled, if they are enabled again.
-fn purge_what_waited(host: &impl Host) {
+fn purge_deferred(host: &impl Host) {
     if host.components().catalog.deletions.are_enabled() {
         host.purge();
     }

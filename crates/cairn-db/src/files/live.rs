@@ -242,8 +242,8 @@ fn live_file(
         directory: path.parent().map_or(context.dir.clone(), PathBuf::from),
         file_number: file.number.0,
         size: file.size,
-        smallest_seqno: file.smallest_seq,
-        largest_seqno: file.largest_seq,
+        smallest_seqno: file.seqs.smallest,
+        largest_seqno: file.seqs.largest,
         smallest_key: file.smallest.user_key().to_vec(),
         largest_key: file.largest.user_key().to_vec(),
         smallest: file.smallest.as_bytes().to_vec(),
@@ -256,8 +256,8 @@ fn live_file(
         file_creation_time: file.created(),
         epoch_number: file.epoch,
         temperature: file.temperature,
-        file_checksum: file.file_checksum.clone(),
-        file_checksum_func_name: file.file_checksum_func.to_string(),
+        file_checksum: file.checksum.value.clone(),
+        file_checksum_func_name: file.checksum.function.to_string(),
     }
 }
 
@@ -348,8 +348,8 @@ pub(crate) fn storage_infos(
         let mut table = info(FileType::Table, name, dir.clone(), file.size);
         table.temperature = file.temperature;
         if checksums {
-            table.file_checksum.clone_from(&file.file_checksum);
-            table.file_checksum_func_name = file.file_checksum_func.to_string();
+            table.file_checksum.clone_from(&file.checksum.value);
+            table.file_checksum_func_name = file.checksum.function.to_string();
         }
         all.push(table);
     }
@@ -508,8 +508,8 @@ impl Db {
         for family in self.shared().catalog.families().iter() {
             let version = family.view().version.clone();
             all.extend(version.files().map(|(_, file)| {
-                let checksum = file.file_checksum.clone();
-                (file.number.0, checksum, file.file_checksum_func.to_string())
+                let checksum = file.checksum.value.clone();
+                (file.number.0, checksum, file.checksum.function.to_string())
             }));
             all.extend(version.blob_files().values().map(|blob| {
                 let checksum = blob.checksum_value.clone();
@@ -545,8 +545,8 @@ impl Db {
                 verify_file(
                     database,
                     &path,
-                    &file.file_checksum,
-                    &file.file_checksum_func,
+                    &file.checksum.value,
+                    &file.checksum.function,
                 )?;
             }
             for (number, blob) in view.version.blob_files() {

@@ -49,7 +49,7 @@ impl SstFileReader {
         let mut version = Version::empty(family.comparator.clone(), 1);
         if let Some((smallest, largest)) = reader.bounds(&external.table)? {
             let mut file = FileMeta::new(FileNumber(0), external.size, smallest, largest);
-            file.largest_seq = SequenceNumber::MAX;
+            file.seqs.largest = SequenceNumber::MAX;
             file.epoch = 1;
             file.table.keep(external.table.clone());
             version = version.with_edit(&TreeEdit {

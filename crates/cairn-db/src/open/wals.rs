@@ -528,7 +528,7 @@ impl Shared {
         let families = self.catalog.families();
         let largest = families.iter().flat_map(|family| {
             let version = family.view().version.clone();
-            version.files().map(|(_, file)| file.largest_seq).max()
+            version.files().map(|(_, file)| file.seqs.largest).max()
         });
         largest.max().unwrap_or_default()
     }
@@ -659,7 +659,7 @@ impl Shared {
         assert!(edit.deleted.is_empty(), "a flush deletes no table");
         assert!(
             edit.added.iter().all(|(_, file)| {
-                limit <= file.number && file.largest_seq <= view.memtable.largest_seq()
+                limit <= file.number && file.seqs.largest <= view.memtable.largest_seq()
             }),
             "tables of a recovery have new numbers, and entries of the memtable"
         );

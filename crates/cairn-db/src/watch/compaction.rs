@@ -352,6 +352,7 @@ fn work_of(
     let read_here = read(info.output_level);
     let done = LevelWork {
         micros: stats.elapsed_micros,
+        overlap_micros: overlap_micros(info, read(0)),
         cpu_micros: stats.cpu_micros,
         read_above: stats.total_input_bytes - read_here - read_deeper,
         read_here,
@@ -367,6 +368,19 @@ fn work_of(
     let mut levels = vec![(info.output_level, done)];
     levels.extend(deeper);
     levels
+}
+
+/// The part of the elapsed time in which a compaction of level 0 rewrote data of sorted levels; zero for other
+/// compactions.
+fn overlap_micros(info: &CompactionJobInfo, level_zero_bytes: u64) -> u64 {
+    let stats = &info.stats;
+    let total = stats.total_input_bytes;
+    if info.compaction_reason != CompactionReason::LevelL0FilesNum || total == 0 {
+        return 0;
+    }
+    let overlap = total.saturating_sub(level_zero_bytes);
+    let micros = u128::from(stats.elapsed_micros) * u128::from(overlap) / u128::from(total);
+    u64::try_from(micros).unwrap_or(stats.elapsed_micros)
 }
 
 /// Adds the counts of a compaction or subcompaction.

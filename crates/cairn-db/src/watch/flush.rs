@@ -82,8 +82,8 @@ impl Watch {
         for (_, file) in files {
             info.file_number = file.number.0;
             info.oldest_blob_file_number = file.oldest_blob.map_or(0, |number| number.0);
-            info.smallest_seqno = file.smallest_seq;
-            info.largest_seqno = file.largest_seq;
+            info.smallest_seqno = file.seqs.smallest;
+            info.largest_seqno = file.seqs.largest;
             done.written += file.size;
         }
         if let Some((_, path, properties)) = self.created.lock().first() {

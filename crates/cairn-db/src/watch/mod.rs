@@ -118,8 +118,8 @@ impl JobEvents for Watch {
             brief,
             file_size: size,
             table_properties: properties.clone(),
-            file_checksum: file.file_checksum.clone(),
-            file_checksum_func_name: file.file_checksum_func.to_string(),
+            file_checksum: file.checksum.value.clone(),
+            file_checksum_func_name: file.checksum.function.to_string(),
             ..TableFileCreationInfo::default()
         };
         self.telemetry

@@ -16,7 +16,7 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Creates the log `number`, whose expected use is that of `before`.
+    /// Creates the log `number`. Its length and the frequency of its syncs are expected to be those of `before`.
     pub(crate) fn create_log(
         &self,
         number: FileNumber,
@@ -43,7 +43,7 @@ impl Shared {
             self.options().use_fsync,
             Expected {
                 synced: synced || self.syncs_ended_logs(),
-                // The zeros of a log that is synced early would be written for nothing.
+                // A log that is synced before it is full would write the zeros of the rest in vain.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
                 before,
             },

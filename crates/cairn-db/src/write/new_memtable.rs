@@ -19,7 +19,7 @@ impl Shared {
         options: &FamilyOptions,
         last: SequenceNumber,
     ) -> Arc<Memtable> {
-        // In small steps under a small budget: the unused end of a block counts.
+        // Small blocks under a small budget, because the unused end of a block counts as used.
         let limit = self.writes.buffers.as_ref().filter(|it| it.enabled());
         let step = limit.map_or(usize::MAX, |it| it.buffer_size() / BLOCKS_OF_BUDGET);
         let memtable = cairn_memtable::MemtableOptions {

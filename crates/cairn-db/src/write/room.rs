@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use cairn_format::manifest::{VersionEdit, WalAddition};
+use cairn_format::manifest::{VersionEdit, WalAddition, WalChanges};
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_observe::listener::MemTableInfo;
@@ -393,7 +393,10 @@ impl Shared {
                 synced_bytes: Some(ended.len),
             };
             let record = VersionEdit {
-                wal_additions: vec![finished],
+                wals: WalChanges {
+                    additions: vec![finished],
+                    deleted_before: None,
+                },
                 ..VersionEdit::default()
             };
             self.catalog.edit().log_record(&**self, record)?;

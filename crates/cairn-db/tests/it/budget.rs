@@ -181,12 +181,12 @@ fn a_border_moves_to_the_cache_when_reads_follow_writes() {
     }
     db.flush().unwrap();
     db.wait_until_quiet().unwrap();
-    // In the future: the ticks of the database itself come too early then.
+    // In the future, so that the database's own ticks are too early to have an effect.
     let mut now = SystemClock.monotonic_nanos() + (1 << 50);
     budget.tick(now);
     now += INTERVAL;
     budget.tick(now);
-    // The writes are counted; from here on there are reads only.
+    // The writes have been observed; only reads follow.
     let before = budget.split();
     for _ in 0..40 {
         for _ in 0..2_000 {
@@ -222,7 +222,7 @@ fn a_border_moves_to_the_cache_when_reads_follow_writes() {
 }
 
 #[test]
-fn all_memory_is_part_of_the_number() {
+fn all_memory_is_charged_to_the_budget() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let cache = budget.cache().clone();
     let family = FamilyOptions::from_text("block_based_table_factory={no_block_cache=true}");

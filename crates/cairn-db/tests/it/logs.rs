@@ -86,10 +86,13 @@ fn the_manifest_has_changes_of_logs_in_separate_records() {
         match reader.next().unwrap() {
             Event::Record { payload, .. } => {
                 let edit = VersionEdit::decode(payload).unwrap();
-                let of_logs = !edit.wal_additions.is_empty() || edit.wals_deleted_before.is_some();
-                assert!(!of_logs || (edit.new_files.is_empty() && edit.deleted_files.is_empty()));
-                deletions += u32::from(edit.wals_deleted_before.is_some());
-                tables += edit.new_files.len();
+                let of_logs = !edit.wals.additions.is_empty() || edit.wals.deleted_before.is_some();
+                assert!(
+                    !of_logs
+                        || (edit.tree.new_files.is_empty() && edit.tree.deleted_files.is_empty())
+                );
+                deletions += u32::from(edit.wals.deleted_before.is_some());
+                tables += edit.tree.new_files.len();
             }
             Event::End(_) => break,
             other => panic!("{other:?}"),

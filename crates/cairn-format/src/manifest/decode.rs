@@ -26,16 +26,18 @@ fn decode_field(edit: &mut VersionEdit, input: &mut Input<'_>) -> Decoded<()> {
         tag::LAST_SEQUENCE => edit.last_sequence = Some(last_sequence(input)?),
         tag::COMPACT_CURSOR => {
             let level = input.varint32()?;
-            edit.compact_cursors.push((level, internal_key(input)?));
+            edit.tree
+                .compact_cursors
+                .push((level, internal_key(input)?));
         }
         tag::DELETED_FILE => {
             let level = input.varint32()?;
             let number = FileNumber(input.varint64()?);
-            edit.deleted_files.push((level, number));
+            edit.tree.deleted_files.push((level, number));
         }
         tag::NEW_FILE | tag::NEW_FILE2 | tag::NEW_FILE3 | tag::NEW_FILE4 => {
             let file = NewFile::decode(tag, input, &mut edit.min_log_number_to_keep)?;
-            edit.new_files.push(file);
+            edit.tree.new_files.push(file);
         }
         tag::PREV_LOG_NUMBER => edit.prev_log_number = Some(input.varint64()?),
         tag::MIN_LOG_NUMBER_TO_KEEP => {
@@ -50,13 +52,13 @@ fn decode_field(edit: &mut VersionEdit, input: &mut Input<'_>) -> Decoded<()> {
         tag::MAX_COLUMN_FAMILY => edit.max_family = Some(input.varint32()?),
         tag::IN_ATOMIC_GROUP => edit.atomic_group_remaining = Some(input.varint32()?),
         tag::BLOB_FILE_ADDITION | tag::OLD_BLOB_FILE_ADDITION => {
-            edit.blob_additions.push(BlobAddition::decode(input)?);
+            edit.tree.blob_additions.push(BlobAddition::decode(input)?);
         }
         tag::BLOB_FILE_GARBAGE | tag::OLD_BLOB_FILE_GARBAGE => {
-            edit.blob_garbage.push(BlobGarbage::decode(input)?);
+            edit.tree.blob_garbage.push(BlobGarbage::decode(input)?);
         }
-        tag::OLD_WAL_ADDITION => edit.wal_additions.push(wal_addition(input)?),
-        tag::OLD_WAL_DELETION => edit.wals_deleted_before = Some(FileNumber(input.varint64()?)),
+        tag::OLD_WAL_ADDITION => edit.wals.additions.push(wal_addition(input)?),
+        tag::OLD_WAL_DELETION => edit.wals.deleted_before = Some(FileNumber(input.varint64()?)),
         tag if tag & SKIPPABLE != 0 => {
             let body = input.lps()?;
             let start = input.at() - body.len();
@@ -79,8 +81,8 @@ fn decode_sized(edit: &mut VersionEdit, tag: u32, body: &[u8]) -> Decoded<()> {
             return Err(Malformed::at(0, "full_history_ts_low is empty"));
         }
         tag::FULL_HISTORY_TS_LOW => edit.full_history_ts_low = Some(body.to_vec()),
-        tag::WAL_ADDITION => edit.wal_additions.push(wal_addition(&mut input)?),
-        tag::WAL_DELETION => edit.wals_deleted_before = Some(FileNumber(input.varint64()?)),
+        tag::WAL_ADDITION => edit.wals.additions.push(wal_addition(&mut input)?),
+        tag::WAL_DELETION => edit.wals.deleted_before = Some(FileNumber(input.varint64()?)),
         tag::PERSIST_TIMESTAMPS => match body {
             [byte] => edit.persist_timestamps = Some(*byte == 1),
             _ => {

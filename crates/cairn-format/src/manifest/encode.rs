@@ -40,32 +40,32 @@ fn encode_state(edit: &VersionEdit, out: &mut Vec<u8>) {
 }
 
 fn encode_files(edit: &VersionEdit, out: &mut Vec<u8>) {
-    for (level, key) in &edit.compact_cursors {
+    for (level, key) in &edit.tree.compact_cursors {
         put_number(out, tag::COMPACT_CURSOR, u64::from(*level));
         put_lps(out, key.as_bytes());
     }
-    for (level, number) in &edit.deleted_files {
+    for (level, number) in &edit.tree.deleted_files {
         put_number(out, tag::DELETED_FILE, u64::from(*level));
         put_varint64(out, number.0);
     }
-    for file in &edit.new_files {
+    for file in &edit.tree.new_files {
         file.encode(out);
     }
-    for addition in &edit.blob_additions {
+    for addition in &edit.tree.blob_additions {
         put_varint32(out, tag::BLOB_FILE_ADDITION);
         addition.encode(out);
     }
-    for garbage in &edit.blob_garbage {
+    for garbage in &edit.tree.blob_garbage {
         put_varint32(out, tag::BLOB_FILE_GARBAGE);
         garbage.encode(out);
     }
 }
 
 fn encode_wals(edit: &VersionEdit, out: &mut Vec<u8>) {
-    for wal in &edit.wal_additions {
+    for wal in &edit.wals.additions {
         put_bytes(out, tag::WAL_ADDITION, &wal_addition(wal));
     }
-    if let Some(number) = edit.wals_deleted_before {
+    if let Some(number) = edit.wals.deleted_before {
         put_sized_number(out, tag::WAL_DELETION, number.0);
     }
 }

@@ -9,6 +9,7 @@
 mod blob_file;
 mod decode;
 mod encode;
+mod file_details;
 mod new_file;
 pub mod tag;
 
@@ -18,7 +19,10 @@ mod tests;
 use cairn_types::{Decoded, FileNumber, SequenceNumber};
 
 pub use blob_file::{BlobAddition, BlobGarbage};
-pub use new_file::{NO_CHECKSUM_FUNCTION, NewFile};
+pub use file_details::{
+    CreationTimes, FileChecksum, NO_CHECKSUM_FUNCTION, SequenceRange, Timestamps,
+};
+pub use new_file::NewFile;
 
 use crate::key::InternalKey;
 
@@ -41,20 +45,10 @@ pub struct VersionEdit {
     pub min_log_number_to_keep: Option<FileNumber>,
     /// An upper bound of the sequence numbers in the tree.
     pub last_sequence: Option<SequenceNumber>,
-    /// The start of the next round-robin compaction of a level.
-    pub compact_cursors: Vec<(u32, InternalKey)>,
-    /// Tables removed from the tree, by level.
-    pub deleted_files: Vec<(u32, FileNumber)>,
-    /// Tables added to the tree.
-    pub new_files: Vec<NewFile>,
-    /// Blob files added to the tree.
-    pub blob_additions: Vec<BlobAddition>,
-    /// Additional garbage in blob files.
-    pub blob_garbage: Vec<BlobGarbage>,
-    /// WALs tracked in the MANIFEST.
-    pub wal_additions: Vec<WalAddition>,
-    /// The number below which WALs are no longer tracked.
-    pub wals_deleted_before: Option<FileNumber>,
+    /// Changes of the files of the column family.
+    pub tree: TreeChanges,
+    /// Changes of the set of WALs tracked in the MANIFEST.
+    pub wals: WalChanges,
     /// The column family of the edit.
     pub family: u32,
     /// Creation or deletion of the column family.
@@ -74,6 +68,30 @@ pub struct VersionEdit {
     pub compacted_manifest_bytes: Option<u64>,
     /// The WAL position that the edit's tables are newer than, where no log number implies it.
     pub log_reach: Option<LogReach>,
+}
+
+/// The files that an edit adds to the tree of a column family and removes from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeChanges {
+    /// The start of the next round-robin compaction of a level.
+    pub compact_cursors: Vec<(u32, InternalKey)>,
+    /// Tables removed from the tree, by level.
+    pub deleted_files: Vec<(u32, FileNumber)>,
+    /// Tables added to the tree.
+    pub new_files: Vec<NewFile>,
+    /// Blob files added to the tree.
+    pub blob_additions: Vec<BlobAddition>,
+    /// Additional garbage in blob files.
+    pub blob_garbage: Vec<BlobGarbage>,
+}
+
+/// A change of the set of WALs that are tracked in the MANIFEST.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WalChanges {
+    /// WALs that are created or synced.
+    pub additions: Vec<WalAddition>,
+    /// The number below which WALs are no longer tracked.
+    pub deleted_before: Option<FileNumber>,
 }
 
 /// The durable part of a WAL when tables were added whose data is in no WAL. The tables are newer

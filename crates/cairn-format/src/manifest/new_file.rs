@@ -9,16 +9,14 @@
 //!
 //! Only tag 103 is written.
 
-use std::borrow::Cow;
-
 use cairn_types::{Decoded, FileNumber, Malformed, SequenceNumber};
 
+use super::file_details::{
+    CreationTimes, FileChecksum, NO_CHECKSUM_FUNCTION, SequenceRange, Timestamps,
+};
 use super::tag::{self, file as field};
 use crate::coding::{Input, put_fixed64, put_lps, put_varint32, put_varint64, varint_len};
 use crate::key::InternalKey;
-
-/// The name of the checksum function of a file without a checksum.
-pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
 
 /// The maximum path id.
 const MAX_PATH_ID: u32 = 3;
@@ -38,28 +36,20 @@ pub struct NewFile {
     pub smallest: InternalKey,
     /// The largest key; exclusive if it is the end of a range tombstone.
     pub largest: InternalKey,
-    /// The smallest sequence number.
-    pub smallest_seq: SequenceNumber,
-    /// The largest sequence number; in an ingested file, the sequence number of all entries.
-    pub largest_seq: SequenceNumber,
+    /// The sequence numbers of its entries.
+    pub seqs: SequenceRange,
     /// True if it is marked for compaction.
     pub marked_for_compaction: bool,
     /// The oldest blob file referenced.
     pub oldest_blob_file: Option<FileNumber>,
-    /// The write time of its oldest data, in Unix seconds; zero if unknown.
-    pub oldest_ancester_time: u64,
-    /// The creation time, in Unix seconds; zero if unknown.
-    pub creation_time: u64,
-    /// The checksum of the whole file; empty if there is none.
-    pub checksum: Vec<u8>,
-    /// The name of the checksum function; [`NO_CHECKSUM_FUNCTION`] if there is none.
-    pub checksum_function: Cow<'static, str>,
+    /// The ages of the file and its data.
+    pub times: CreationTimes,
+    /// The checksum of the whole file.
+    pub checksum: FileChecksum,
     /// The temperature, in RocksDB's numbers; zero if unknown.
     pub temperature: u8,
-    /// The smallest user-defined timestamp; empty if unknown.
-    pub min_timestamp: Vec<u8>,
-    /// The largest user-defined timestamp; empty if unknown.
-    pub max_timestamp: Vec<u8>,
+    /// The user-defined timestamps of its keys.
+    pub timestamps: Timestamps,
     /// The internal unique id (see [`crate::id`]); zeros if unknown.
     pub unique_id: [u64; 2],
     /// The flush count of the column family when its data was written; zero if unknown.
@@ -68,8 +58,6 @@ pub struct NewFile {
     pub compensated_range_deletion_size: u64,
     /// The size of the part after the data blocks; zero if unknown.
     pub tail_size: u64,
-    /// True if its keys have user-defined timestamps.
-    pub timestamps_persisted: bool,
 }
 
 impl NewFile {
@@ -90,22 +78,20 @@ impl NewFile {
             size,
             smallest: keys.0,
             largest: keys.1,
-            smallest_seq: seqs.0,
-            largest_seq: seqs.1,
+            seqs: SequenceRange {
+                smallest: seqs.0,
+                largest: seqs.1,
+            },
             marked_for_compaction: false,
             oldest_blob_file: None,
-            oldest_ancester_time: 0,
-            creation_time: 0,
-            checksum: Vec::new(),
-            checksum_function: Cow::Borrowed(NO_CHECKSUM_FUNCTION),
+            times: CreationTimes::default(),
+            checksum: FileChecksum::default(),
             temperature: 0,
-            min_timestamp: Vec::new(),
-            max_timestamp: Vec::new(),
+            timestamps: Timestamps::default(),
             unique_id: [0, 0],
             epoch_number: 0,
             compensated_range_deletion_size: 0,
             tail_size: 0,
-            timestamps_persisted: true,
         }
     }
 
@@ -133,9 +119,9 @@ impl NewFile {
         if tag == tag::NEW_FILE4 {
             while file.decode_field(input, min_log)? {}
         }
-        if file.checksum_function == NO_CHECKSUM_FUNCTION {
+        if file.checksum.function == NO_CHECKSUM_FUNCTION {
             // A checksum without a function has no meaning and is not written again.
-            file.checksum.clear();
+            file.checksum.value.clear();
         }
         Ok(file)
     }
@@ -165,17 +151,17 @@ impl NewFile {
                 self.oldest_blob_file = (number != 0).then_some(FileNumber(number));
             }
             field::OLDEST_ANCESTER_TIME => {
-                self.oldest_ancester_time = value.varint64().map_err(shift)?;
+                self.times.oldest_ancester = value.varint64().map_err(shift)?;
             }
-            field::FILE_CREATION_TIME => self.creation_time = value.varint64().map_err(shift)?,
-            field::CHECKSUM => self.checksum = bytes.to_vec(),
+            field::FILE_CREATION_TIME => self.times.file = value.varint64().map_err(shift)?,
+            field::CHECKSUM => self.checksum.value = bytes.to_vec(),
             field::CHECKSUM_FUNCTION => {
-                self.checksum_function =
+                self.checksum.function =
                     super::decode::utf8(start, bytes, "checksum function")?.into();
             }
             field::TEMPERATURE => self.temperature = byte(start, bytes)?,
-            field::MIN_TIMESTAMP => self.min_timestamp = bytes.to_vec(),
-            field::MAX_TIMESTAMP => self.max_timestamp = bytes.to_vec(),
+            field::MIN_TIMESTAMP => self.timestamps.min = bytes.to_vec(),
+            field::MAX_TIMESTAMP => self.timestamps.max = bytes.to_vec(),
             field::UNIQUE_ID => {
                 self.unique_id = [
                     value.fixed64().map_err(shift)?,
@@ -187,7 +173,7 @@ impl NewFile {
                 self.compensated_range_deletion_size = value.varint64().map_err(shift)?;
             }
             field::TAIL_SIZE => self.tail_size = value.varint64().map_err(shift)?,
-            field::TIMESTAMPS_PERSISTED => self.timestamps_persisted = byte(start, bytes)? == 1,
+            field::TIMESTAMPS_PERSISTED => self.timestamps.persisted = byte(start, bytes)? == 1,
             field::PATH_ID => self.path_id = path_id(start, u32::from(byte(start, bytes)?))?,
             tag if tag & field::MUST_KNOW != 0 => {
                 return Err(Malformed::unsupported(
@@ -209,24 +195,24 @@ impl NewFile {
         put_varint64(out, self.size);
         put_lps(out, self.smallest.as_bytes());
         put_lps(out, self.largest.as_bytes());
-        put_varint64(out, self.smallest_seq.0);
-        put_varint64(out, self.largest_seq.0);
+        put_varint64(out, self.seqs.smallest.0);
+        put_varint64(out, self.seqs.largest.0);
         self.encode_fields(out);
         put_varint32(out, field::END);
     }
 
     fn encode_fields(&self, out: &mut Vec<u8>) {
-        put_number(out, field::OLDEST_ANCESTER_TIME, self.oldest_ancester_time);
-        put_number(out, field::FILE_CREATION_TIME, self.creation_time);
+        put_number(out, field::OLDEST_ANCESTER_TIME, self.times.oldest_ancester);
+        put_number(out, field::FILE_CREATION_TIME, self.times.file);
         if self.epoch_number != 0 {
             put_number(out, field::EPOCH_NUMBER, self.epoch_number);
         }
-        if self.checksum_function != NO_CHECKSUM_FUNCTION {
-            put_bytes(out, field::CHECKSUM, &self.checksum);
+        if self.checksum.function != NO_CHECKSUM_FUNCTION {
+            put_bytes(out, field::CHECKSUM, &self.checksum.value);
             put_bytes(
                 out,
                 field::CHECKSUM_FUNCTION,
-                self.checksum_function.as_bytes(),
+                self.checksum.function.as_bytes(),
             );
         }
         if self.path_id != 0 {
@@ -258,14 +244,14 @@ impl NewFile {
         if self.tail_size != 0 {
             put_number(out, field::TAIL_SIZE, self.tail_size);
         }
-        if !self.timestamps_persisted {
+        if !self.timestamps.persisted {
             put_bytes(out, field::TIMESTAMPS_PERSISTED, &[0]);
         }
-        if !self.min_timestamp.is_empty() {
-            put_bytes(out, field::MIN_TIMESTAMP, &self.min_timestamp);
+        if !self.timestamps.min.is_empty() {
+            put_bytes(out, field::MIN_TIMESTAMP, &self.timestamps.min);
         }
-        if !self.max_timestamp.is_empty() {
-            put_bytes(out, field::MAX_TIMESTAMP, &self.max_timestamp);
+        if !self.timestamps.max.is_empty() {
+            put_bytes(out, field::MAX_TIMESTAMP, &self.timestamps.max);
         }
     }
 }

@@ -41,25 +41,30 @@ prop_compose! {
         unique_id in any::<[u64; 2]>(),
         flags in any::<(bool, bool, u8)>(),
     ) -> NewFile {
-        let (checksum, checksum_function) =
-            checksum.unwrap_or_else(|| (Vec::new(), NO_CHECKSUM_FUNCTION.to_owned()));
-        let (min_timestamp, max_timestamp) = timestamps.unwrap_or_default();
+        let checksum = checksum.map(|(value, function)| FileChecksum {
+            value,
+            function: function.into(),
+        });
+        let (min, max) = timestamps.unwrap_or_default();
         NewFile {
             path_id,
             marked_for_compaction: flags.0,
             oldest_blob_file,
-            oldest_ancester_time: numbers.0,
-            creation_time: numbers.1,
-            checksum,
-            checksum_function: checksum_function.into(),
+            times: CreationTimes {
+                oldest_ancester: numbers.0,
+                file: numbers.1,
+            },
+            checksum: checksum.unwrap_or_default(),
             temperature: flags.2,
-            min_timestamp,
-            max_timestamp,
+            timestamps: Timestamps {
+                min,
+                max,
+                persisted: flags.1,
+            },
             unique_id,
             epoch_number: numbers.2,
             compensated_range_deletion_size: numbers.3,
             tail_size: numbers.4,
-            timestamps_persisted: flags.1,
             ..NewFile::new(level, number, size, keys, seqs)
         }
     }
@@ -72,8 +77,8 @@ prop_compose! {
         new_files in vec(new_file(), 0..4),
         blob_additions in vec((number(), any::<u64>(), any::<u64>(), "[a-z]{0,4}"), 0..3),
         blob_garbage in vec((number(), any::<u64>(), any::<u64>()), 0..3),
-    ) -> VersionEdit {
-        VersionEdit {
+    ) -> TreeChanges {
+        TreeChanges {
             compact_cursors,
             deleted_files,
             new_files,
@@ -91,14 +96,13 @@ prop_compose! {
                     number, blob_count, blob_bytes,
                 })
                 .collect(),
-            ..VersionEdit::default()
         }
     }
 }
 
 prop_compose! {
     fn edit()(
-        files in files(),
+        tree in files(),
         names in (option::of("\\PC{0,8}"), option::of("\\PC{0,8}"), option::of("\\PC{0,8}")),
         numbers in vec(option::of(number()), 6),
         last_sequence in option::of(seq()),
@@ -122,21 +126,23 @@ prop_compose! {
             prev_log_number: numbers[1].map(|n| n.0),
             next_file_number: numbers[2],
             min_log_number_to_keep: numbers[3],
-            wals_deleted_before: numbers[4],
             compacted_manifest_bytes: numbers[5].map(|n| n.0),
             max_family: ids.0,
             family: ids.1,
             atomic_group_remaining: ids.2,
             family_group_remaining: ids.3,
             last_sequence,
-            wal_additions: wals
-                .into_iter()
-                .map(|(number, synced_bytes)| WalAddition { number, synced_bytes })
-                .collect(),
+            tree,
+            wals: WalChanges {
+                additions: wals
+                    .into_iter()
+                    .map(|(number, synced_bytes)| WalAddition { number, synced_bytes })
+                    .collect(),
+                deleted_before: numbers[4],
+            },
             full_history_ts_low: low,
             persist_timestamps,
             compaction_progress,
-            ..files
         }
     }
 }
@@ -176,17 +182,15 @@ fn checksums_without_a_function_are_dropped() {
     let keys = (ikey(b"a"), ikey(b"b"));
     let seqs = (SequenceNumber(1), SequenceNumber(2));
     let mut file = NewFile::new(0, FileNumber(7), 9, keys, seqs);
-    file.checksum = vec![1, 2];
-    file.checksum_function = "Unknowm".into();
-    let edit = VersionEdit {
-        new_files: vec![file],
-        ..VersionEdit::default()
-    };
+    file.checksum.value = vec![1, 2];
+    file.checksum.function = "Unknowm".into();
+    let mut edit = VersionEdit::default();
+    edit.tree.new_files.push(file);
     let mut bytes = edit.to_bytes();
     let at = bytes.windows(7).position(|name| name == b"Unknowm");
     bytes[at.unwrap() + 6] = b'n';
     let read = VersionEdit::decode(&bytes).unwrap();
-    assert_eq!(read.new_files[0].checksum, b"");
+    assert_eq!(read.tree.new_files[0].checksum.value, b"");
     assert_eq!(VersionEdit::decode(&read.to_bytes()), Ok(read));
 }
 
@@ -238,7 +242,7 @@ fn older_encodings_of_tables_are_read() {
         keys(b);
     });
     assert_eq!(
-        VersionEdit::decode(&bytes).unwrap().new_files,
+        VersionEdit::decode(&bytes).unwrap().tree.new_files,
         [file((0, 0))]
     );
     let bytes = field(tag::NEW_FILE2, |b| {
@@ -247,7 +251,7 @@ fn older_encodings_of_tables_are_read() {
         seqs(b);
     });
     assert_eq!(
-        VersionEdit::decode(&bytes).unwrap().new_files,
+        VersionEdit::decode(&bytes).unwrap().tree.new_files,
         [file((5, 6))]
     );
     let bytes = field(tag::NEW_FILE3, |b| {
@@ -260,14 +264,17 @@ fn older_encodings_of_tables_are_read() {
         path_id: 3,
         ..file((5, 6))
     };
-    assert_eq!(VersionEdit::decode(&bytes).unwrap().new_files, [expected]);
+    assert_eq!(
+        VersionEdit::decode(&bytes).unwrap().tree.new_files,
+        [expected]
+    );
 }
 
 fn with_custom_field(tag: u32, value: &[u8]) -> Decoded<VersionEdit> {
     let seqs = (SequenceNumber(5), SequenceNumber(6));
     let file = NewFile::new(0, FileNumber(9), 1000, (ikey(b"a"), ikey(b"z")), seqs);
     let mut edit = VersionEdit::default();
-    edit.new_files.push(file);
+    edit.tree.new_files.push(file);
     let mut bytes = edit.to_bytes();
     assert_eq!(bytes.pop(), Some(1), "the terminator");
     put_varint32(&mut bytes, tag);
@@ -322,14 +329,14 @@ fn both_encodings_of_wals_are_read() {
         synced_bytes: Some(3456),
     };
     let old = VersionEdit::decode(&field(tag::OLD_WAL_ADDITION, body)).unwrap();
-    assert_eq!(old.wal_additions, [expected]);
+    assert_eq!(old.wals.additions, [expected]);
     let mut sized = Vec::new();
     body(&mut sized);
     let new = VersionEdit::decode(&field(tag::WAL_ADDITION, |b| put_lps(b, &sized))).unwrap();
-    assert_eq!(new.wal_additions, [expected]);
+    assert_eq!(new.wals.additions, [expected]);
 
     let old = VersionEdit::decode(&field(tag::OLD_WAL_DELETION, |b| put_varint64(b, 9))).unwrap();
-    assert_eq!(old.wals_deleted_before, Some(FileNumber(9)));
+    assert_eq!(old.wals.deleted_before, Some(FileNumber(9)));
 }
 
 #[test]

@@ -96,8 +96,14 @@ fn manifests_of_rocksdb_11_9_round_trip_byte_for_byte() {
 fn blob_files_and_their_garbage_are_found() {
     let (edits, cut) = edits(testdata!("blob_gc_11_9.MANIFEST"));
     assert_eq!(cut, None);
-    let added: Vec<_> = edits.iter().flat_map(|edit| &edit.blob_additions).collect();
-    let garbage: Vec<_> = edits.iter().flat_map(|edit| &edit.blob_garbage).collect();
+    let added: Vec<_> = edits
+        .iter()
+        .flat_map(|edit| &edit.tree.blob_additions)
+        .collect();
+    let garbage: Vec<_> = edits
+        .iter()
+        .flat_map(|edit| &edit.tree.blob_garbage)
+        .collect();
     assert!(!added.is_empty() && !garbage.is_empty());
     for garbage in garbage {
         let file = added.iter().find(|file| file.number == garbage.number);
@@ -105,7 +111,7 @@ fn blob_files_and_their_garbage_are_found() {
     }
     let linked = edits
         .iter()
-        .flat_map(|edit| &edit.new_files)
+        .flat_map(|edit| &edit.tree.new_files)
         .filter_map(|file| file.oldest_blob_file);
     for number in linked {
         assert!(added.iter().any(|file| file.number == number));
@@ -115,9 +121,9 @@ fn blob_files_and_their_garbage_are_found() {
 #[test]
 fn tracked_wals_are_found() {
     let (edits, _) = edits(testdata!("wal_tracked_11_9.MANIFEST"));
-    let wals: Vec<_> = edits.iter().flat_map(|edit| &edit.wal_additions).collect();
+    let wals: Vec<_> = edits.iter().flat_map(|edit| &edit.wals.additions).collect();
     assert!(wals.iter().any(|wal| wal.synced_bytes.is_some()));
-    let ended = edits.iter().filter_map(|edit| edit.wals_deleted_before);
+    let ended = edits.iter().filter_map(|edit| edit.wals.deleted_before);
     assert!(ended.max() > wals.first().map(|wal| wal.number));
 }
 

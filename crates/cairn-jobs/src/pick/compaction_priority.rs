@@ -19,8 +19,8 @@ pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
                 std::cmp::Reverse(compaction_score::compensated_bytes(file, average))
             })
         }
-        CompactionPri::OldestLargestSeqFirst => sorted(files, |file| file.largest_seq),
-        CompactionPri::OldestSmallestSeqFirst => sorted(files, |file| file.smallest_seq),
+        CompactionPri::OldestLargestSeqFirst => sorted(files, |file| file.seqs.largest),
+        CompactionPri::OldestSmallestSeqFirst => sorted(files, |file| file.seqs.smallest),
         CompactionPri::MinOverlappingRatio => by_overlap(tree, level),
         CompactionPri::RoundRobin => round_robin(tree, level),
     };
@@ -128,7 +128,7 @@ impl TtlBoost {
 fn round_robin(tree: &Tree, level: usize) -> Vec<usize> {
     let files = tree.version.level(level).files();
     if level == 0 {
-        return sorted(files, |file| file.smallest_seq);
+        return sorted(files, |file| file.seqs.smallest);
     }
     let first = tree.version.cursor(level).map_or(0, |cursor| {
         files.partition_point(|file| {

@@ -344,22 +344,22 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
         false => largest,
     };
     let mut file = FileMeta::new(FileNumber(number), 10, smallest, largest);
-    (file.smallest_seq, file.largest_seq) = (SequenceNumber(seq), SequenceNumber(seq));
+    (file.seqs.smallest, file.seqs.largest) = (SequenceNumber(seq), SequenceNumber(seq));
     file.epoch = seq;
-    (file.oldest_ancester_time, file.creation_time) = (1000, 1000);
+    (file.times.oldest_ancester, file.times.file) = (1000, 1000);
     for attribute in attributes.split(',').filter(|text| !text.is_empty()) {
         let (name, value) = attribute.split_once('=').unwrap_or((attribute, "0"));
         let value: u64 = value.parse().unwrap();
         match name {
             "size" => file.size = value,
             "seq" => {
-                (file.smallest_seq, file.largest_seq) =
+                (file.seqs.smallest, file.seqs.largest) =
                     (SequenceNumber(value), SequenceNumber(value));
             }
-            "marked" => file.marked = true,
-            "reads" => file.wasted_reads.add(value),
+            "marked" => file.hints.marked = true,
+            "reads" => file.hints.wasted_reads.add(value),
             "age" => {
-                (file.oldest_ancester_time, file.creation_time) = (1000 - value, 1000 - value);
+                (file.times.oldest_ancester, file.times.file) = (1000 - value, 1000 - value);
             }
             other => panic!("no such attribute: {other}"),
         }

@@ -51,6 +51,9 @@ pub const AUTOMATIC_PERCENT: u64 = 60;
 /// The time between two moves, in nanoseconds.
 pub const INTERVAL: u64 = 1_000_000_000;
 
+/// The time after which observations of merges lose half of their weight, in nanoseconds.
+const MERGES_OBSERVED: u64 = 20 * INTERVAL;
+
 /// The time between two releases of memory after jobs, in nanoseconds.
 const TRIM_INTERVAL: u64 = 50_000_000;
 
@@ -79,6 +82,8 @@ pub struct DatabaseWork {
     pub reads: ReadTimes,
     /// Nanoseconds of flushes and compactions.
     pub merge_nanos: u64,
+    /// The part of them in which compactions of level 0 rewrote data of sorted levels.
+    pub overlap_nanos: u64,
     /// Bytes of the tables and blob files now.
     pub stored: u64,
     /// True if reads bypass the page cache.
@@ -132,13 +137,22 @@ struct Observed {
     nanos: u64,
     reuse: ReuseCurve,
     reads: ReadTimes,
+    merges: ObservedMerges,
+    /// Bytes inserted into the cache up to the beginning of the observations, and now.
+    inserted: (u64, u64),
+}
+
+/// Observations of merges. They continue across moves: memtables fill and merges run in bursts of several
+/// seconds, and an interval between two of them says nothing about either.
+#[derive(Default)]
+struct ObservedMerges {
+    nanos: u64,
     merge_nanos: u64,
+    overlap_nanos: u64,
     limit_flushes: usize,
     memtables_used: usize,
     /// Flushes because of the limit up to the last tick.
     flushes: usize,
-    /// Bytes inserted into the cache up to the beginning of the observations, and now.
-    inserted: (u64, u64),
 }
 
 impl MemoryBudget {
@@ -301,13 +315,13 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Charges the memtables of `buffers`, a limit of the program's own, to the budget, unless they are charged to a
-    /// cache already.
+    /// Charges memtables under `buffers`, a limit set by the program, to the budget, unless they are already charged
+    /// to a cache.
     pub fn include_buffers(&self, buffers: &WriteBufferManager) {
         buffers.charge_to(&self.cache);
     }
 
-    /// Charges a cache whose size is explicit to the budget, for as long as it lives.
+    /// Charges a cache of explicit size to the budget, until the cache is dropped.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
             return;
@@ -391,8 +405,8 @@ impl MemoryBudget {
         Some(record)
     }
 
-    /// Returns the memory that a flush or compaction has freed to the kernel. `now` is the time of the monotonic clock;
-    /// jobs that end soon after another do nothing.
+    /// Returns to the kernel the memory that a flush or compaction has freed. `now` is the time of the monotonic clock.
+    /// A call soon after another one has no effect.
     pub fn job_ended(&self, now: u64) {
         let mut state = self.state.lock();
         if now < state.trimmed_at.saturating_add(TRIM_INTERVAL) {
@@ -490,12 +504,8 @@ impl State {
         observed.inserted.1 = inserted;
         for work in works {
             observed.reads.add(&work.reads);
-            observed.merge_nanos += work.merge_nanos;
         }
-        let flushes = buffers.flushes();
-        observed.limit_flushes += flushes - observed.flushes;
-        observed.flushes = flushes;
-        observed.memtables_used = observed.memtables_used.max(buffers.take_peak());
+        observed.merges.note(nanos, works, buffers);
         if !works.is_empty() {
             self.data.stored = works.iter().map(|work| work.stored).sum();
             self.data.direct_reads = works.iter().all(|work| work.direct_reads);
@@ -517,10 +527,15 @@ impl State {
             reads: observed.reads,
             stored_share,
             unpack_nanos: UNPACK_NANOS,
-            merge_nanos: observed.merge_nanos,
+            merge_nanos: observed
+                .merges
+                .within(observed.nanos, observed.merges.merge_nanos),
+            overlap_nanos: observed
+                .merges
+                .within(observed.nanos, observed.merges.overlap_nanos),
             data_bytes: self.data.stored,
-            limit_flushes: observed.limit_flushes > 0,
-            memtables_used: observed.memtables_used,
+            limit_flushes: observed.merges.limit_flushes > 0,
+            memtables_used: observed.merges.memtables_used,
         }
     }
 
@@ -565,7 +580,7 @@ impl Observed {
     fn restart(&mut self) {
         *self = Observed {
             at: self.at,
-            flushes: self.flushes,
+            merges: std::mem::take(&mut self.merges),
             inserted: (self.inserted.1, self.inserted.1),
             ..Observed::default()
         };
@@ -585,13 +600,37 @@ impl Observed {
             &mut reads.slow,
             &mut reads.slow_nanos,
             &mut reads.bytes,
-            &mut self.merge_nanos,
         ] {
             *count /= 2;
         }
-        self.limit_flushes /= 2;
-        self.memtables_used = self.memtables_used / 4 * 3;
         self.inserted.0 += (self.inserted.1 - self.inserted.0) / 2;
+    }
+}
+
+impl ObservedMerges {
+    /// Adds the observations of the last `nanos`, and halves the weight of the past once there is enough of it.
+    fn note(&mut self, nanos: u64, works: &[DatabaseWork], buffers: &WriteBufferManager) {
+        if self.nanos >= MERGES_OBSERVED {
+            self.nanos /= 2;
+            self.merge_nanos /= 2;
+            self.overlap_nanos /= 2;
+            self.limit_flushes /= 2;
+            self.memtables_used = self.memtables_used / 4 * 3;
+        }
+        self.nanos += nanos;
+        for work in works {
+            self.merge_nanos += work.merge_nanos;
+            self.overlap_nanos += work.overlap_nanos;
+        }
+        let flushes = buffers.flushes();
+        self.limit_flushes += flushes - self.flushes;
+        self.flushes = flushes;
+        self.memtables_used = self.memtables_used.max(buffers.take_peak());
+    }
+
+    /// The part of `count` that belongs to an interval of `nanos`.
+    fn within(&self, nanos: u64, count: u64) -> u64 {
+        (count as f64 * nanos as f64 / self.nanos.max(1) as f64) as u64
     }
 }
 

@@ -159,7 +159,7 @@ pub(crate) struct Ghosts {
 struct State {
     /// By hash: the bytes evicted when the ghost was made, and its number.
     ghosts: BTreeMap<u64, (u64, u64)>,
-    /// Hash and number of each, the oldest first. Those that were taken are still in it.
+    /// Hash and number of each ghost, the oldest first, including ghosts that have since been taken.
     order: VecDeque<(u64, u64)>,
     made: u64,
     curve: ReuseCurve,

@@ -27,6 +27,7 @@ impl Budgeted for Database {
                 ..ReadTimes::default()
             },
             merge_nanos: self.merge_nanos.swap(0, Ordering::Relaxed),
+            overlap_nanos: 0,
             stored: 1 << 30,
             direct_reads: true,
         }
@@ -77,7 +78,7 @@ fn an_automatic_budget_is_a_share_of_the_available_memory() {
 }
 
 #[test]
-fn a_lowered_budget_is_in_force_at_once() {
+fn a_lowered_budget_takes_effect_at_once() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let database = registered(&budget);
     read(&budget, &database, 0..20_000);
@@ -156,6 +157,38 @@ fn memtables_grow_where_merges_take_long() {
     assert!(after.get(MemoryRegion::Memtables) > before.get(MemoryRegion::Memtables));
     let buffers = budget.write_buffer_manager();
     assert_eq!(buffers.buffer_size(), after.get(MemoryRegion::Memtables));
+}
+
+/// Merges run in bursts. A second without one, after a move, does not show that memtables are too large.
+#[test]
+fn merges_are_observed_across_moves() {
+    let buffers = WriteBufferManager::new(16 * MIB, None, false);
+    let work = |merge_nanos| DatabaseWork {
+        merge_nanos,
+        overlap_nanos: merge_nanos / 2,
+        ..DatabaseWork::default()
+    };
+    let mut observed = Observed::default();
+    buffers.note_flush();
+    observed.merges.note(INTERVAL, &[work(900)], &buffers);
+    observed.restart();
+    observed.merges.note(INTERVAL, &[work(0)], &buffers);
+    observed.restart();
+    observed.merges.note(INTERVAL, &[work(0)], &buffers);
+    let merges = &observed.merges;
+    assert_eq!(merges.limit_flushes, 1);
+    assert_eq!(merges.within(INTERVAL, merges.merge_nanos), 300);
+    assert_eq!(merges.within(2 * INTERVAL, merges.overlap_nanos), 300);
+    for _ in 0..3 * MERGES_OBSERVED / INTERVAL {
+        observed.merges.note(INTERVAL, &[work(0)], &buffers);
+    }
+    assert_eq!(observed.merges.limit_flushes, 0, "the past is forgotten");
+    assert!(
+        observed
+            .merges
+            .within(INTERVAL, observed.merges.merge_nanos)
+            < 30
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub enum MemoryUse {
     RowCache,
     /// The compressed tier.
     CompressedTier,
-    /// Resident memory that the databases do not use: freed blocks and pages kept for the next ones.
+    /// Resident memory that the databases do not use: free blocks and pages that are kept for reuse.
     FreeMemory,
     /// Anything else.
     Other,

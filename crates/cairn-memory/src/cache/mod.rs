@@ -291,12 +291,19 @@ impl BlockCache {
         }
     }
 
-    /// Prefetches the memory that [`BlockCache::prefetch`] reads after that of [`BlockCache::announce`].
+    /// True if entries have headers for [`BlockCache::prefetch_header`].
+    #[inline]
+    #[must_use]
+    pub fn has_headers(&self) -> bool {
+        matches!(self.kind, Kind::Clock(_))
+    }
+
+    /// Prefetches the header of `key`, which [`BlockCache::prefetch`] reads after the memory of
+    /// [`BlockCache::announce`]. Has no effect unless [`BlockCache::has_headers`] is true.
     #[inline]
     pub fn prefetch_header(&self, key: &CacheKey) {
-        match &self.kind {
-            Kind::Clock(cache) => cache.prefetch_header(key.hash()),
-            Kind::Lru(cache) => cache.prefetch_header(key.hash()),
+        if let Kind::Clock(cache) = &self.kind {
+            cache.prefetch_header(key.hash());
         }
     }
 

@@ -24,9 +24,6 @@ pub(super) trait Store: Send + Sync {
     fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer>;
     /// Prefetches the memory that a lookup reads first.
     fn announce(&self, hash: u64);
-    /// Prefetches the header of the entry, if the store has it apart from the memory of [`Store::announce`].
-    #[inline]
-    fn prefetch_header(&self, _hash: u64) {}
     /// Prefetches the memory that a search of the buffer reads first.
     fn prefetch(&self, hash: u64, key: &CacheKey);
     /// True if `key` is cached.

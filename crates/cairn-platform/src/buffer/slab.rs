@@ -1,22 +1,21 @@
 //! Memory of buffers in size classes, cut from spans of pages.
 //!
-//! A piece of up to [`LARGEST`] bytes is one of a span of 64 KiB, which has pieces of one size; longer pieces are
-//! runs of pages (`posix::pages`). Sizes are multiples of 64 bytes up to 1 KiB, and beyond have [`STEPS`] steps
-//! between powers of two: a piece is at most a sixteenth longer than its content. A span without pieces is given
-//! back.
+//! Pieces of up to [`LARGEST`] bytes are cut from spans of 64 KiB, each with pieces of one size; longer pieces are
+//! runs of pages (`posix::pages`). Sizes are multiples of 64 bytes up to 1 KiB. Above that there are [`STEPS`] sizes
+//! between powers of two, so that a piece is at most a sixteenth longer than its content. A span without pieces in
+//! use is freed.
 //!
-//! Bounds: a piece is taken from one of the fullest spans of its class, so that others become empty. Memory that is
-//! resident and no piece consists of the free pieces of spans, at most a span per class as long as buffers are
-//! freed in the order of allocation or at random from a constant mix of lengths. If the lengths change, the last
-//! pieces of a class keep their spans. [`buffer_memory`] states the difference, which a memory budget charges to
-//! its cache.
+//! Bounds: a piece is taken from one of the fullest spans of its class, so that others become empty. The idle memory
+//! consists of the free pieces of spans. It is at most one span per class as long as buffers are freed in the order
+//! of allocation, or at random from a constant mix of lengths. If the lengths change, the last pieces of a class keep
+//! their spans allocated. [`buffer_memory`] reports the idle memory, which a memory budget charges to its cache.
 //!
-//! A piece costs a lock of its class. Threads keep pieces of evicted buffers for the next ones (`pool`).
+//! An allocation takes the lock of its class. Threads keep pieces of evicted buffers for reuse (`pool`).
 //!
 //! Invariants:
 //!
-//! S1. The description of a span lies in the first page of its area, and belongs to the class of the span as long
-//!     as the span exists: it is accessed with the lock of that class only.
+//! S1. The description of a span is in the first page of its area. As long as the span exists, it is accessed only
+//!     with the lock of the span's class held.
 //! S2. A piece that is not in `free` of its span belongs to one [`Memory`].
 
 use std::ops::{Deref, DerefMut};
@@ -63,11 +62,11 @@ static UNTOUCHED: AtomicUsize = AtomicUsize::new(0);
 pub struct BufferMemory {
     /// Memory of buffers.
     pub live: usize,
-    /// Resident memory that no buffer uses: free pieces, and pages kept for the next.
+    /// Resident memory that no buffer uses: free pieces, and pages kept for reuse.
     pub free: usize,
 }
 
-/// The memory of all buffers of the process. Idle pages are counted, although memtables have given back some.
+/// The memory of all buffers of the process. Idle pages include those that memtables have freed.
 #[must_use]
 pub fn buffer_memory() -> BufferMemory {
     // Relaxed: sums that order nothing.
@@ -166,7 +165,7 @@ impl Class {
         unsafe { at.start().add(piece * size) }
     }
 
-    /// Gives back `piece` of `size` bytes. Returns the span if it has no other piece; the caller gives it back.
+    /// Frees `piece` of `size` bytes. Returns the span if no other piece of it is in use; the caller frees it.
     fn give(&mut self, piece: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
         let at = SpanAt::of(piece);
         let start = at.start();
@@ -214,7 +213,10 @@ impl Class {
     /// Removes a span from those with free pieces.
     fn remove(&mut self, at: SpanAt) {
         let place = self.span(at).place;
-        debug_assert!(self.partial[place as usize] == at, "the place is right");
+        debug_assert!(
+            self.partial[place as usize] == at,
+            "the span is at its recorded place"
+        );
         self.partial.swap_remove(place as usize);
         if let Some(&moved) = self.partial.get(place as usize) {
             self.span(moved).place = place;
@@ -380,7 +382,7 @@ mod tests {
         assert_eq!((rounded(0), rounded(LARGEST + 1)), (0, LARGEST + PAGE));
     }
 
-    /// The class of a test, beside those of the process.
+    /// The class of a test, separate from those of the process.
     fn filled(class: &mut Class, size: usize, count: usize) -> Vec<NonNull<u8>> {
         let mut pieces = Vec::new();
         for n in 0..count {
@@ -410,7 +412,7 @@ mod tests {
             for (n, piece) in pieces.iter().enumerate() {
                 // SAFETY: as above.
                 let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), size) };
-                // Every byte takes Miri minutes.
+                // Writing every byte takes minutes under Miri.
                 let step = if cfg!(miri) { 1000 } else { 1 };
                 assert!(bytes.iter().step_by(step).all(|&byte| byte == n as u8));
             }

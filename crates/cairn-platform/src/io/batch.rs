@@ -7,9 +7,9 @@ use crate::read_queue::{Ring, Ticket, Transfer};
 /// The number of consecutive refused submissions, without a completion, after which the ring is given up.
 const REFUSALS: u32 = 1000;
 
-/// Executes `transfers` by `ring`: all that fit in one submission, and the others in further rounds. Returns
-/// after the last completion. If the ring itself fails, false is returned; transfers in flight are then lost
-/// to the ring, and those that never started remain to be executed.
+/// Executes `transfers` on `ring`, as many per submission as fit. Returns after the last completion. Returns false
+/// if the ring itself fails: transfers in flight then stay with the ring, and the caller executes those that were
+/// not started.
 pub(super) fn execute(ring: &mut impl Ring, transfers: &mut [Option<Transfer>]) -> bool {
     let left = |&at: &Ticket| transfers[at].as_ref().is_some_and(|one| !one.has_ended());
     let mut waiting: Vec<Ticket> = (0..transfers.len()).rev().filter(left).collect();

@@ -106,8 +106,8 @@ impl ReadRequest {
 /// The way in which the reads of a batch are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadDriver {
-    /// By io_uring: one submission and one wait a batch, on a ring of the calling thread. If a ring cannot be
-    /// made for a thread, its batches are executed by threads.
+    /// By io_uring: one submission and one wait per batch, on a ring of the calling thread. If a ring cannot be
+    /// created for a thread, its batches are executed by threads.
     Uring,
     /// By the calling thread and up to 32 others, which the process shares.
     Threads,
@@ -126,7 +126,7 @@ impl fmt::Display for ReadDriver {
     }
 }
 
-/// The number of reads of a batch that are not in the page cache, after which it is not tried.
+/// The number of reads of a batch that miss the page cache, after which the batch no longer tries it.
 const TRIED_MISSES: usize = 2;
 
 /// The executor of read requests.
@@ -135,7 +135,7 @@ pub struct Io {
     driver: ReadDriver,
     /// The reason why io_uring is not used.
     refusal: Option<Errno>,
-    /// True if the driver executes cached reads, too: for tests.
+    /// True if the driver also executes reads that the page cache has. Used by tests.
     ignores_page_cache: bool,
     /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
@@ -148,8 +148,8 @@ impl Io {
         Io::default()
     }
 
-    /// Creates an executor with the `wanted` driver, by default io_uring. Where the kernel refuses a ring,
-    /// because it is too old, or by a filter of system calls or a limit of the process, it uses threads.
+    /// Creates an executor with the `wanted` driver, by default io_uring. It uses threads if the kernel refuses to
+    /// create a ring: because it is too old, or because of a system call filter or a limit of the process.
     #[must_use]
     pub fn with_driver(wanted: Option<ReadDriver>) -> Io {
         let wanted = wanted.unwrap_or(ReadDriver::Uring);
@@ -167,7 +167,7 @@ impl Io {
         }
     }
 
-    /// This executor, whose driver executes cached reads, too.
+    /// Returns this executor with a driver that also executes reads that the page cache has.
     #[cfg(test)]
     pub(crate) fn ignoring_page_cache(self) -> Io {
         Io {
@@ -182,7 +182,7 @@ impl Io {
         self.driver
     }
 
-    /// The reason why io_uring is not used although it was wanted.
+    /// The reason why io_uring is not used although it was requested.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.refusal
@@ -303,8 +303,8 @@ impl Io {
     /// Executes the transfers of `queue`, and waits for it.
     fn execute(&self, queue: &mut ReadQueue) {
         let transfers = queue.transfers();
-        // A read from the page cache is cheaper as a plain system call. After the first misses, the others are
-        // not tried.
+        // A read from the page cache is cheaper as a plain system call. After the first few misses the rest of the
+        // batch goes to the driver directly.
         let mut misses = match self.ignores_page_cache {
             true => TRIED_MISSES,
             false => 0,

@@ -127,7 +127,7 @@ enum Fault {
     Short,
     /// The system call fails.
     Fails(Errno),
-    /// The completion comes late, in a later submission.
+    /// The completion is returned after a later submission.
     Late,
     /// The submission is refused.
     Refused(Errno),
@@ -242,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn faults_of_a_ring_concern_their_read_only(
+    fn a_fault_of_a_ring_affects_only_its_read(
         ranges in prop::collection::vec((0..LEN + 50, 1_usize..40), 1..60),
         mut script in prop::collection::vec(fault(), 1..20),
         capacity in 1_usize..20,

@@ -1,9 +1,8 @@
-//! The execution of transfers by threads: of a batch, where the kernel has no ring for the process, and of
-//! reads that go on while their caller does ([`Background`]).
+//! The execution of transfers by threads: of a batch, for processes that cannot use io_uring, and of reads that
+//! go on while their caller does ([`Background`]).
 //!
-//! A process has at most [`MOST`] threads for it, which start when they are needed and end when they have
-//! been idle for [`IDLE`]. The caller executes transfers, too, so that a batch ends even if no thread can be
-//! started.
+//! A process has at most [`MOST`] such threads, which start when they are needed and end when they have been idle
+//! for [`IDLE`]. The caller executes transfers as well, so that a batch ends even if no thread can be started.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -141,7 +140,7 @@ impl Threads {
         self.called.notify_all();
     }
 
-    /// Takes back the calls of `batch` that no thread has followed: nothing of it is waiting any more.
+    /// Removes `batch` from the queue, once it has no more transfers to start.
     fn recall(&self, batch: &Arc<Batch>) {
         let mut state = self.state.lock();
         state.calls.retain(|called| !Arc::ptr_eq(called, batch));
@@ -270,7 +269,7 @@ mod tests {
 
     #[test]
     fn calls_that_no_thread_follows_do_not_pile_up() {
-        // All threads are busy elsewhere, and no other may start.
+        // All threads are busy with other batches, and the limit permits no more.
         let threads: &Threads = Box::leak(Box::new(Threads::new()));
         threads.state.lock().threads = MOST;
         let file = Arc::new(File::open("/dev/zero").unwrap());

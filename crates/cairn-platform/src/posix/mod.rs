@@ -15,6 +15,8 @@ mod anonymous;
 mod background_worker;
 mod clock;
 mod eintr;
+#[cfg(test)]
+mod fork;
 pub mod huge;
 mod lease;
 mod lock;

@@ -1,21 +1,21 @@
 //! Runs of pages, for memory whose resident size must follow its use.
 //!
-//! Freed memory of the C library's allocator stays resident until all memory above it in its heap is free. A run
-//! given back here can be returned to the kernel on its own. Block buffers (`buffer`) and memtables are made of
-//! runs.
+//! Memory freed to the C library's allocator stays resident until all memory above it in its heap is free. A run
+//! that is freed here can be returned to the kernel independently of others. Block buffers (`buffer`) and memtables
+//! are allocated as runs.
 //!
 //! Runs are cut from areas of 2 MiB, first fit in the order of the areas, so that later areas become empty and are
-//! unmapped. Longer runs are mappings of their own.
+//! unmapped. Longer runs are mapped individually.
 //!
-//! The pages of a freed run stay resident, for the next run, up to a bound: `MAX_IDLE` and a
-//! `IDLE_DIVISOR`th of all runs. Beyond it all idle pages are returned to the kernel (`madvise`). The cost per
-//! freed page is thus constant, and the memory in use at most that share larger than the runs.
+//! The pages of a freed run stay resident for reuse, up to a limit: `MAX_IDLE`, plus the size of all runs divided by
+//! `IDLE_DIVISOR`. If the limit is exceeded, all idle pages are returned to the kernel (`madvise`). The cost per
+//! freed page is thus constant, and resident memory exceeds that of the runs by at most the limit.
 //!
 //! Invariants:
 //!
 //! P1. A page of an area belongs to at most one run. The first page of an area belongs to no run; it starts with
 //!     the index of the area in the list.
-//! P2. A page that is returned to the kernel at this moment is marked as used.
+//! P2. A page is marked as used while it is being returned to the kernel.
 //! P3. The start of a run has the provenance of its area.
 
 #![expect(
@@ -45,23 +45,23 @@ const USABLE: u16 = PAGES as u16 - 1;
 /// The longest run that is cut from an area, in bytes.
 const LONGEST: usize = AREA / 2;
 
-/// The idle pages that are always kept.
+/// The number of idle pages that may always be kept.
 const MAX_IDLE: usize = (512 << 10) / PAGE;
 
-/// The share of pages in use that may be idle beside, as a divisor.
+/// The number of further idle pages, as a divisor of the pages in use.
 const IDLE_DIVISOR: usize = 32;
 
-/// The empty pages that stay mapped when an area is unmapped.
+/// The number of free pages that stay mapped when an area is unmapped.
 const MAPPED_EMPTY: usize = 128;
 
-/// A run of pages, readable and writable. The first user finds zeros, a later one what the one before left.
+/// A run of pages, readable and writable. It contains zeros, or the data of an earlier run.
 #[derive(Debug)]
 pub struct Pages {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the value owns the memory, and any thread may give it back.
+// SAFETY: the value owns the memory, and any thread may free it.
 unsafe impl Send for Pages {}
 // SAFETY: a shared reference gives access to the memory only through the caller's own `unsafe` code.
 unsafe impl Sync for Pages {}
@@ -120,7 +120,7 @@ pub fn page_use() -> PageUse {
     }
 }
 
-/// Bytes of the runs that are mappings of their own.
+/// Bytes of the runs that are mapped individually.
 static LONG: AtomicUsize = AtomicUsize::new(0);
 
 static AREAS: Mutex<Areas> = Mutex::new(Areas {
@@ -265,7 +265,7 @@ impl Areas {
         Some(area.memory)
     }
 
-    /// Marks an idle run as used, to be returned to the kernel (P2). Returns its start and length.
+    /// Marks an idle run as used, so that the caller can return it to the kernel (P2). Returns its start and length.
     fn take_idle(&mut self) -> Option<(NonNull<u8>, usize)> {
         // From the end: the first areas are used first.
         for (index, area) in self.areas.iter_mut().enumerate().rev() {
@@ -309,13 +309,13 @@ pub(crate) fn take(len: usize, align: usize) -> NonNull<u8> {
         if let Some(start) = AREAS.lock().take(len, align) {
             return start;
         }
-        // Without the lock: mapping takes long.
+        // Without the lock, because mapping is slow.
         let memory = HugePage::of_small_pages();
         AREAS.lock().add(memory);
     }
 }
 
-/// Gives back a run.
+/// Frees a run.
 ///
 /// # Safety
 ///
@@ -334,7 +334,7 @@ pub(crate) unsafe fn give(start: NonNull<u8>, len: usize) {
     let empty = areas.free_run(start, len, true);
     let trims = areas.is_idle_beyond_bound();
     drop(areas);
-    // Without the lock: unmapping takes long.
+    // Without the lock, because unmapping is slow.
     drop(empty);
     if trims {
         trim();
@@ -380,7 +380,7 @@ impl Areas {
 mod tests {
     use super::*;
 
-    /// Areas of a test, beside those of the process.
+    /// Areas of a test, separate from those of the process.
     fn areas() -> Areas {
         Areas {
             areas: Vec::new(),
@@ -448,7 +448,7 @@ mod tests {
         assert!(areas.free_run(runs[4], 255, true).is_none());
         assert!(areas.free_run(runs[5], 255, true).is_some());
         assert_eq!((areas.areas.len(), areas.idle), (2, 510));
-        // The index of an area that was moved is right.
+        // The moved area has its new index.
         assert!(areas.free_run(runs[2], 255, true).is_none());
         assert!(areas.free_run(runs[3], 255, true).is_some());
         assert_eq!((areas.areas.len(), areas.idle), (1, 510));
@@ -472,7 +472,7 @@ mod tests {
         drop(runs);
         let now = page_use();
         let bound = MAX_IDLE * PAGE + now.used / IDLE_DIVISOR;
-        // Other tests of the process give back runs at the same time.
+        // Other tests of the process free runs at the same time.
         assert!(now.idle <= 2 * bound, "{now:?}");
         trim();
     }

@@ -137,50 +137,25 @@ fn wiped_page() -> Option<&'static AtomicU64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fork::in_child;
     use super::*;
-
-    unsafe extern "C" {
-        fn fork() -> i32;
-        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-        fn _exit(code: i32) -> !;
-    }
-
-    /// Runs `act` in a child and returns its exit code. `act` must not lock or allocate.
-    fn in_child(act: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child runs `act` and exits; it accesses nothing that a thread of the parent may have
-        // locked.
-        match unsafe { fork() } {
-            // SAFETY: exits the child immediately.
-            0 => unsafe { _exit(act()) },
-            child => {
-                let mut status = 0;
-                // SAFETY: `status` is valid for the call.
-                let waited = unsafe { waitpid(child, &raw mut status, 0) };
-                assert_eq!(
-                    (waited, status & 0x7f),
-                    (child, 0),
-                    "the child exited normally"
-                );
-                status >> 8
-            }
-        }
-    }
 
     #[test]
     fn forked_children_are_other_processes() {
         let here = Process::this();
         assert!(here.is_this() && here.check(String::new).is_ok());
-        let code = in_child(|| {
+        let act = || {
             let child = Process::this();
-            let below = in_child(|| {
+            let below = || {
                 let grandchild = Process::this();
                 i32::from(here.is_this())
                     + 2 * i32::from(child.is_this())
                     + 4 * i32::from(!grandchild.is_this())
-            });
+            };
+            let below = in_child(below, || ());
             i32::from(here.is_this()) + 2 * i32::from(!child.is_this()) + 4 * below
-        });
-        assert_eq!(code, 0);
+        };
+        assert_eq!(in_child(act, || ()), 0);
         assert!(here.is_this(), "the parent keeps its identity");
         let error = forked("the file F").to_string();
         assert!(

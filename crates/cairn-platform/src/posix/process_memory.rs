@@ -22,8 +22,8 @@ pub fn process_memory() -> Option<ProcessMemory> {
     parse(&status)
 }
 
-/// Returns free memory of the C library's allocator to the kernel, as far as that has a call for it. Memory that was
-/// freed below memory in use stays resident otherwise. The heaps are locked meanwhile, one by one.
+/// Returns free memory of the C library's allocator to the kernel, if the library has a function for it. Otherwise
+/// memory that was freed below memory in use stays resident. The heaps are locked one after the other.
 pub fn trim_heap() {
     #[cfg(all(target_env = "gnu", not(miri)))]
     gnu::trim();

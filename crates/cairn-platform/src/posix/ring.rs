@@ -1,6 +1,6 @@
 //! The kernel's queue of reads, io_uring.
 //!
-//! Each thread that reads batches has a ring of its own, made by its first batch and freed when it ends.
+//! Each thread that reads batches has its own ring, created by its first batch and freed when the thread ends.
 //!
 //! Invariants, cited below by number:
 //!
@@ -8,8 +8,8 @@
 //!     its completion. The memory of a slot does not move.
 //! R2. A slot whose transfer may be in flight is never reused or freed: a ring that cannot wait for it leaks
 //!     it.
-//! R3. A ring is used by the thread and process that made it only. A forked child shares the queues with its
-//!     parent, and frees nothing but its own mapping of them.
+//! R3. A ring is used only by the thread and process that created it. A forked child shares the queues with its
+//!     parent, and frees only its own mapping of them.
 
 #![expect(unsafe_code, reason = "the kernel writes to memory by address")]
 
@@ -40,14 +40,14 @@ pub(crate) struct KernelRing {
     in_flight: usize,
 }
 
-/// Fails if the kernel has no ring for this process, or one that cannot read files.
+/// Fails if the kernel refuses to create a ring for this process, or the ring does not support reads.
 pub(crate) fn probe() -> Result<(), Errno> {
     with_ring(|_| ((), true))
 }
 
-/// Calls `work` with the ring of the calling thread. Fails if it cannot be made.
+/// Calls `work` with the ring of the calling thread. Fails if the ring cannot be created.
 pub(crate) fn with_ring<T>(work: impl FnOnce(&mut KernelRing) -> (T, bool)) -> Result<T, Errno> {
-    // A thread that is ending makes one for each batch.
+    // A thread that is ending creates a ring for each batch.
     let mut ring = match RING.try_with(Cell::take).ok().flatten() {
         Some(ring) if ring.process.is_this() => ring,
         _ => Box::new(KernelRing::new()?),
@@ -160,28 +160,16 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
+    use super::super::fork::in_child;
     use super::*;
     use crate::buffer::Memory;
     use crate::fs::{FileMode, FileSystem};
     use crate::io::{Io, ReadDriver, ReadRequest};
     use crate::posix::PosixFileSystem;
 
-    unsafe extern "C" {
-        fn fork() -> i32;
-        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-        fn _exit(code: i32) -> !;
-        fn pipe(ends: *mut i32) -> i32;
-    }
-
     fn pipe_ends() -> (File, File) {
-        use std::os::fd::FromRawFd;
-        let mut ends = [0; 2];
-        // SAFETY: the array has room for both descriptors.
-        assert_eq!(unsafe { pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: the descriptors are new and owned by nothing else.
-        let owned = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-        let [read, write] = owned.map(File::from);
-        (read, write)
+        let (read, write) = std::io::pipe().unwrap();
+        (OwnedFd::from(read).into(), OwnedFd::from(write).into())
     }
 
     #[test]
@@ -233,21 +221,7 @@ mod tests {
 
     /// True if `act` returns true in a forked child.
     fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
-        // SAFETY: the child calls `act` and exits; the locks that it takes are its own.
-        match unsafe { fork() } {
-            0 => {
-                let code = i32::from(!act());
-                // SAFETY: exits the child immediately.
-                unsafe { _exit(code) }
-            }
-            child => {
-                meanwhile();
-                let mut status = 0;
-                // SAFETY: `status` is valid for the call.
-                assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
-                status == 0
-            }
-        }
+        in_child(|| i32::from(!act()), meanwhile) == 0
     }
 
     fn requests(dir: &tempfile::TempDir) -> Vec<ReadRequest> {
@@ -267,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_makes_its_own_ring() {
+    fn a_forked_child_creates_its_own_ring() {
         let dir = tempfile::tempdir().unwrap();
         let requests = requests(&dir);
         for driver in [ReadDriver::Uring, ReadDriver::Threads] {
@@ -309,7 +283,7 @@ mod tests {
         let requests = requests(&dir);
         let before = Io::with_driver(None).ignoring_page_cache();
         let in_child = || {
-            // The kernel has no descriptor for a ring.
+            // No descriptor is left for a ring.
             let none = Rlimit {
                 current: Some(0),
                 maximum: Some(0),

@@ -150,7 +150,7 @@ pub(super) fn sources(
             }
             let mut iter = Box::new(tables.iter(table));
             tables.prepare(&mut iter);
-            children.push(Child::Table(iter, file.largest_seq));
+            children.push(Child::Table(iter, file.seqs.largest));
         }
     }
     Ok((children, range_dels))

@@ -115,7 +115,7 @@ fn no_row_is_kept_without_fill_cache_or_without_entries() {
 }
 
 #[test]
-fn rows_of_old_snapshots_are_apart() {
+fn old_snapshots_have_rows_of_their_own() {
     let changes = [put("a", "1"), put("a", "2"), put("z", "3")];
     let world = with_rows(&changes, &[3]);
     let options = ReadOptions::default();
@@ -194,7 +194,7 @@ fn the_table_and_the_key_of_a_row_are_compared() {
     for file in world.view.version.files() {
         let table = file.1.table.peek().unwrap();
         for key in [&b"a"[..], b"b"] {
-            let place = rows(&world).position(&table, file.1.largest_seq, SequenceNumber(2), key);
+            let place = rows(&world).position(&table, file.1.seqs.largest, SequenceNumber(2), key);
             all.extend(cache.get(&place).map(|row| (place, row)));
         }
     }

@@ -401,8 +401,8 @@ impl Builder {
             bounds[0].clone(),
             bounds[bounds.len() - 1].clone(),
         );
-        meta.smallest_seq = *seqs.iter().min().unwrap();
-        meta.largest_seq = *seqs.iter().max().unwrap();
+        meta.seqs.smallest = *seqs.iter().min().unwrap();
+        meta.seqs.largest = *seqs.iter().max().unwrap();
         meta.epoch = number.0;
         self.edit.added.push((level, Arc::new(meta)));
     }

@@ -1,7 +1,7 @@
 //! Erases the cached blocks of an obsolete table (`uncache_aggressiveness`).
 //!
-//! Which blocks are cached is not recorded. The handles of all blocks are read from the index, as far as it is in
-//! memory, and erased one after the other, until too few of them turn out to be cached.
+//! The cached blocks of a table are not recorded. The handles of its blocks are read from the index, as far as the
+//! index is in memory, and erased one after the other, until too few of them turn out to be cached.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
 use cairn_format::table::Handle;

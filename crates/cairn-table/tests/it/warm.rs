@@ -96,8 +96,8 @@ proptest! {
         prop_assert_eq!((counts.insertions, counts.evictions), (inserted.insertions, 0));
         let read = cold.counts().entries;
         prop_assert!(read <= inserted.entries);
-        // A table without entries has an index partition that no read gets to. A filter of prefixes alone may have a
-        // partition of keys without one.
+        // A table without entries has an index partition that no read reaches. A filter that has only prefixes may
+        // have a partition of keys without a prefix.
         if !entries.is_empty() && options.whole_key_filtering {
             prop_assert_eq!(read, inserted.entries);
         }

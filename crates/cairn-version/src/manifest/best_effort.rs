@@ -214,7 +214,7 @@ impl<'a> Survey<'a> {
         let Some(family) = self.families.get_mut(&edit.family) else {
             return Ok(());
         };
-        let tree = TreeEdit::take(&mut edit.clone());
+        let tree = TreeEdit::from(edit.tree.clone());
         for (_, number) in &tree.deleted {
             family.tables.remove(number);
             family.missing.remove(number);

@@ -360,7 +360,7 @@ impl Replay {
         unit.into_iter().try_for_each(|edit| self.apply(edit))
     }
 
-    fn apply(&mut self, mut edit: VersionEdit) -> Result<()> {
+    fn apply(&mut self, edit: VersionEdit) -> Result<()> {
         self.apply_global(&edit);
         match &edit.family_change {
             Some(FamilyChange::Add { name }) => self.add_family(edit.family, name)?,
@@ -384,7 +384,7 @@ impl Replay {
             edit.family <= self.max_family,
             "the largest family id is tracked"
         );
-        let tree = TreeEdit::take(&mut edit);
+        let tree = TreeEdit::from(edit.tree);
         if let Some(comparator) = edit.comparator {
             family.comparator = Some(comparator);
         }
@@ -415,16 +415,16 @@ impl Replay {
             .max_family
             .max(edit.max_family.unwrap_or(0))
             .max(edit.family);
-        for wal in &edit.wal_additions {
+        for wal in &edit.wals.additions {
             let size = self.wals.entry(wal.number).or_default();
             *size = (*size).max(wal.synced_bytes);
         }
         self.log_reach = self.log_reach.max(edit.log_reach);
-        if let Some(before) = edit.wals_deleted_before {
+        if let Some(before) = edit.wals.deleted_before {
             self.wals.retain(|&number, _| number >= before);
         }
-        let files = edit.new_files.iter().map(|file| file.number);
-        let blobs = edit.blob_additions.iter().map(|blob| blob.number);
+        let files = edit.tree.new_files.iter().map(|file| file.number);
+        let blobs = edit.tree.blob_additions.iter().map(|blob| blob.number);
         let logs = edit.log_number.into_iter();
         for number in files.chain(blobs).chain(logs) {
             self.largest_number = self.largest_number.max(number);
@@ -521,7 +521,7 @@ impl Replay {
 /// Returns `file` with the minimum timestamp, all zeros, appended to the user keys of its bounds,
 /// unless they are recorded with timestamps.
 fn with_bounds_padded(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMeta> {
-    if file.timestamps_persisted {
+    if file.timestamps.persisted {
         return file.clone();
     }
     let padded = |bound: &InternalKey| {

@@ -105,7 +105,7 @@ fn overwrite(fs: &MemFileSystem, bytes: &[u8]) {
 #[test]
 fn a_fresh_manifest_holds_the_state_and_later_edits() {
     let fs = MemFileSystem::new();
-    let edit = TreeEdit::take(&mut adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]));
+    let edit = TreeEdit::from(adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]).tree);
     let version = empty().with_edit(&edit).unwrap();
     let mut manifest = create(&fs, &version, &[adds(0, vec![file(11, "a", "z")])]);
     manifest
@@ -438,7 +438,7 @@ fn the_names_of_families_need_no_comparator() {
 fn bounds_without_timestamps_get_the_smallest() {
     let fs = MemFileSystem::new();
     let mut stripped = FileMeta::clone(&file(20, "c", "d"));
-    stripped.timestamps_persisted = false;
+    stripped.timestamps.persisted = false;
     let mut edit = adds(1, vec![Arc::new(stripped)]);
     edit.comparator = Some("leveldb.BytewiseComparator.u64ts".to_owned());
     create(&fs, &empty(), &[edit]);

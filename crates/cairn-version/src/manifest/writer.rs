@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_format::log::{Framing, LogWriter};
 use cairn_format::manifest::{
-    FamilyChange, LogReach, VersionEdit, WalAddition, mark_later_in_group,
+    FamilyChange, LogReach, VersionEdit, WalAddition, WalChanges, mark_later_in_group,
 };
 use cairn_format::names::FileName;
 use cairn_observe::statistics::{Histogram, Meter};
@@ -77,12 +77,15 @@ impl Contents<'_> {
         if !self.wals.is_empty() {
             let wals = self.wals.iter();
             edits.push(VersionEdit {
-                wal_additions: wals
-                    .map(|(&number, &synced_bytes)| WalAddition {
-                        number,
-                        synced_bytes,
-                    })
-                    .collect(),
+                wals: WalChanges {
+                    additions: wals
+                        .map(|(&number, &synced_bytes)| WalAddition {
+                            number,
+                            synced_bytes,
+                        })
+                        .collect(),
+                    deleted_before: None,
+                },
                 ..VersionEdit::default()
             });
         }

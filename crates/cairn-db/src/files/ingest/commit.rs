@@ -142,7 +142,7 @@ fn enter<'a, H: Host>(
             );
             let checksum = write_seqno(database, job, file, *place)?;
             let meta = meta(database, job, &base, file, *place, checksum);
-            last = last.max(meta.largest_seq);
+            last = last.max(meta.seqs.largest);
             edit.added.push((place.level, Arc::new(meta)));
         }
         all.push(edit);
@@ -338,7 +338,7 @@ fn meta(
         numbered(&file.bounds.smallest),
         numbered(&file.bounds.largest),
     );
-    (meta.smallest_seq, meta.largest_seq) = match job.input.options.allow_db_generated_files {
+    (meta.seqs.smallest, meta.seqs.largest) = match job.input.options.allow_db_generated_files {
         true => file.own_seqs,
         false => (place.seq, place.seq),
     };
@@ -347,17 +347,17 @@ fn meta(
         true => BEHIND_EPOCH,
         false => job.family().next_epoch(base),
     };
-    meta.oldest_ancester_time = now;
-    meta.creation_time = now;
-    (meta.file_checksum, meta.file_checksum_func) = (checksum.0, checksum.1.into());
+    meta.times.oldest_ancester = now;
+    meta.times.file = now;
+    (meta.checksum.value, meta.checksum.function) = (checksum.0, checksum.1.into());
     meta.unique_id = file.unique_id;
     meta.tail_size = file.tail_size;
-    meta.timestamps_persisted = file.timestamps_persisted;
+    meta.timestamps.persisted = file.timestamps_persisted;
     if let Some((least, most)) = &file.timestamps {
-        (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+        (meta.timestamps.min, meta.timestamps.max) = (least.clone(), most.clone());
     }
     // It has a single range deletion and nothing else: it is to be compacted away.
-    meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
+    meta.hints.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
     assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
     meta
 }
@@ -381,7 +381,7 @@ fn notify_ingested(
         family_name: family.name().to_owned(),
         external_file_path: file.outside.to_string_lossy().into_owned(),
         internal_file_path: file.inside.to_string_lossy().into_owned(),
-        global_seqno: meta.largest_seq,
+        global_seqno: meta.seqs.largest,
         // The error of a table that cannot be opened is returned when it is read.
         table_properties: table
             .map(|table| Arc::new(table.properties().clone()))
@@ -405,7 +405,7 @@ pub(super) fn log_ingested(database: Components<'_>, job: &Prepared<'_>) {
             file.outside.display(),
             file.number,
             file.size,
-            meta.largest_seq
+            meta.seqs.largest
         ));
         family.work.ingested(level, file.size, file.counts.entries);
         notify_ingested(database, job, file, level, meta);

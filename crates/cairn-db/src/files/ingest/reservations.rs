@@ -1,4 +1,4 @@
-//! Reservations of key ranges, which keep compactions away from ranges where files are about to be added.
+//! Reservations of key ranges, which keep compactions out of ranges to which files are about to be added.
 
 use std::sync::Arc;
 

@@ -172,16 +172,16 @@ impl<'a> Found<'a> {
             meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
             progress = iter.next();
         }
-        (meta.smallest_seq, meta.largest_seq) = seqs.unwrap_or_default();
+        (meta.seqs.smallest, meta.seqs.largest) = seqs.unwrap_or_default();
         meta.unique_id = UniqueId::of_table(
             &properties.db_id,
             &properties.db_session_id,
             properties.original_file_number,
         )
         .map(|id| id.short());
-        meta.timestamps_persisted = order.timestamp_size() == 0 || !properties.timestamps_stripped;
-        meta.oldest_ancester_time = properties.creation_time;
-        meta.creation_time = properties.file_creation_time;
+        meta.timestamps.persisted = order.timestamp_size() == 0 || !properties.timestamps_stripped;
+        meta.times.oldest_ancester = properties.creation_time;
+        meta.times.file = properties.file_creation_time;
         let dirs = repairer.table_dirs(&name);
         let place = dirs
             .iter()
@@ -231,7 +231,7 @@ impl<'a> Found<'a> {
     pub(super) fn floors(&self) -> BTreeMap<u32, SequenceNumber> {
         let of = |family: &Family<'_>| {
             let own = family.tables.iter().filter(|table| !table.external);
-            own.map(|table| table.meta.largest_seq).max()
+            own.map(|table| table.meta.seqs.largest).max()
         };
         self.families
             .iter()
@@ -250,7 +250,7 @@ impl<'a> Found<'a> {
                 by_key[at + 1..]
                     .iter()
                     .take_while(|b| touch(&family.order, a, b))
-                    .any(|b| a.smallest_seq <= b.largest_seq && b.smallest_seq <= a.largest_seq)
+                    .any(|b| a.seqs.smallest <= b.seqs.largest && b.seqs.smallest <= a.seqs.largest)
             })
         };
         let mixed = self.families.values().filter(|family| is_mixed(family));
@@ -264,7 +264,7 @@ impl<'a> Found<'a> {
         let mut next = FileNumber(1);
         for (id, family) in &self.families {
             let added = family.tables.iter().map(|table| {
-                last = last.max(table.meta.largest_seq);
+                last = last.max(table.meta.seqs.largest);
                 next = next.max(FileNumber(table.meta.number.0 + 1));
                 (0, Arc::new(table.meta.clone()))
             });

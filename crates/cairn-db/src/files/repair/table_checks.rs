@@ -78,7 +78,7 @@ pub(super) fn damage(
                 file.size
             )));
         }
-        let external = reader(world, &io, options, order).open(path, Some(file.largest_seq))?;
+        let external = reader(world, &io, options, order).open(path, Some(file.seqs.largest))?;
         external.table.verify_checksums(&io)
     };
     twice(check).err()

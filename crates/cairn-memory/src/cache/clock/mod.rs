@@ -116,6 +116,15 @@ impl ClockCache {
         }
         count
     }
+
+    /// Prefetches the header of an entry whose key may have `hash`.
+    #[inline]
+    pub(super) fn prefetch_header(&self, hash: u64) {
+        self.shard(hash).index().find(hash, |number| {
+            Buffer::prefetch_header(number);
+            Some(())
+        });
+    }
 }
 
 impl Store for ClockCache {
@@ -127,14 +136,6 @@ impl Store for ClockCache {
     #[inline]
     fn announce(&self, hash: u64) {
         self.shard(hash).index().prefetch(hash);
-    }
-
-    #[inline]
-    fn prefetch_header(&self, hash: u64) {
-        self.shard(hash).index().find(hash, |number| {
-            Buffer::prefetch_header(number);
-            Some(())
-        });
     }
 
     #[inline]

@@ -5,8 +5,8 @@
 //! that readers hold are skipped and count as used for as long as they are held.
 //!
 //! Moving an entry within its queue touches the nodes of its neighbours, each of which may be a cache miss. Hits
-//! are therefore only noted, and moved in groups, whose misses overlap. Every other operation moves them first, so
-//! that the order is always that of use.
+//! are therefore recorded first and moved in groups, so that their cache misses overlap. Every other operation first
+//! moves the recorded entries, so that it sees them in order of use.
 
 use cairn_platform::{Buffer, prefetch_address};
 
@@ -90,7 +90,7 @@ pub(super) struct Shard {
     counts: [RoleCounts; CacheRole::ALL.len()],
     /// The nodes of hits that have not been moved, in the order of the hits, with their pools.
     hits: [(u32, Pool); GROUP],
-    /// The number of them.
+    /// The number of recorded hits.
     hit_count: usize,
 }
 

@@ -18,7 +18,7 @@ const LOCK: &str = "LOCK";
 /// The maximum size of one write.
 const WRITE_LEN: usize = 1 << 20;
 
-/// Numbers of generations above this are not continued: they occur only in forged files.
+/// Generations above this number occur only in forged files, and are not continued.
 const MAX_GENERATION: u64 = u64::MAX / 2;
 
 /// A segment open for reading.

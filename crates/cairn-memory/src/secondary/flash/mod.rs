@@ -194,14 +194,9 @@ pub struct FlashCache {
 
 /// The cache, shared with its job.
 struct Inner {
+    settings: Settings,
     shards: Box<[Padded]>,
     files: SegmentFiles,
-    segment_size: usize,
-    write_buffer_size: usize,
-    codec: Codec,
-    plain_roles: [bool; CacheRole::ALL.len()],
-    admission: FlashAdmission,
-    identity: [u8; 16],
     executor: Arc<dyn Executor>,
     capacity: AtomicUsize,
     /// The number of segment files.
@@ -217,6 +212,40 @@ struct Inner {
     disabled: OnceLock<Error>,
     on_disabled: Option<DisabledCallback>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
+    counters: Counters,
+}
+
+/// The options that stay as they were when the cache was opened.
+struct Settings {
+    segment_size: usize,
+    write_buffer_size: usize,
+    codec: Codec,
+    /// Roles stored without compression, by number.
+    plain_roles: [bool; CacheRole::ALL.len()],
+    admission: FlashAdmission,
+    identity: [u8; 16],
+}
+
+impl Settings {
+    fn new(options: &FlashCacheOptions) -> Result<Settings> {
+        let mut plain_roles = [false; CacheRole::ALL.len()];
+        for role in &options.do_not_compress_roles {
+            plain_roles[*role as usize] = true;
+        }
+        Ok(Settings {
+            segment_size: options.segment_size,
+            write_buffer_size: options.write_buffer_size,
+            codec: Codec::new(options.compression, options.codec)?,
+            plain_roles,
+            admission: options.admission,
+            identity: options.identity,
+        })
+    }
+}
+
+/// Counters of [`FlashCacheStats`].
+#[derive(Default)]
+struct Counters {
     restored: AtomicU64,
     segments_written: AtomicU64,
     bytes_written: AtomicU64,
@@ -247,21 +276,12 @@ impl FlashCache {
         )?;
         let shards = 1usize << SHARD_BITS;
         let keys = (options.capacity / KEYS_SHARE).clamp(MIN_KEYS_BYTES, MAX_KEYS_BYTES) / shards;
-        let mut plain_roles = [false; CacheRole::ALL.len()];
-        for role in &options.do_not_compress_roles {
-            plain_roles[*role as usize] = true;
-        }
         let inner = Inner {
+            settings: Settings::new(options)?,
             shards: (0..shards)
                 .map(|_| Padded(Mutex::new(IndexShard::new(keys))))
                 .collect(),
             files,
-            segment_size: options.segment_size,
-            write_buffer_size: options.write_buffer_size,
-            codec: Codec::new(options.compression, options.codec)?,
-            plain_roles,
-            admission: options.admission,
-            identity: options.identity,
             executor: Arc::clone(&world.executor),
             capacity: AtomicUsize::new(options.capacity),
             segments: AtomicUsize::new(0),
@@ -272,11 +292,7 @@ impl FlashCache {
             disabled: OnceLock::new(),
             on_disabled: options.on_disabled.clone(),
             lock: Mutex::new(Some(lock)),
-            restored: AtomicU64::new(0),
-            segments_written: AtomicU64::new(0),
-            bytes_written: AtomicU64::new(0),
-            reinsertions: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            counters: Counters::default(),
         };
         inner.executor.reserve(Priority::User, 1);
         inner.restore()?;
@@ -367,7 +383,7 @@ impl Inner {
     /// The number of segments that the capacity permits.
     fn max_segments(&self) -> usize {
         // Relaxed: a change takes effect when the job sees it.
-        self.capacity.load(Ordering::Relaxed) / self.segment_size
+        self.capacity.load(Ordering::Relaxed) / self.settings.segment_size
     }
 
     /// Fills the index with the segments found, oldest first. Files beyond the capacity are deleted.
@@ -409,7 +425,7 @@ impl Inner {
         };
         self.shard(hash).lock().restore(hash, place);
         // Relaxed, here and below: counters.
-        self.restored.fetch_add(1, Ordering::Relaxed);
+        self.counters.restored.fetch_add(1, Ordering::Relaxed);
         hash
     }
 
@@ -480,7 +496,7 @@ impl Inner {
             }
             None => {
                 if shard.lose(hash, place) {
-                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    self.counters.lost.fetch_add(1, Ordering::Relaxed);
                 }
                 None
             }
@@ -492,11 +508,11 @@ impl Inner {
         let pending_bytes = self.pending_bytes.load(Ordering::Relaxed);
         let mut stats = FlashCacheStats {
             placeholders: 0,
-            restored: load(&self.restored),
-            segments_written: load(&self.segments_written),
-            bytes_written: load(&self.bytes_written),
-            reinsertions: load(&self.reinsertions),
-            lost: load(&self.lost),
+            restored: load(&self.counters.restored),
+            segments_written: load(&self.counters.segments_written),
+            bytes_written: load(&self.counters.bytes_written),
+            reinsertions: load(&self.counters.reinsertions),
+            lost: load(&self.counters.lost),
             pending_bytes,
             memory_usage: pending_bytes,
         };
@@ -527,7 +543,7 @@ impl SecondaryCache for FlashCache {
         }
         let hash = hash_of(&offer.key);
         let memory = offer.bytes.memory_usage();
-        let longest = inner.segment_size - HEADER_LEN - ROW_LEN - RECORD_HEADER_LEN;
+        let longest = inner.settings.segment_size - HEADER_LEN - ROW_LEN - RECORD_HEADER_LEN;
         let mut shard = inner.shard(hash).lock();
         if shard.contains(hash) {
             return true;
@@ -536,7 +552,7 @@ impl SecondaryCache for FlashCache {
         if inner.is_stopped() {
             return false;
         }
-        let merit = offer.hit || inner.admission == FlashAdmission::All;
+        let merit = offer.hit || inner.settings.admission == FlashAdmission::All;
         if !shard.was_recorded(hash) && !merit {
             shard.record(hash);
             shard.placeholders += 1;
@@ -605,7 +621,7 @@ impl SecondaryCache for FlashCache {
     }
 
     fn usage(&self) -> usize {
-        self.inner.segments.load(Ordering::Relaxed) * self.inner.segment_size
+        self.inner.segments.load(Ordering::Relaxed) * self.inner.settings.segment_size
     }
 
     fn capacity(&self) -> usize {

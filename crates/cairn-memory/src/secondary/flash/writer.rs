@@ -78,7 +78,7 @@ impl Inner {
     /// index, and then calls [`Inner::wake`].
     pub(super) fn enqueue(&self, hash: u64, memory: usize) -> bool {
         let mut intake = self.intake.lock();
-        let fits = intake.bytes + memory <= self.write_buffer_size;
+        let fits = intake.bytes + memory <= self.settings.write_buffer_size;
         if fits {
             intake.queue.push_back((hash, memory));
             intake.bytes += memory;
@@ -89,7 +89,7 @@ impl Inner {
     /// Starts the job if enough entries wait for it.
     pub(super) fn wake(self: &Arc<Inner>) {
         let mut intake = self.intake.lock();
-        let starts = !intake.scheduled && intake.bytes >= BATCH.min(self.segment_size / 4);
+        let starts = !intake.scheduled && intake.bytes >= BATCH.min(self.settings.segment_size / 4);
         intake.scheduled |= starts;
         drop(intake);
         if starts {
@@ -232,7 +232,8 @@ impl Writer {
         };
         inner.compress(hash, &mut pending);
         let len = pending.bytes.stored().len();
-        let full = |building: &Building| building.builder.len_with(len) > inner.segment_size;
+        let full =
+            |building: &Building| building.builder.len_with(len) > inner.settings.segment_size;
         if self.building.as_ref().is_some_and(full) {
             self.write(inner)?;
         }
@@ -287,7 +288,7 @@ impl Writer {
         }
         inner.files.hide(number);
         let generation = building.builder.generation();
-        let finished = building.builder.finish(inner.identity);
+        let finished = building.builder.finish(inner.settings.identity);
         let written = finished.head.len() + finished.records.len();
         let result = inner
             .files
@@ -316,8 +317,12 @@ impl Writer {
         self.written += 1;
         // Relaxed, here and below: counters.
         inner.segments.store(self.segments(), Ordering::Relaxed);
-        inner.segments_written.fetch_add(1, Ordering::Relaxed);
         inner
+            .counters
+            .segments_written
+            .fetch_add(1, Ordering::Relaxed);
+        inner
+            .counters
             .bytes_written
             .fetch_add(written as u64, Ordering::Relaxed);
         Ok(())
@@ -330,7 +335,7 @@ impl Writer {
         }
         let worth = |building: &Building| {
             let len = building.builder.encoded_len();
-            let costs = building.old.is_some() && len < inner.segment_size / 4;
+            let costs = building.old.is_some() && len < inner.settings.segment_size / 4;
             !building.builder.is_empty() && !costs
         };
         match self.building.as_ref().is_some_and(worth) {
@@ -382,7 +387,8 @@ impl Building {
                 high: record.key[0],
                 low: record.key[1],
             };
-            let fits = self.builder.len_with(record.payload.len()) <= inner.segment_size / 2;
+            let fits =
+                self.builder.len_with(record.payload.len()) <= inner.settings.segment_size / 2;
             let codec = Compression::from_u8(record.codec);
             let (Some(codec), true) = (codec, fits && hash_of(&key) == *tag) else {
                 continue;
@@ -397,7 +403,7 @@ impl Building {
             let memory = pending.bytes.memory_usage();
             if inner.shard(*tag).lock().hold(*tag, place, pending.clone()) {
                 inner.pending_bytes.fetch_add(memory, Ordering::Relaxed);
-                inner.reinsertions.fetch_add(1, Ordering::Relaxed);
+                inner.counters.reinsertions.fetch_add(1, Ordering::Relaxed);
                 self.add(*tag, &pending);
             }
         }
@@ -426,10 +432,10 @@ impl Inner {
         let Bytes::Plain(plain) = &pending.bytes else {
             return;
         };
-        if self.plain_roles[pending.role as usize] {
+        if self.settings.plain_roles[pending.role as usize] {
             return;
         }
-        let Some(bytes) = self.codec.compress(plain) else {
+        let Some(bytes) = self.settings.codec.compress(plain) else {
             return;
         };
         pending.bytes = bytes;
