@@ -46,9 +46,46 @@ typedef struct cairn_memory_budget_t cairn_memory_budget_t;
 // The merge operands of a key, oldest first.
 typedef struct cairn_operands_t cairn_operands_t;
 
+// Receives the result of `cairn_get_async`: the value, or null if there is none; and the text of the error, or
+// null. Both are valid until the function returns.
+typedef void (*cairn_get_callback_t)(void *state,
+                                     const char *value,
+                                     size_t vallen,
+                                     const char *error);
+
+// Receives the result of `cairn_write_async`: the text of the error, or null.
+typedef void (*cairn_write_callback_t)(void *state, const char *error);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Reads `key` of a column family, or of the default family for null, without blocking the calling thread, and
+// calls `callback` once with `state` and the result. Options and key may be destroyed when this function
+// returns, a snapshot of the options not before the callback.
+//
+// A value in memory is passed to the callback before this function returns, unless this function is called by
+// a callback. Otherwise, the callback runs on a thread of the library, which has up to 64 for callbacks. A
+// callback may call any function, also those that read, write or close the database. It should not wait for
+// another callback: once all threads do, none can be called.
+//
+// If the database is closed meanwhile, the callback receives the value or an error.
+void cairn_get_async(rocksdb_t *db,
+                     const rocksdb_readoptions_t *options,
+                     rocksdb_column_family_handle_t *column_family,
+                     const char *key,
+                     size_t keylen,
+                     cairn_get_callback_t callback,
+                     void *state);
+
+// Writes a copy of `batch` atomically on another thread, and calls `callback` once with `state` and the
+// error, or null. Writes with `sync` that wait at the same time share syncs. The rules for the callback are
+// those of `cairn_get_async`. If the database is closed first, the callback receives an error.
+void cairn_write_async(rocksdb_t *db,
+                       const rocksdb_writeoptions_t *options,
+                       const rocksdb_writebatch_t *batch,
+                       cairn_write_callback_t callback,
+                       void *state);
 
 // Releases the program's reference to a budget. Databases keep theirs.
 //
@@ -194,8 +231,8 @@ const char *cairn_columns_get(const struct cairn_columns_t *columns,
                               size_t name_len,
                               size_t *len);
 
-// Returns the base value of `key` and its merge operands, unmerged, to be destroyed by the caller.
-// Fails with `Incomplete` if there are more than `max`. A null family means the default family.
+// Returns the base value of `key` and its merge operands, unmerged and not copied, to be destroyed by the
+// caller. Fails with `Incomplete` if there are more than `max`. A null family means the default family.
 struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
                                                   const rocksdb_readoptions_t *options,
                                                   rocksdb_column_family_handle_t *column_family,
@@ -204,11 +241,35 @@ struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
                                                   size_t max,
                                                   char **errptr);
 
+// Like `cairn_get_merge_operands`, with a function and the number of operands, both optional.
+//
+// `continue_cb` is called with `state` and each operand, newest first, and not with the base value.
+// It returns 0 to end the read: older operands and the base value are then not returned. It may call
+// the database, but not close it. `*number_of_operands` becomes the number of operands found, including
+// the base value, also if they are more than `expected_max_number_of_operands`.
+struct cairn_operands_t *cairn_get_merge_operands_with(rocksdb_t *db,
+                                                       const rocksdb_readoptions_t *options,
+                                                       rocksdb_column_family_handle_t *column_family,
+                                                       const char *key,
+                                                       size_t keylen,
+                                                       size_t expected_max_number_of_operands,
+                                                       unsigned char (*continue_cb)(void*,
+                                                                                    const char*,
+                                                                                    size_t),
+                                                       void *state,
+                                                       size_t *number_of_operands,
+                                                       char **errptr);
+
 // Returns the number of operands, including the base value.
 size_t cairn_operands_count(const struct cairn_operands_t *operands);
 
 // Returns the operand `index`, which is valid until the operands are destroyed.
 const char *cairn_operands_get(const struct cairn_operands_t *operands, size_t index, size_t *len);
+
+// Returns the operand `index` as a value of its own, to be destroyed by the caller. It remains readable
+// when the operands are destroyed and the database is closed; it pins all operands of the read.
+rocksdb_pinnableslice_t *cairn_operands_pin(const struct cairn_operands_t *operands,
+                                            size_t index);
 
 // Frees a list with its texts.
 //

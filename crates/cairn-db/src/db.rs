@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::Clock;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -73,6 +74,12 @@ impl Db {
         &self.shared().context.db_id
     }
 
+    /// Returns the clock of the database's world.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared().context.world.clock
+    }
+
     /// Writes a line to the database's LOG.
     pub fn log_line(&self, line: &str) {
         self.shared().context.info.info(format_args!("{line}"));
@@ -82,6 +89,13 @@ impl Db {
     #[must_use]
     pub fn is_same(&self, other: &Db) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
+    /// True if there is no other handle of the open database, and no iterator that keeps it open.
+    #[must_use]
+    pub fn is_only_handle(&self) -> bool {
+        // This one, and that of the default family.
+        Arc::strong_count(&self.handle) <= 2
     }
 
     /// Returns the current options.
@@ -179,6 +193,22 @@ impl Db {
     /// is opened again, it is recovered either completely or not at all.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.shared().write(batch, options)
+    }
+
+    /// Writes `batch` atomically if `check` succeeds. `check` runs when all earlier writes are visible, and no other
+    /// write becomes visible between it and the batch: it can read the database to decide. Other writers wait for it,
+    /// and it must not write.
+    ///
+    /// # Errors
+    ///
+    /// The error of `check`, after which nothing was written; those of [`Db::write_with`].
+    pub fn write_if(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.shared().write_if(batch, options, Some(&mut check))
     }
 
     /// Creates a snapshot of the current state, which stays readable until it is dropped.

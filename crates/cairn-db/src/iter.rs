@@ -4,6 +4,8 @@
 //! `tailing`, and whenever the family's view has changed if it reads a snapshot and
 //! `auto_refresh_iterator_with_snapshot` is set. Its read options, bounds included, do not change.
 
+mod awaited;
+
 use std::sync::Arc;
 
 use cairn_options::ReadOptions;
@@ -18,6 +20,7 @@ use crate::handle::Family;
 use crate::handle::Handle;
 use crate::open_iterators::{HeldView, Listed};
 use crate::shared::Shared;
+pub use awaited::{AsyncIter, Motion};
 
 /// The events at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]

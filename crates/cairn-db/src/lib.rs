@@ -5,6 +5,7 @@
 //! become jobs (`background`), whose edits are logged in the MANIFEST and then published to readers
 //! (`catalog`). Locks and their order are listed in `locks`.
 
+mod awaited_writes;
 mod background;
 mod batch;
 mod blob_stats;
@@ -18,6 +19,7 @@ mod clip;
 mod close;
 mod coalescing;
 mod compaction;
+mod conflict;
 mod context;
 mod control;
 mod db;
@@ -27,6 +29,7 @@ mod families;
 mod files;
 mod files_host;
 mod flush;
+mod futures;
 mod handle;
 pub(crate) mod header;
 mod idle_workers;
@@ -70,17 +73,21 @@ pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
-pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
+pub use cairn_read::{
+    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand,
+    Operands, OperandsIter, Value,
+};
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;
+pub use conflict::KeyState;
 pub use db::Db;
 pub use entities::Column;
 pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
 pub use handle::Family;
-pub use iter::Iter;
+pub use iter::{AsyncIter, Iter, Motion};
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use cairn_options::ReadOptions;
 use cairn_read::merge_operands::{Below, Merged, full_merge};
-use cairn_read::{BatchKey, Columns, Found, Value, View, multi_get};
+use cairn_read::{BatchKey, Columns, Found, Value, View, multi_get, multi_get_async};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::release::check_held;
 use crate::db::Db;
+use crate::futures::AwaitedView;
 use crate::handle::Family;
 use crate::reads::{lookup, tier_of};
 use crate::shared::Shared;
@@ -138,6 +139,16 @@ impl Db {
         find_all(self.shared(), keys, options, sorted, Found::into_value)
     }
 
+    /// [`Db::multi_get_in`] as a future.
+    pub async fn multi_get_async(
+        &self,
+        keys: &[(&Family, &[u8])],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Value>>> {
+        find_all_async(self.shared(), keys, options, sorted, Found::into_value).await
+    }
+
     /// Like [`Db::multi_get_in`], for wide-column entities.
     #[must_use]
     pub fn multi_get_entity_in(
@@ -147,6 +158,81 @@ impl Db {
         sorted: bool,
     ) -> Vec<Result<Option<Columns>>> {
         find_all(self.shared(), keys, options, sorted, Found::into_columns)
+    }
+}
+
+/// The keys of a batch that can be looked up, and the errors of the others.
+struct Wanted<'a> {
+    keys: Vec<BatchKey<'a>>,
+    /// For each key of the call, the error of one that cannot be looked up.
+    refused: Vec<Option<Error>>,
+}
+
+/// The families of `keys`, and for each key the index of its family.
+fn families_of<'k>(keys: &[(&'k Family, &[u8])]) -> (Vec<&'k FamilyState>, Vec<usize>) {
+    let mut families: Vec<&FamilyState> = Vec::new();
+    let mut of_key = Vec::with_capacity(keys.len());
+    for (family, _) in keys {
+        let state: &FamilyState = &family.state;
+        let known = families
+            .iter()
+            .rposition(|known| std::ptr::eq(*known, state));
+        of_key.push(known.unwrap_or_else(|| {
+            families.push(state);
+            families.len() - 1
+        }));
+    }
+    (families, of_key)
+}
+
+impl<'a> Wanted<'a> {
+    /// Looks `keys` up in the views `of_key`.
+    fn new(
+        shared: &Arc<Shared>,
+        keys: &[(&Family, &[u8])],
+        of_key: &[&'a View],
+        seq: SequenceNumber,
+        options: &ReadOptions,
+    ) -> Wanted<'a> {
+        let mut wanted = Wanted {
+            keys: Vec::with_capacity(keys.len()),
+            refused: Vec::with_capacity(keys.len()),
+        };
+        for (&(family, key), &view) in keys.iter().zip(of_key) {
+            let found = match Arc::ptr_eq(&family.db.shared, shared) {
+                true => check_held(view).and_then(|()| lookup(&family.state, key, seq, options)),
+                false => Err(Error::invalid_argument(format!(
+                    "column family {:?} belongs to another database",
+                    family.name()
+                ))),
+            };
+            wanted.refused.push(match found {
+                Ok(lookup) => {
+                    wanted.keys.push(BatchKey { view, lookup });
+                    None
+                }
+                Err(error) => Some(error),
+            });
+        }
+        wanted
+    }
+
+    /// The results of all keys of the call.
+    fn results<T>(self, found: Vec<Result<Found>>, show: fn(Found) -> Result<T>) -> Vec<Result<T>> {
+        assert_eq!(found.len(), self.keys.len(), "each key has one answer");
+        let mut found = found.into_iter();
+        let mut next = || {
+            found
+                .next()
+                .expect("each key that was looked up has an answer")
+        };
+        self.refused
+            .into_iter()
+            .map(|refused| match refused {
+                Some(error) => Err(error),
+                None => next().and_then(show),
+            })
+            .collect()
     }
 }
 
@@ -160,54 +246,41 @@ fn find_all<T>(
     if let Err(error) = shared.context.check_reader() {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
-    let mut families: Vec<&FamilyState> = Vec::new();
-    let mut of_key = Vec::with_capacity(keys.len());
-    for (family, _) in keys {
-        let state: &FamilyState = &family.state;
-        let known = families
-            .iter()
-            .rposition(|known| std::ptr::eq(*known, state));
-        of_key.push(known.unwrap_or_else(|| {
-            families.push(state);
-            families.len() - 1
-        }));
-    }
+    let (families, of_key) = families_of(keys);
     let (views, seq) = shared.newest_of(&families);
     let seq = options.snapshot.unwrap_or(seq);
-    // A key that cannot be looked up has its error here and is not part of the batch.
-    let mut refused: Vec<Option<Error>> = Vec::with_capacity(keys.len());
-    let mut wanted = Vec::with_capacity(keys.len());
-    for (&(family, key), &of) in keys.iter().zip(&of_key) {
-        let found = match Arc::ptr_eq(&family.db.shared, shared) {
-            true => check_held(&views[of]).and_then(|()| lookup(&family.state, key, seq, options)),
-            false => Err(Error::invalid_argument(format!(
-                "column family {:?} belongs to another database",
-                family.name()
-            ))),
-        };
-        refused.push(match found {
-            Ok(lookup) => {
-                let view = &*views[of];
-                wanted.push(BatchKey { view, lookup });
-                None
-            }
-            Err(error) => Some(error),
-        });
-    }
+    let of_key: Vec<&View> = of_key.into_iter().map(|of| &*views[of]).collect();
+    let wanted = Wanted::new(shared, keys, &of_key, seq, options);
     let options = tier_of(shared, options);
-    let found = multi_get(&wanted, &options, sorted);
-    assert_eq!(found.len(), wanted.len(), "each key has one answer");
-    let mut found = found.into_iter();
-    let mut next = || {
-        found
-            .next()
-            .expect("each key that was looked up has an answer")
-    };
-    refused
+    let found = multi_get(&wanted.keys, &options, sorted);
+    wanted.results(found, show)
+}
+
+/// [`find_all`] as a future. All missing blocks are in flight together, unless `options` limit that.
+async fn find_all_async<T>(
+    shared: &Arc<Shared>,
+    keys: &[(&Family, &[u8])],
+    options: &ReadOptions,
+    sorted: bool,
+    show: fn(Found) -> Result<T>,
+) -> Vec<Result<T>> {
+    if let Err(error) = shared.context.check_reader() {
+        return keys.iter().map(|_| Err(error.clone())).collect();
+    }
+    let (families, of_key) = families_of(keys);
+    let (views, seq) = shared.newest_of(&families);
+    drop(families);
+    let seq = options.snapshot.unwrap_or(seq);
+    let views: Vec<_> = views
         .into_iter()
-        .map(|refused| match refused {
-            Some(error) => Err(error),
-            None => next().and_then(show),
-        })
-        .collect()
+        .map(|view| AwaitedView::new(view, shared))
+        .collect();
+    let of_key: Vec<&View> = of_key.into_iter().map(|of| &*views[of]).collect();
+    let wanted = Wanted::new(shared, keys, &of_key, seq, options);
+    let options = ReadOptions {
+        async_io: true,
+        ..tier_of(shared, options).into_owned()
+    };
+    let found = multi_get_async(&wanted.keys, &options, sorted).await;
+    wanted.results(found, show)
 }

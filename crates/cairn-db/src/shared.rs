@@ -15,6 +15,7 @@ use cairn_options::DbOptions;
 use cairn_platform::sync::{AtomicBool, Condvar};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
+use crate::awaited_writes::AwaitedWrites;
 use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::context::DbContext;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
+    /// Writes that futures wait for.
+    pub(crate) awaited: Arc<AwaitedWrites>,
 
     pub(crate) tree: Ranked<Tree>,
     /// Notified, after a change under `tree`, whenever a job ends or the state of writes changes.

@@ -14,6 +14,11 @@ pub trait Clock: Send + Sync {
     }
     /// Blocks for `duration`.
     fn sleep(&self, duration: Duration);
+    /// True if the time passes by itself, and [`Clock::monotonic_nanos`] is that of the system. Waiting for any
+    /// other clock is left to [`Clock::sleep`], on the thread that waits.
+    fn is_real(&self) -> bool {
+        false
+    }
     /// CPU time of the calling thread in nanoseconds; 0 if unknown.
     fn thread_cpu_nanos(&self) -> u64 {
         0

@@ -185,7 +185,10 @@ impl ReadQueue {
         let same = |(other, _): &&mut (Arc<dyn Clock>, u64)| Arc::ptr_eq(other, clock);
         match self.times.iter_mut().find(same) {
             Some((_, until)) => *until = nanos.max(*until),
-            None => self.times.push((clock.clone(), nanos)),
+            None => {
+                self.times.reserve_exact(1);
+                self.times.push((clock.clone(), nanos));
+            }
         }
     }
 
@@ -240,6 +243,10 @@ impl ReadQueue {
     }
 
     fn add(&mut self, transfer: Transfer) -> Ticket {
+        // Most reads that are waited for by a future are single, and there may be thousands.
+        if self.transfers.capacity() == 0 {
+            self.transfers.reserve_exact(1);
+        }
         self.transfers.push(Some(transfer));
         self.transfers.len() - 1
     }
@@ -275,6 +282,15 @@ impl ReadQueue {
     /// The transfers.
     pub(crate) fn transfers(&mut self) -> &mut [Option<Transfer>] {
         &mut self.transfers
+    }
+
+    /// The latest of the times, by the system's monotonic clock. Fails if one is by a clock that is not
+    /// [real](Clock::is_real).
+    pub(crate) fn until(&self) -> std::result::Result<Option<u64>, ()> {
+        match self.times.iter().all(|(clock, _)| clock.is_real()) {
+            true => Ok(self.times.iter().map(|(_, until)| *until).max()),
+            false => Err(()),
+        }
     }
 
     /// True if the times have come.

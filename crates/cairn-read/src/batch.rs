@@ -24,8 +24,10 @@ use cairn_options::ReadOptions;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
+use cairn_version::{FileMeta, TableRef};
 
-use crate::get::{Found, PointGet};
+use crate::blob::PendingBlob;
+use crate::get::{Found, PointGet, opens_apart, start_opening};
 use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
@@ -51,53 +53,118 @@ pub struct BatchKey<'a> {
 /// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
 #[must_use]
 pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
-    let mut results: Vec<Option<Result<Found>>> = keys.iter().map(|_| None).collect();
-    let mut stats = BatchStats::new(keys);
-    let order = match sorted {
-        true => (0..keys.len()).collect(),
-        false => in_order(keys),
-    };
-    let batch_size = match options.value_size_soft_limit {
-        u64::MAX => BATCH_SIZE,
-        _ => BATCH_SIZE_UNDER_LIMIT,
-    };
-    let mut bytes = 0_u64;
-    let mut states = RECYCLED_STATES.take();
-    for part in order.chunks(batch_size) {
-        let exceeded = bytes > options.value_size_soft_limit;
-        if exceeded {
-            for &at in part {
-                results[at] = Some(Err(too_large(options)));
-            }
-            continue;
-        }
-        let mut batch = Batch::new(keys, part, options, &mut states);
+    let mut lookups = Lookups::new(keys, options, sorted);
+    while let Some(mut batch) = lookups.next_batch() {
         batch.search();
         batch.read_blobs();
-        for (&at, member) in part.iter().zip(&mut batch.members) {
-            results[at] = Some(match bytes > options.value_size_soft_limit {
-                true => {
-                    states.push(member.get.take_state());
-                    Err(too_large(options))
-                }
-                false => {
-                    stats.add_hit(at, member.get.hit());
-                    member.finish(&mut states)
-                }
-            });
-            if let Some(Ok(Found::Value(value) | Found::Entity(value))) = &results[at] {
-                bytes = bytes.saturating_add(value.len() as u64);
-            }
+        lookups.finish(&mut batch);
+    }
+    lookups.into_results()
+}
+
+/// [`multi_get`] as a future. Tables are opened on helper threads, all those that the keys need next together.
+pub async fn multi_get_async(
+    keys: &[BatchKey<'_>],
+    options: &ReadOptions,
+    sorted: bool,
+) -> Vec<Result<Found>> {
+    let mut lookups = Lookups::new(keys, options, sorted);
+    while let Some(mut batch) = lookups.next_batch() {
+        batch.search_async().await;
+        batch.read_blobs_async().await;
+        lookups.finish(&mut batch);
+    }
+    lookups.into_results()
+}
+
+/// The lookups of a call, batch by batch.
+struct Lookups<'a> {
+    keys: &'a [BatchKey<'a>],
+    options: &'a ReadOptions,
+    /// The indices of the keys, in the order in which they are looked up.
+    order: Vec<usize>,
+    /// The number of keys that were looked up, and of those in the current batch.
+    done: usize,
+    current: usize,
+    results: Vec<Option<Result<Found>>>,
+    stats: BatchStats<'a>,
+    states: Vec<TableGet>,
+    /// The size of the values found.
+    bytes: u64,
+}
+
+impl<'a> Lookups<'a> {
+    #[inline]
+    fn new(keys: &'a [BatchKey<'a>], options: &'a ReadOptions, sorted: bool) -> Lookups<'a> {
+        Lookups {
+            keys,
+            options,
+            order: match sorted {
+                true => (0..keys.len()).collect(),
+                false => in_order(keys),
+            },
+            done: 0,
+            current: 0,
+            results: keys.iter().map(|_| None).collect(),
+            stats: BatchStats::new(keys),
+            states: RECYCLED_STATES.take(),
+            bytes: 0,
         }
     }
-    stats.record(&results, &states);
-    states.truncate(BATCH_SIZE);
-    RECYCLED_STATES.set(states);
-    let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
-    results
-        .into_iter()
-        .map(|result| result.unwrap_or_else(unanswered))
-        .collect()
+
+    /// Starts the next batch. Keys that exceed `value_size_soft_limit` fail.
+    #[inline]
+    fn next_batch(&mut self) -> Option<Batch<'a>> {
+        if self.bytes > self.options.value_size_soft_limit {
+            for &at in &self.order[self.done..] {
+                self.results[at] = Some(Err(too_large(self.options)));
+            }
+            return None;
+        }
+        let batch_size = match self.options.value_size_soft_limit {
+            u64::MAX => BATCH_SIZE,
+            _ => BATCH_SIZE_UNDER_LIMIT,
+        };
+        let part = &self.order[self.done..];
+        let part = &part[..part.len().min(batch_size)];
+        self.current = part.len();
+        let start = || Batch::new(self.keys, part, self.options, &mut self.states);
+        (!part.is_empty()).then(start)
+    }
+
+    /// Takes the results of a batch.
+    #[inline]
+    fn finish(&mut self, batch: &mut Batch<'a>) {
+        let part = &self.order[self.done..self.done + self.current];
+        for (&at, member) in part.iter().zip(&mut batch.members) {
+            self.results[at] = Some(match self.bytes > self.options.value_size_soft_limit {
+                true => {
+                    self.states.push(member.get.take_state());
+                    Err(too_large(self.options))
+                }
+                false => {
+                    self.stats.add_hit(at, member.get.hit());
+                    member.finish(&mut self.states)
+                }
+            });
+            if let Some(Ok(Found::Value(value) | Found::Entity(value))) = &self.results[at] {
+                self.bytes = self.bytes.saturating_add(value.len() as u64);
+            }
+        }
+        self.done += self.current;
+    }
+
+    #[inline]
+    fn into_results(mut self) -> Vec<Result<Found>> {
+        self.stats.record(&self.results, &self.states);
+        self.states.truncate(BATCH_SIZE);
+        RECYCLED_STATES.set(self.states);
+        let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
+        let results = self.results.into_iter();
+        results
+            .map(|result| result.unwrap_or_else(unanswered))
+            .collect()
+    }
 }
 
 /// The indices of `keys`, sorted by family and key.
@@ -230,6 +297,29 @@ impl Parallel {
             (false, _) => Parallel::Blocks,
         }
     }
+}
+
+/// The missing blocks of a batch.
+struct Missing<'a> {
+    reading: &'a Reading,
+    requests: Vec<ReadRequest>,
+    /// Requests of equal places are read together; see [`Parallel`].
+    places: Vec<(usize, usize)>,
+    /// The members that are supplied by the request at the same index.
+    leaders: Vec<usize>,
+    /// The members that are supplied by the leader at an index.
+    followers: Vec<(usize, usize)>,
+    /// Filters that are read ahead, by the last requests.
+    ahead: Vec<(TableRef<'a>, TableGet)>,
+}
+
+/// The missing values in blob files of a batch.
+struct MissingBlobs<'a> {
+    reading: &'a Reading,
+    requests: Vec<ReadRequest>,
+    places: Vec<(usize, usize)>,
+    /// The member and the blob of each request.
+    blobs: Vec<(usize, PendingBlob)>,
 }
 
 /// A timed stage. Its duration is divided equally among the participating keys, which may be in
@@ -423,6 +513,16 @@ impl<'a> Batch<'a> {
 
     /// Reads the missing blocks of all members. Returns false if none was missing.
     fn fetch(&mut self) -> bool {
+        let (any, missing) = self.missing();
+        if let Some(missing) = missing {
+            let results = self.read(missing.reading, &missing.requests, |at| missing.places[at]);
+            self.supply(missing, results);
+        }
+        any
+    }
+
+    /// The missing blocks of all members. Returns false if no member waits.
+    fn missing(&mut self) -> (bool, Option<Missing<'a>>) {
         let mut any = false;
         let mut requests: Vec<ReadRequest> = Vec::new();
         // Leaders are supplied by the request at the same index, followers by their leader.
@@ -454,10 +554,9 @@ impl<'a> Batch<'a> {
             }
         }
         let Some(first) = leaders.first() else {
-            return any;
+            return (any, None);
         };
         let reading = self.members[*first].get.reading();
-        let blocks = requests.len();
         let mut ahead = Vec::new();
         if self.parallel == Parallel::Levels {
             let others = followers.iter().map(|(at, _)| at);
@@ -474,12 +573,37 @@ impl<'a> Batch<'a> {
                 }
             }
         }
-        let place = |at: usize| self.members[leaders[at]].get.place();
-        let mut results = self.read(reading, &requests, |at| match self.parallel {
-            Parallel::Levels => (0, 0),
-            Parallel::Files => (place(at).0, 0),
-            Parallel::Blocks => place(at),
-        });
+        let place = |at: &usize| {
+            let place = self.members[*at].get.place();
+            match self.parallel {
+                Parallel::Levels => (0, 0),
+                Parallel::Files => (place.0, 0),
+                Parallel::Blocks => place,
+            }
+        };
+        let mut places: Vec<_> = leaders.iter().map(place).collect();
+        // Those of look-ahead are read with all others.
+        places.resize(requests.len(), (0, 0));
+        let missing = Missing {
+            reading,
+            requests,
+            places,
+            leaders,
+            followers,
+            ahead,
+        };
+        (any, Some(missing))
+    }
+
+    /// Supplies the missing blocks.
+    fn supply(&mut self, missing: Missing<'a>, mut results: Vec<Result<Buffer>>) {
+        let Missing {
+            leaders,
+            followers,
+            ahead,
+            ..
+        } = missing;
+        let blocks = leaders.len();
         for ((table, mut state), bytes) in ahead.into_iter().zip(results.drain(blocks..)) {
             // After an error, the get that needs the block reads it again and reports the error.
             let _ = state.supply(&table, bytes);
@@ -504,7 +628,6 @@ impl<'a> Batch<'a> {
                 None => member.get.supply_from(&from.get),
             }
         }
-        true
     }
 
     /// Executes `requests`: those of equal `place` in parallel, and different places one after another.
@@ -535,9 +658,16 @@ impl<'a> Batch<'a> {
 
     /// Reads the values that are stored in blob files.
     fn read_blobs(&mut self) {
-        let mut of: Vec<usize> = Vec::new();
+        if let Some(missing) = self.missing_blobs() {
+            let results = self.read(missing.reading, &missing.requests, |at| missing.places[at]);
+            self.supply_blobs(missing, results);
+        }
+    }
+
+    /// The values that are stored in blob files.
+    fn missing_blobs(&mut self) -> Option<MissingBlobs<'a>> {
         let mut requests: Vec<ReadRequest> = Vec::new();
-        let mut places = Vec::new();
+        let mut blobs: Vec<(usize, PendingBlob)> = Vec::new();
         for (at, member) in self.members.iter_mut().enumerate() {
             if member.error.is_some() {
                 continue;
@@ -545,25 +675,113 @@ impl<'a> Batch<'a> {
             match member.get.blob_request() {
                 Ok(None) => {}
                 Ok(Some((place, request))) => {
-                    of.push(at);
-                    places.push(place);
+                    blobs.push((at, place));
                     requests.push(request);
                 }
                 Err(error) => member.error = Some(error),
             }
         }
-        let Some(first) = of.first() else {
-            return;
-        };
-        let reading = self.members[*first].get.reading();
-        let results = self.read(reading, &requests, |at| match self.parallel {
+        let (first, _) = blobs.first()?;
+        let place = |(_, blob): &(usize, PendingBlob)| match self.parallel {
             Parallel::Levels | Parallel::Files => (0, 0),
-            Parallel::Blocks => (0, places[at].file_number()),
-        });
-        for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
+            Parallel::Blocks => (0, blob.file_number()),
+        };
+        Some(MissingBlobs {
+            reading: self.members[*first].get.reading(),
+            requests,
+            places: blobs.iter().map(place).collect(),
+            blobs,
+        })
+    }
+
+    /// Supplies the values that are stored in blob files.
+    fn supply_blobs(&mut self, missing: MissingBlobs<'a>, results: Vec<Result<Buffer>>) {
+        for ((at, place), bytes) in missing.blobs.into_iter().zip(results) {
             let member = &mut self.members[at];
             let supplied = bytes.and_then(|bytes| member.get.supply_blob(&place, bytes));
             member.note(supplied);
+        }
+    }
+
+    /// [`Batch::search`] that awaits reads.
+    async fn search_async(&mut self) {
+        for member in &mut self.members {
+            member.get.search_memtables();
+        }
+        loop {
+            while self.descend() {}
+            self.open_tables().await;
+            let (any, missing) = self.missing();
+            if let Some(missing) = missing {
+                let read = self.read_async(missing.reading, &missing.requests, &missing.places);
+                let results = read.await;
+                self.supply(missing, results);
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Opens the tables that members wait for, together.
+    async fn open_tables(&mut self) {
+        let mut opening: Vec<(&'a Arc<FileMeta>, _)> = Vec::new();
+        for member in self.members.iter().filter(|member| member.error.is_none()) {
+            let Some((file, level)) = member.get.pending_table() else {
+                continue;
+            };
+            let reading = member.get.reading();
+            let known = opening.iter().any(|(known, _)| Arc::ptr_eq(known, file));
+            if !known && opens_apart(reading) {
+                opening.push((file, start_opening(reading, file, level)));
+            }
+        }
+        for (_, table) in opening {
+            // Taken from the metadata, or opened again if it was closed since; the error is reported then.
+            drop(table.await);
+        }
+    }
+
+    /// [`Batch::read_blobs`] that awaits reads.
+    async fn read_blobs_async(&mut self) {
+        if let Some(missing) = self.missing_blobs() {
+            let read = self.read_async(missing.reading, &missing.requests, &missing.places);
+            let results = read.await;
+            self.supply_blobs(missing, results);
+        }
+    }
+
+    /// [`Batch::read`] that awaits the reads.
+    fn read_async(
+        &self,
+        reading: &'a Reading,
+        requests: &[ReadRequest],
+        places: &[(usize, usize)],
+    ) -> impl Future<Output = Vec<Result<Buffer>>> + Send + use<'a> {
+        let mut order: Vec<_> = places
+            .iter()
+            .copied()
+            .zip(requests.iter().cloned())
+            .collect();
+        let mut places: Vec<_> = places.iter().copied().zip(0..).collect();
+        // Stable: the requests of a place, and their indices, keep their order.
+        order.sort_by_key(|one| one.0);
+        places.sort_by_key(|one| one.0);
+        let deadline = self.read_deadline;
+        async move {
+            let mut results: Vec<(usize, Result<Buffer>)> = Vec::with_capacity(places.len());
+            let mut order = order.into_iter().peekable();
+            while let Some((place, first)) = order.next() {
+                let mut group = vec![first];
+                while let Some((_, next)) = order.next_if(|one| one.0 == place) {
+                    group.push(next);
+                }
+                let read = deadline.read_all(reading, group).await;
+                let at = places[results.len()..].iter().map(|one| one.1);
+                results.extend(at.zip(read).collect::<Vec<_>>());
+            }
+            results.sort_by_key(|one| one.0);
+            results.into_iter().map(|one| one.1).collect()
         }
     }
 }

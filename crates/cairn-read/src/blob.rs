@@ -136,6 +136,11 @@ impl BlobSource {
         self.cache.as_ref().map(|cache| &cache.cache)
     }
 
+    /// True if the blob file `number` is open.
+    pub(crate) fn is_open(&self, number: FileNumber) -> bool {
+        self.open.lock().contains_key(&number)
+    }
+
     /// The blob file `number`, opened if necessary.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ impl Columns {
     }
 }
 
-fn decoded(entity: &[u8]) -> Result<wide::Entity<'_>> {
+pub(crate) fn decoded(entity: &[u8]) -> Result<wide::Entity<'_>> {
     wide::decode(entity).map_err(|e| e.in_file("a wide-column entity", 0))
 }
 

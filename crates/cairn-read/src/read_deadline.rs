@@ -85,18 +85,56 @@ impl ReadDeadline {
         }
     }
 
+    /// Awaits `requests`, which are in flight together.
+    pub(crate) async fn read_all(
+        self,
+        reading: &Reading,
+        requests: Vec<ReadRequest>,
+    ) -> Vec<Result<Buffer>> {
+        let failed = |error: Error, count| (0..count).map(|_| Err(error.clone())).collect();
+        let count = requests.len();
+        if let Err(error) = self.check(reading) {
+            return failed(error, count);
+        }
+        if let Some(statistics) = &reading.statistics
+            && count > 1
+        {
+            statistics.record(Histogram::MultigetIoBatchSize, count as u64);
+        }
+        let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
+        if statistics.is_none() && self.is_unlimited() {
+            return reading.io.read_all(requests).await;
+        }
+        let began = reading.clock.monotonic_nanos();
+        let results = reading.io.read_all(requests).await;
+        let took = reading.clock.monotonic_nanos().saturating_sub(began) / 1_000;
+        if let Some(statistics) = statistics {
+            statistics.time(Histogram::ReadBlockGetMicros, took);
+        }
+        match self.check_time(took).and_then(|()| self.check(reading)) {
+            Ok(()) => results,
+            Err(error) => failed(error, count),
+        }
+    }
+
+    /// Fails with `TimedOut` if a read of `took` microseconds exceeds `io_timeout`.
+    fn check_time(self, took: u64) -> Result<()> {
+        match self.io_timeout > 0 && took > self.io_timeout {
+            true => Err(Error::timed_out(format!(
+                "a file read took {took} microseconds, which exceeds io_timeout={}",
+                self.io_timeout
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the result of `read`, or `TimedOut` if it starts or ends too late.
     fn within<T>(self, reading: &Reading, read: impl FnOnce() -> T) -> Result<T> {
         self.check(reading)?;
         let began = reading.clock.monotonic_nanos();
         let result = read();
         let took = (reading.clock.monotonic_nanos().saturating_sub(began)) / 1_000;
-        if self.io_timeout > 0 && took > self.io_timeout {
-            return Err(Error::timed_out(format!(
-                "a file read took {took} microseconds, which exceeds io_timeout={}",
-                self.io_timeout
-            )));
-        }
+        self.check_time(took)?;
         self.check(reading)?;
         Ok(result)
     }

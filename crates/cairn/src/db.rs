@@ -360,6 +360,16 @@ impl Db {
     }
 }
 
+impl Drop for Db {
+    fn drop(&mut self) {
+        // A helper thread may still read for an iterator whose future was dropped.
+        if !self.inner.is_only_handle() && !self.inner.is_forked() {
+            // Like that of a database whose last handle is dropped, the error is in the LOG at most.
+            let _closed = self.inner.close();
+        }
+    }
+}
+
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Db")

@@ -385,6 +385,7 @@ fn assemble(
         writes,
         iterators: OpenIterators::new(),
         signals: Signals::default(),
+        awaited: Arc::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),
         timers: Timers::default(),
@@ -407,6 +408,8 @@ fn io(options: &DbOptions, info: &Logger) -> Io {
         IoMode::Threads => Some(ReadDriver::Threads),
         IoMode::Blocking => Some(ReadDriver::Blocking),
     });
+    let threads = usize::try_from(options.read_io_executor_threads).unwrap_or(1);
+    let io = io.with_threads(threads.max(1));
     if let (IoMode::Uring, Some(reason)) = (options.io_mode, io.refusal()) {
         info.warn(format_args!(
             "io_mode=kUring: reads are executed by {}, because io_uring is refused: {reason}",

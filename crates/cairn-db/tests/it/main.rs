@@ -29,6 +29,7 @@ mod memory;
 mod memtables;
 mod open_files;
 mod opening;
+mod operands;
 mod options;
 mod outputs;
 mod parallel_reads;

@@ -1,9 +1,9 @@
 //! Reads: requests, and their execution.
 //!
 //! The read path does not perform I/O. It returns what it needs as a [`ReadRequest`] (see
-//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
-//! engine. The blocking implementation completes it on the first poll; synchronous callers use
-//! [`Io::read_now`] without any overhead.
+//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read_all`] and [`Io::read`] are the asynchronous
+//! leaves of the engine: futures that the reactor of the process completes, on any executor. Synchronous
+//! callers use [`Io::read_now`] without any overhead.
 //!
 //! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
 //! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
@@ -11,13 +11,16 @@
 //! [`Io::start`] starts a read whose result is collected later ([`StartedRead`]).
 
 mod batch;
+mod flight;
+mod helpers;
+mod reactor;
+mod read_future;
 mod started;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use cairn_types::{Error, Result};
@@ -27,6 +30,9 @@ use crate::buffer::Buffer;
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
+pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
+pub use read_future::{Read, Reads};
+
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
 pub use started::StartedRead;
 
@@ -139,6 +145,8 @@ pub struct Io {
     ignores_page_cache: bool,
     /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
+    /// The number of threads that execute the reads of futures where io_uring is not used.
+    threads: usize,
 }
 
 impl Io {
@@ -330,12 +338,30 @@ impl Io {
         queue.wait();
     }
 
-    /// Executes `request` asynchronously.
+    /// Returns an executor whose futures are executed by up to `threads` threads where io_uring is not used.
+    /// The threads are those of the process: the largest number applies to all databases.
+    #[must_use]
+    pub fn with_threads(&self, threads: usize) -> Io {
+        Io {
+            threads,
+            ..self.clone()
+        }
+    }
+
+    /// Executes `request` without blocking the thread that polls, unless the driver is
+    /// [`ReadDriver::Blocking`] or the reads are limited.
     ///
     /// # Errors
     ///
     /// Those of [`ReadRequest::read_now`].
-    pub fn read(&self, request: ReadRequest) -> impl Future<Output = Result<Buffer>> + Send {
-        std::future::ready(self.read_now(&request))
+    #[must_use]
+    pub fn read(&self, request: ReadRequest) -> Read {
+        Read::new(self.clone(), request)
+    }
+
+    /// [`Io::read`] of all `requests`, which are in flight together. Results are in the order of the requests.
+    #[must_use]
+    pub fn read_all(&self, requests: Vec<ReadRequest>) -> Reads {
+        Reads::new(self.clone(), requests)
     }
 }

@@ -1,5 +1,5 @@
 //! The execution of transfers by threads: of a batch, for processes that cannot use io_uring, and of reads that
-//! go on while their caller does ([`Background`]).
+//! continue while their caller does other work ([`Background`]).
 //!
 //! A process has at most [`MOST`] such threads, which start when they are needed and end when they have been idle
 //! for [`IDLE`]. The caller executes transfers as well, so that a batch ends even if no thread can be started.

@@ -31,6 +31,10 @@ impl Clock for SystemClock {
         nanos_of(ClockId::MonotonicCoarse)
     }
 
+    fn is_real(&self) -> bool {
+        true
+    }
+
     fn thread_cpu_nanos(&self) -> u64 {
         nanos_of(ClockId::ThreadCPUTime)
     }

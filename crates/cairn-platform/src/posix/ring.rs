@@ -61,6 +61,11 @@ pub(crate) fn with_ring<T>(work: impl FnOnce(&mut KernelRing) -> (T, bool)) -> R
 
 impl KernelRing {
     fn new() -> Result<KernelRing, Errno> {
+        KernelRing::with_entries(ENTRIES)
+    }
+
+    /// A ring for `entries` reads at a time.
+    pub(crate) fn with_entries(entries: u32) -> Result<KernelRing, Errno> {
         if cfg!(miri) {
             return Err(Errno::NOSYS);
         }
@@ -69,8 +74,8 @@ impl KernelRing {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
         let ring = builder
-            .build(ENTRIES)
-            .or_else(|_| IoUring::new(ENTRIES))
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))
             .map_err(errno)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(errno)?;
@@ -80,8 +85,8 @@ impl KernelRing {
         Ok(KernelRing {
             ring,
             process: Process::this(),
-            slots: (0..ENTRIES).map(|_| None).collect(),
-            free: (0..ENTRIES as usize).rev().collect(),
+            slots: (0..entries).map(|_| None).collect(),
+            free: (0..entries as usize).rev().collect(),
             in_flight: 0,
         })
     }
@@ -153,7 +158,7 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::os::fd::OwnedFd;
@@ -220,7 +225,7 @@ mod tests {
     }
 
     /// True if `act` returns true in a forked child.
-    fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
+    pub(crate) fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
         in_child(|| i32::from(!act()), meanwhile) == 0
     }
 

@@ -108,7 +108,7 @@ fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
             "get {:?} at {seq}",
             probe.escape_ascii().to_string()
         );
-        let later = ready(get_async(&view, &lookup, &options))
+        let later = wait(get_async(&view, &lookup, &options))
             .unwrap()
             .into_value()
             .unwrap();
@@ -137,12 +137,15 @@ fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
     }
 }
 
-/// Returns the output of a future that is ready at once.
-fn ready<T>(future: impl Future<Output = T>) -> T {
+/// Waits for `future` on the calling thread.
+fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("a blocking read is never pending"),
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::yield_now();
     }
 }
 

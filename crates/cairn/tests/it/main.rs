@@ -11,6 +11,7 @@ mod blobs;
 mod errors;
 mod examples;
 mod families;
+mod futures;
 mod ingestion;
 mod iteration;
 mod merge;

@@ -1,0 +1,148 @@
+//! Reads and writes of an open database as futures.
+//!
+//! A future borrows the handle that made it, and a task that owns a clone of the handle can run on any executor.
+//! A read takes its view at the first poll and keeps it until it ends or is dropped.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use cairn_options::{ReadOptions, WriteOptions};
+use cairn_platform::io::promise;
+use cairn_read::{Columns, Found, Value, View, get_async, try_get};
+use cairn_types::Result;
+
+use crate::awaited_writes::AwaitedWrites;
+use crate::batch::WriteBatch;
+use crate::catalog::release::check_held;
+use crate::db::Db;
+use crate::handle::Family;
+use crate::reads::{lookup, tier_of};
+use crate::shared::Shared;
+
+/// The view of a read in flight. Files that only it has kept are deleted after its end, by a background thread.
+pub(crate) struct AwaitedView {
+    view: Option<Arc<View>>,
+    shared: Arc<Shared>,
+}
+
+impl AwaitedView {
+    pub(crate) fn new(view: Arc<View>, shared: &Arc<Shared>) -> AwaitedView {
+        AwaitedView {
+            view: Some(view),
+            shared: shared.clone(),
+        }
+    }
+}
+
+impl std::ops::Deref for AwaitedView {
+    type Target = View;
+    fn deref(&self) -> &View {
+        self.view.as_ref().expect("present until dropped")
+    }
+}
+
+impl Drop for AwaitedView {
+    fn drop(&mut self) {
+        if self.shared.context.is_forked() {
+            // Releasing blocks and files acquires locks.
+            std::mem::forget(self.view.take());
+            return;
+        }
+        self.view = None;
+        self.shared.purge_in_background();
+    }
+}
+
+impl Family {
+    /// [`Family::find`] as a future. A key in memory is returned at the first poll, without an allocation.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::find`].
+    pub async fn find_async(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        if let Some(found) = self.find_in_memory(key, options)? {
+            return Ok(found);
+        }
+        let shared = &self.db.shared;
+        let (view, seq) = shared.newest(&self.state);
+        let view = AwaitedView::new(view, shared);
+        check_held(&view)?;
+        let seq = options.snapshot.unwrap_or(seq);
+        let lookup = lookup(&self.state, key, seq, options)?;
+        // Boxed: a future has room for the rare case, too.
+        let of_tier = match tier_of(shared, options) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(options) => Some(Box::new(options)),
+        };
+        get_async(&view, &lookup, of_tier.as_deref().unwrap_or(options)).await
+    }
+
+    /// [`Family::find`] if it needs no file; `None` if it may.
+    fn find_in_memory(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Found>> {
+        let shared = &self.db.shared;
+        shared.context.check_reader()?;
+        let view = self.state.view();
+        check_held(&view)?;
+        let seq = options.snapshot.unwrap_or_else(|| shared.published());
+        let lookup = lookup(&self.state, key, seq, options)?;
+        try_get(&view, &lookup, &tier_of(shared, options))
+    }
+
+    /// [`Family::get_with`] if it needs no file; `None` if it may.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub fn get_in_memory(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Option<Value>>> {
+        let found = self.find_in_memory(key, options)?;
+        found.map(Found::into_value).transpose()
+    }
+
+    /// [`Family::get_with`] as a future.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub async fn get_async(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.find_async(key, options).await?.into_value()
+    }
+
+    /// [`Family::get_entity`] as a future.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub async fn get_entity_async(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Columns>> {
+        self.find_async(key, options).await?.into_columns()
+    }
+}
+
+impl Db {
+    /// [`Db::write_with`] as a future. The write is executed by another thread once the future has been polled,
+    /// also if it is dropped then. Writes that are synced form groups with one sync each.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`].
+    pub async fn write_async(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        let shared = self.shared();
+        shared.context.check_process()?;
+        if !shared.context.world.clock.is_real() {
+            return shared.write(&batch, options);
+        }
+        let (written, result) = promise();
+        let (writer, options) = (shared.clone(), options.clone());
+        let sync = options.sync;
+        let write = move || written.keep(writer.write(&batch, &options));
+        AwaitedWrites::start(&shared.awaited, sync, Box::new(write));
+        result.await
+    }
+}

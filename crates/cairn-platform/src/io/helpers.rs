@@ -1,0 +1,255 @@
+//! Threads for work that cannot be suspended: opening a table, a write.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::flight::Flight;
+use crate::executor::Job;
+use crate::posix::Process;
+use crate::sync::{Condvar, Mutex, OnceLock};
+
+/// The number of threads above which a job waits for one of them.
+const MOST: usize = 64;
+/// The time after which an idle thread ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The threads of this process.
+struct Helpers {
+    process: Process,
+    state: Mutex<State>,
+    called: Condvar,
+    /// Those of a child that was forked from this process.
+    of_child: OnceLock<Box<Helpers>>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    started: usize,
+    idle: usize,
+}
+
+impl Helpers {
+    fn of_process() -> &'static Helpers {
+        static FIRST: OnceLock<Box<Helpers>> = OnceLock::new();
+        let mut helpers: &'static Helpers = FIRST.get_or_init(Helpers::new);
+        while !helpers.process.is_this() {
+            helpers = helpers.of_child.get_or_init(Helpers::new);
+        }
+        helpers
+    }
+
+    fn new() -> Box<Helpers> {
+        Box::new(Helpers {
+            process: Process::this(),
+            state: Mutex::default(),
+            called: Condvar::new(),
+            of_child: OnceLock::new(),
+        })
+    }
+
+    /// Runs `job` on a thread. Jobs that wait long have a thread even if there are [`MOST`]. Without any
+    /// thread, the caller runs it.
+    fn run(&'static self, job: Job, waits_long: bool) {
+        let mut state = self.state.lock();
+        state.waiting.push_back(job);
+        if state.idle < state.waiting.len() && (state.started < MOST || waits_long) {
+            let builder = std::thread::Builder::new().name("cairn-helper".to_owned());
+            if builder.spawn(|| self.serve()).is_ok() {
+                state.started += 1;
+                state.idle += 1;
+            }
+        }
+        if state.started > 0 {
+            drop(state);
+            self.called.notify_one();
+            return;
+        }
+        let job = state.waiting.pop_back();
+        drop(state);
+        job.into_iter().for_each(run);
+    }
+
+    /// Runs jobs until there is none for [`IDLE`].
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                state.idle -= 1;
+                drop(state);
+                run(job);
+                state = self.state.lock();
+                state.idle += 1;
+            } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()
+            {
+                state.started -= 1;
+                state.idle -= 1;
+                return;
+            }
+        }
+    }
+}
+
+/// Runs a job. A panic ends the job only.
+fn run(job: Job) {
+    // Reported by the panic hook, and noticed by the future.
+    drop(catch_unwind(AssertUnwindSafe(job)));
+}
+
+/// Runs `job`, which may wait for other work for long, such as a write that is stalled, on a thread.
+pub fn run_apart(job: Job) {
+    Helpers::of_process().run(job, true);
+}
+
+/// Runs `job`, which is short, on one of a limited number of threads.
+pub fn run_soon(job: Job) {
+    Helpers::of_process().run(job, false);
+}
+
+/// The future of a value that another thread delivers; see [`offload`] and [`promise`].
+pub struct Offload<T> {
+    flight: Arc<Flight<T>>,
+    process: Process,
+    done: bool,
+}
+
+impl<T> std::fmt::Debug for Offload<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offload").finish_non_exhaustive()
+    }
+}
+
+/// The obligation to deliver a value; see [`promise`].
+pub struct Promise<T> {
+    flight: Arc<Flight<T>>,
+    value: Option<T>,
+}
+
+impl<T> Promise<T> {
+    /// Delivers `value`.
+    pub fn keep(mut self, value: T) {
+        self.value = Some(value);
+    }
+}
+
+impl<T> std::fmt::Debug for Promise<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Promise").finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.flight.land(self.value.take());
+    }
+}
+
+/// A promise of a value, and the future that waits for it. The future panics if the promise is dropped.
+#[must_use]
+pub fn promise<T>() -> (Promise<T>, Offload<T>) {
+    let flight = Arc::new(Flight::new(1));
+    let promise = Promise {
+        flight: flight.clone(),
+        value: None,
+    };
+    let kept = Offload {
+        flight,
+        process: Process::this(),
+        done: false,
+    };
+    (promise, kept)
+}
+
+/// Runs `job`, a short piece of work that may block, on a thread. If the future is dropped, the job runs all
+/// the same.
+pub fn offload<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Offload<T> {
+    let (promise, result) = promise();
+    run_soon(Box::new(move || promise.keep(job())));
+    result
+}
+
+impl<T> Future for Offload<T> {
+    type Output = T;
+
+    /// # Panics
+    ///
+    /// If the job panicked, and in a forked child, which does not have the thread of the job.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        assert!(
+            self.process.is_this(),
+            "a future is polled by the process that made it"
+        );
+        self.flight.poll(context).map(|mut landed| {
+            self.done = true;
+            landed.pop().expect("the job does not panic")
+        })
+    }
+}
+
+impl<T> Drop for Offload<T> {
+    fn drop(&mut self) {
+        if !self.done && self.process.is_this() {
+            self.flight.abandon();
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Waits for `future` on the calling thread.
+    fn wait<T>(mut future: Offload<T>) -> T {
+        loop {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(result) = Pin::new(&mut future).poll(&mut context) {
+                return result;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn jobs_run_on_other_threads() {
+        let here = std::thread::current().id();
+        let jobs: Vec<_> = (0..200)
+            .map(|n| offload(move || (n, std::thread::current().id())))
+            .collect();
+        for (n, job) in jobs.into_iter().enumerate() {
+            let (got, thread) = wait(job);
+            assert_eq!(got, n);
+            assert_ne!(thread, here);
+        }
+    }
+
+    #[test]
+    fn the_panic_of_a_job_is_that_of_its_future() {
+        let job = offload(|| panic!("a job of a test"));
+        assert!(catch_unwind(AssertUnwindSafe(|| wait::<()>(job))).is_err());
+        assert_eq!(wait(offload(|| 7)), 7);
+    }
+
+    #[test]
+    fn the_result_of_a_job_whose_future_was_dropped_is_freed() {
+        let kept = Arc::new(());
+        let (inside, gate) = (kept.clone(), Arc::new(Mutex::new(())));
+        let held = gate.lock();
+        let waits = gate.clone();
+        drop(offload(move || {
+            drop(waits.lock());
+            inside
+        }));
+        drop(held);
+        while Arc::strong_count(&kept) > 1 {
+            std::thread::yield_now();
+        }
+    }
+}

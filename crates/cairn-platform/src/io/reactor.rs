@@ -1,0 +1,518 @@
+//! Reads in flight that no thread waits for.
+//!
+//! A process has one *reactor*, whose threads start when they are needed:
+//!
+//! - one thread with a ring of its own. Any thread leaves transfers in its inbox; it submits all of them with
+//!   one call, together with a read of a *bell*, an event descriptor that ends its wait when the inbox is no
+//!   longer empty. Transfers that exceed the ring wait in a queue.
+//! - where the kernel refuses a ring, or `io_mode` demands it, threads that execute one transfer at a time,
+//!   as many as the largest `read_io_executor_threads` of the databases opened;
+//! - one thread for times to wait for: the delays of [`RemoteFileSystem`](crate::RemoteFileSystem).
+//!
+//! A transfer, with its memory and descriptor, is owned by the reactor until it has ended, whatever becomes of
+//! the future that waits for it. A transfer whose future was dropped before it was submitted is not executed.
+//!
+//! In a forked child, the threads and the ring belong to the parent, so the child makes a reactor of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use super::flight::Flight;
+use crate::buffer::Memory;
+use crate::clock::Clock;
+use crate::posix::ring::KernelRing;
+use crate::posix::{Process, SystemClock};
+use crate::read_queue::{Ring, Ticket, Transfer};
+use crate::sync::{Condvar, Mutex, OnceLock};
+
+/// The number of reads that the ring of the reactor has in flight.
+const ENTRIES: u32 = 512;
+/// The maximum number of threads that execute transfers.
+const MOST_THREADS: usize = 256;
+/// The time after which an idle thread ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// The number of consecutive refused submissions, without a completion, after which the ring is given up.
+const REFUSALS: u32 = 1000;
+
+/// A part of a flight: a transfer and its place in the queue of its reads.
+pub(super) type Part = (Ticket, Transfer);
+
+/// A transfer to execute, and the flight that it is a part of.
+pub(super) struct Call {
+    pub(super) flight: Arc<Flight<Part>>,
+    pub(super) ticket: Ticket,
+    pub(super) transfer: Transfer,
+}
+
+impl Call {
+    /// Executes the transfer on the calling thread.
+    fn execute(mut self) {
+        if !self.flight.is_abandoned() {
+            self.transfer.execute();
+        }
+        self.land();
+    }
+
+    fn land(self) {
+        self.flight.land(Some((self.ticket, self.transfer)));
+    }
+}
+
+/// The threads that execute transfers of this process.
+pub(super) struct Reactor {
+    process: Process,
+    ring: RingThread,
+    threads: Threads,
+    timer: Timer,
+    /// The reactor of a child that was forked from this process.
+    of_child: OnceLock<Box<Reactor>>,
+}
+
+impl Reactor {
+    /// The reactor of the calling process.
+    pub(super) fn of_process() -> &'static Reactor {
+        static FIRST: OnceLock<Box<Reactor>> = OnceLock::new();
+        let mut reactor: &'static Reactor = FIRST.get_or_init(Reactor::new);
+        // Nothing of an ancestor is used but this list.
+        while !reactor.process.is_this() {
+            reactor = reactor.of_child.get_or_init(Reactor::new);
+        }
+        reactor
+    }
+
+    fn new() -> Box<Reactor> {
+        Box::new(Reactor {
+            process: Process::this(),
+            ring: RingThread::default(),
+            threads: Threads::default(),
+            timer: Timer::default(),
+            of_child: OnceLock::new(),
+        })
+    }
+
+    /// Executes `calls` by the ring.
+    pub(super) fn submit(&'static self, calls: Vec<Call>) {
+        if let Err(calls) = self.ring.submit(calls, || self.start_ring()) {
+            self.execute(calls, 1);
+        }
+    }
+
+    /// Executes `calls` by up to `threads` threads, or as many as an earlier call has allowed.
+    pub(super) fn execute(&'static self, calls: Vec<Call>, threads: usize) {
+        let left = self.threads.submit(calls, threads, || {
+            spawn("cairn-reads", || self.threads.serve())
+        });
+        left.into_iter().for_each(Call::execute);
+    }
+
+    /// Lands a part without content on `flight` once the system's monotonic clock has reached `nanos`.
+    pub(super) fn land_at(&'static self, nanos: u64, flight: Arc<Flight<Part>>) {
+        let start = || spawn("cairn-delays", || self.timer.serve());
+        if let Err(flight) = self.timer.add(nanos, flight, start) {
+            let clock = SystemClock;
+            clock.sleep(Duration::from_nanos(
+                nanos.saturating_sub(clock.monotonic_nanos()),
+            ));
+            flight.land(None);
+        }
+    }
+
+    /// Starts the thread of the ring. Returns false if it cannot be started.
+    fn start_ring(&'static self) -> bool {
+        spawn("cairn-ring", || {
+            let left = match KernelRing::with_entries(ENTRIES) {
+                Ok(mut ring) => self.ring.serve(&mut ring),
+                Err(_) => self.ring.refuse(VecDeque::new()),
+            };
+            self.execute(left, 1);
+        })
+    }
+}
+
+/// Starts a thread. Returns false if that is impossible.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(run).is_ok()
+}
+
+/// The inbox of the thread with the ring.
+#[derive(Default)]
+struct RingThread {
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    waiting: VecDeque<Call>,
+    /// True once the thread was started.
+    started: bool,
+    /// The event that ends the wait of the thread, while it waits with an empty inbox.
+    parked: Option<Arc<File>>,
+    /// True if there is no ring, or no longer one.
+    refused: bool,
+    /// True if the thread is to end once all reads have ended: for tests.
+    closing: bool,
+}
+
+/// The place in a ring of a read in flight.
+enum Place {
+    Free,
+    Bell,
+    Call(Arc<Flight<Part>>, Ticket),
+}
+
+/// What a thread does with its ring, apart from the ring.
+struct Service {
+    /// Calls for which the ring had no place, and what is left of short reads.
+    waiting: VecDeque<Call>,
+    /// What is in flight, by the ticket in the ring.
+    places: Vec<Place>,
+    free: Vec<Ticket>,
+    bell: Arc<File>,
+    /// True if a read of the bell is in flight.
+    armed: bool,
+    /// The calls in flight.
+    in_flight: usize,
+}
+
+impl Service {
+    /// Pushes the bell and as many calls as fit.
+    fn push_all(&mut self, ring: &mut impl Ring) {
+        if !self.armed {
+            let memory = Memory::new(8);
+            let transfer = Transfer::new(self.bell.clone(), 0, memory, 0, 8, false);
+            self.armed = self.push(ring, Place::Bell, transfer).is_ok();
+        }
+        while let Some(call) = self.waiting.pop_front() {
+            if call.flight.is_abandoned() {
+                call.land();
+                continue;
+            }
+            let place = Place::Call(call.flight.clone(), call.ticket);
+            match self.push(ring, place, call.transfer) {
+                Ok(()) => self.in_flight += 1,
+                Err(transfer) => {
+                    self.waiting.push_front(Call { transfer, ..call });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        ring: &mut impl Ring,
+        place: Place,
+        transfer: Transfer,
+    ) -> Result<(), Transfer> {
+        let ticket = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::Free);
+            self.places.len() - 1
+        });
+        let pushed = ring.push(ticket, transfer);
+        match pushed.is_ok() {
+            true => self.places[ticket] = place,
+            false => self.free.push(ticket),
+        }
+        pushed
+    }
+
+    /// Takes all completions. Returns their number.
+    fn take_completed(&mut self, ring: &mut impl Ring) -> usize {
+        let mut taken = 0;
+        while let Some((at, mut transfer, result)) = ring.completed() {
+            taken += 1;
+            self.free.push(at);
+            match std::mem::replace(&mut self.places[at], Place::Free) {
+                Place::Call(flight, ticket) => {
+                    self.in_flight -= 1;
+                    let ended = transfer.advance(result);
+                    let call = Call {
+                        flight,
+                        ticket,
+                        transfer,
+                    };
+                    match ended {
+                        true => call.land(),
+                        false => self.waiting.push_front(call),
+                    }
+                }
+                Place::Bell => self.armed = false,
+                Place::Free => {}
+            }
+        }
+        taken
+    }
+
+    /// Gives up the calls in flight, which are lost to a ring that failed.
+    fn lose(&mut self) {
+        for place in self.places.drain(..) {
+            if let Place::Call(flight, _) = place {
+                flight.land(None);
+            }
+        }
+    }
+}
+
+impl RingThread {
+    /// Makes the thread end once all reads have ended.
+    #[cfg(test)]
+    fn close(&self) {
+        let mut inbox = self.inbox.lock();
+        inbox.closing = true;
+        if let Some(bell) = inbox.parked.take() {
+            ring_bell(&bell);
+        }
+    }
+
+    /// Leaves `calls` for the thread, started by `start`. Returns them if there is no ring.
+    fn submit(&self, calls: Vec<Call>, start: impl FnOnce() -> bool) -> Result<(), Vec<Call>> {
+        let mut inbox = self.inbox.lock();
+        if inbox.refused {
+            return Err(calls);
+        }
+        if !inbox.started {
+            inbox.started = start();
+            if !inbox.started {
+                return Err(calls);
+            }
+        }
+        inbox.waiting.extend(calls);
+        let bell = inbox.parked.take();
+        drop(inbox);
+        if let Some(bell) = bell {
+            ring_bell(&bell);
+        }
+        Ok(())
+    }
+
+    /// Refuses further calls. Returns `left` and those in the inbox.
+    fn refuse(&self, left: VecDeque<Call>) -> Vec<Call> {
+        let mut inbox = self.inbox.lock();
+        inbox.refused = true;
+        left.into_iter().chain(inbox.waiting.drain(..)).collect()
+    }
+
+    /// Executes the calls of the inbox by `ring` until it fails. Returns those that remain.
+    fn serve(&self, ring: &mut impl Ring) -> Vec<Call> {
+        let Ok(bell) = eventfd(0, EventfdFlags::CLOEXEC) else {
+            return self.refuse(VecDeque::new());
+        };
+        let mut service = Service {
+            waiting: VecDeque::new(),
+            places: Vec::new(),
+            free: Vec::new(),
+            bell: Arc::new(File::from(bell)),
+            armed: false,
+            in_flight: 0,
+        };
+        let mut refusals = 0;
+        loop {
+            let mut inbox = self.inbox.lock();
+            inbox.parked = None;
+            service.waiting.append(&mut inbox.waiting);
+            drop(inbox);
+            service.push_all(ring);
+            // A full ring is waited for; what arrives meanwhile could not be pushed.
+            if service.waiting.is_empty() {
+                let mut inbox = self.inbox.lock();
+                if !inbox.waiting.is_empty() {
+                    continue;
+                }
+                if inbox.closing && service.in_flight == 0 {
+                    ring_bell(&service.bell);
+                    return Vec::new();
+                }
+                // Without the bell in the ring, the ring is full.
+                inbox.parked = service.armed.then(|| service.bell.clone());
+            }
+            let submitted = ring.submit_and_wait(1);
+            let completed = service.take_completed(ring);
+            match submitted {
+                Ok(()) | Err(Errno::INTR) => refusals = 0,
+                // The kernel lacks memory, or completions have to be taken first.
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if refusals < REFUSALS => {
+                    refusals = if completed > 0 { 0 } else { refusals + 1 };
+                    if completed == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                Err(_) => {
+                    service.lose();
+                    // A ring that is dropped waits for what is in flight.
+                    ring_bell(&service.bell);
+                    return self.refuse(service.waiting);
+                }
+            }
+        }
+    }
+}
+
+/// Ends the wait of a ring that reads `bell`.
+fn ring_bell(bell: &File) {
+    // Fails only if the counter would overflow, and the bell then rings already.
+    let _rung = rustix::io::write(bell, &1_u64.to_le_bytes());
+}
+
+/// The threads that execute one transfer at a time.
+#[derive(Default)]
+struct Threads {
+    state: Mutex<ThreadsState>,
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct ThreadsState {
+    waiting: VecDeque<Call>,
+    limit: usize,
+    started: usize,
+    idle: usize,
+}
+
+impl Threads {
+    /// Leaves `calls` for the threads, started by `start`. Returns them if there is no thread.
+    fn submit(&self, calls: Vec<Call>, limit: usize, start: impl Fn() -> bool) -> VecDeque<Call> {
+        let mut state = self.state.lock();
+        state.limit = state.limit.max(limit.clamp(1, MOST_THREADS));
+        state.waiting.extend(calls);
+        while state.started < state.limit && state.idle < state.waiting.len() && start() {
+            state.started += 1;
+            state.idle += 1;
+        }
+        if state.started == 0 {
+            return std::mem::take(&mut state.waiting);
+        }
+        drop(state);
+        self.called.notify_all();
+        VecDeque::new()
+    }
+
+    /// Executes calls until there is none for [`IDLE`].
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(call) = state.waiting.pop_front() {
+                state.idle -= 1;
+                drop(state);
+                call.execute();
+                state = self.state.lock();
+                state.idle += 1;
+            } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()
+            {
+                state.started -= 1;
+                state.idle -= 1;
+                return;
+            }
+        }
+    }
+}
+
+/// The flights that wait for a time.
+#[derive(Default)]
+struct Timer {
+    state: Mutex<TimerState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TimerState {
+    waiting: BinaryHeap<Reverse<Due>>,
+    count: u64,
+    started: bool,
+}
+
+/// A flight and its time.
+struct Due {
+    nanos: u64,
+    number: u64,
+    flight: Arc<Flight<Part>>,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        (self.nanos, self.number).cmp(&(other.nanos, other.number))
+    }
+}
+
+impl Timer {
+    /// Adds a flight. Returns it if there is no thread that would land it.
+    fn add(
+        &self,
+        nanos: u64,
+        flight: Arc<Flight<Part>>,
+        start: impl FnOnce() -> bool,
+    ) -> Result<(), Arc<Flight<Part>>> {
+        let mut state = self.state.lock();
+        if !state.started {
+            state.started = start();
+            if !state.started {
+                return Err(flight);
+            }
+        }
+        state.count += 1;
+        let number = state.count;
+        let first = state.waiting.peek().is_none_or(|due| nanos < due.0.nanos);
+        state.waiting.push(Reverse(Due {
+            nanos,
+            number,
+            flight,
+        }));
+        drop(state);
+        if first {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Lands flights when they are due, until there is none for [`IDLE`].
+    fn serve(&self) {
+        let clock = SystemClock;
+        let mut due = Vec::new();
+        let mut state = self.state.lock();
+        loop {
+            let now = clock.monotonic_nanos();
+            while state.waiting.peek().is_some_and(|due| due.0.nanos <= now) {
+                due.extend(state.waiting.pop().map(|Reverse(due)| due.flight));
+            }
+            if !due.is_empty() {
+                drop(state);
+                due.drain(..).for_each(|flight| flight.land(None));
+                state = self.state.lock();
+                continue;
+            }
+            let left = match state.waiting.peek() {
+                Some(Reverse(first)) => Duration::from_nanos(first.nanos - now),
+                None => IDLE,
+            };
+            if self.changed.wait_for(&mut state, left).timed_out() && state.waiting.is_empty() {
+                state.started = false;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+#[path = "reactor_tests.rs"]
+mod tests;

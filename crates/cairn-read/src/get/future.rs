@@ -1,0 +1,176 @@
+//! Point lookups as futures.
+//!
+//! [`try_get`] is the first attempt, on data in memory. It takes no more than a reference and allocates nothing.
+//! If it lacks something, [`get_async`] starts again with a view that it keeps. Only then is there a state to
+//! keep while reads are in flight.
+//!
+//! What can be suspended is awaited: reads of blocks and of blobs. What cannot, such as opening a table, runs on
+//! a helper thread ([`offload`]). Counters by level and times of the perf context, which belong to a thread, are
+//! not recorded.
+
+use std::sync::Arc;
+
+use cairn_format::blob::BlobIndex;
+use cairn_format::key::LookupKey;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::ReadDriver;
+use cairn_platform::io::{Offload, offload};
+use cairn_table::{Table, TableGet};
+use cairn_types::{Progress, Result};
+use cairn_version::{FileMeta, TableRef};
+
+use super::{Found, Pending, PointGet, SCRATCH};
+use crate::columns::{decoded, with_blobs};
+use crate::get_stats::count_get;
+use crate::level::storage_forbidden;
+use crate::versions::Newest;
+use crate::view::{Reading, View};
+
+/// Returns the newest version of the key in `view` that is visible to `lookup`, if that needs no file: `None` if
+/// it may.
+///
+/// # Errors
+///
+/// Those of [`get`](super::get), except for those of reads.
+pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Option<Found>> {
+    SCRATCH.with(|scratch| {
+        let began = view.family.began();
+        let mut get = PointGet::new(view, lookup, options, scratch.0.take());
+        let searched = get.run();
+        let is_stored_here = !matches!(get.versions.newest, Newest::Blob(_) | Newest::Entity(_));
+        let lacks = matches!(searched, Ok(Progress::Lacks)) || !is_stored_here;
+        let mut state = std::mem::take(&mut get.state);
+        state.reset();
+        let found = match searched {
+            Ok(_) if lacks => {
+                // The second attempt counts everything again.
+                if let Some(counts) = state.counts() {
+                    counts.forget();
+                }
+                Ok(None)
+            }
+            Ok(_) => get.finish().map(Some),
+            Err(error) => Err(error),
+        };
+        let found = match found.transpose() {
+            Some(found) => {
+                count_get(&view.family, began, state.counts(), get.hit(), &found);
+                found.map(Some)
+            }
+            None => Ok(None),
+        };
+        scratch.0.set(state);
+        found
+    })
+}
+
+/// [`get`](super::get) as a future. Errors are the same.
+///
+/// # Errors
+///
+/// Those of [`get`](super::get).
+pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    let began = view.family.began();
+    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    let searched = get.run_async().await;
+    let (hit, state) = (get.hit(), std::mem::take(&mut get.state));
+    let found = match searched {
+        Ok(()) => get.finish_async().await,
+        Err(error) => Err(error),
+    };
+    count_get(&view.family, began, state.counts(), hit, &found);
+    found
+}
+
+impl PointGet<'_> {
+    /// Runs until the search is finished, awaiting reads.
+    async fn run_async(&mut self) -> Result<()> {
+        let reading = &self.view.family;
+        while !self.run()?.is_ready() {
+            if self.tier == ReadTier::BlockCache {
+                return Err(storage_forbidden());
+            }
+            match self.pending.take() {
+                None => {}
+                Some(Pending::Block) => {
+                    let requests = vec![self.state.request()];
+                    let read = self.read_deadline.read_all(reading, requests).await;
+                    self.supply(read.into_iter().next().unwrap_or_else(unanswered))?;
+                }
+                Some(Pending::Table(file, level)) => {
+                    self.read_deadline.check(reading)?;
+                    let table = open_async(reading, file, level).await?;
+                    self.enter(table, file)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Awaits values in blob files, and returns the result.
+    async fn finish_async(&mut self) -> Result<Found> {
+        let reading = &self.view.family;
+        if let Newest::Blob(index) = &self.versions.newest
+            && opens_apart(reading)
+        {
+            // An error is that of the request.
+            if let Ok(index) = BlobIndex::decode(index)
+                && !reading.blobs.is_open(index.file)
+            {
+                let blobs = reading.blobs.clone();
+                offload(move || drop(blobs.file(index.file))).await;
+            }
+        }
+        if let Some((place, request)) = self.blob_request()? {
+            let read = self.read_deadline.read_all(reading, vec![request]).await;
+            let bytes = read.into_iter().next().unwrap_or_else(unanswered)?;
+            self.supply_blob(&place, bytes)?;
+        }
+        if let Newest::Entity(entity) = &self.versions.newest
+            && opens_apart(reading)
+            && decoded(entity)?.has_blobs()
+        {
+            let (entity, reading) = (entity.clone(), reading.clone());
+            let (key, blobs) = (self.key().to_vec(), self.blob_options());
+            let read = offload(move || with_blobs(&reading, &key, entity, blobs)).await?;
+            self.versions.newest = Newest::Entity(read);
+        }
+        self.finish()
+    }
+}
+
+fn unanswered<T>() -> Result<T> {
+    Err(cairn_types::Error::aborted("a read has no result"))
+}
+
+/// True if work that cannot be suspended runs on a helper thread: not in a simulation, and not if the user wants
+/// reads to block.
+pub(crate) fn opens_apart(reading: &Reading) -> bool {
+    reading.clock.is_real() && reading.io.driver() != ReadDriver::Blocking
+}
+
+/// Opens the table of `file`.
+async fn open_async<'f>(
+    reading: &Reading,
+    file: &'f Arc<FileMeta>,
+    level: usize,
+) -> Result<TableRef<'f>> {
+    if !opens_apart(reading) {
+        return reading.tables.open(file, level, &reading.io);
+    }
+    let table = start_opening(reading, file, level).await?;
+    Ok(file.table.get().unwrap_or(TableRef::Held(table)))
+}
+
+/// Opens the table of `file` on a helper thread.
+pub(crate) fn start_opening(
+    reading: &Reading,
+    file: &Arc<FileMeta>,
+    level: usize,
+) -> Offload<Result<Arc<Table>>> {
+    let (tables, file, io) = (reading.tables.clone(), file.clone(), reading.io.clone());
+    offload(move || {
+        let opened = tables.open(&file, level, &io);
+        opened.map(TableRef::into_arc)
+    })
+}
