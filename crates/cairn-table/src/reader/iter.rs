@@ -131,8 +131,6 @@ pub struct TableIter {
     /// The charges of held blocks that are not in the cache.
     held: Option<Box<HeldCharges>>,
     prefetch: Prefetch,
-    /// Readahead in the background.
-    ahead: Option<Box<Ahead>>,
     /// Number of searches so far; saturates.
     searches: u8,
 }
@@ -184,7 +182,7 @@ fn take(
 impl Drop for TableIter {
     fn drop(&mut self) {
         self.prefetch.count_end(&self.table);
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.count_end(&self.table);
         }
         if !self.supplied.counts.is_empty() {
@@ -250,7 +248,6 @@ impl TableIter {
             target,
             searches: 0,
             prefetch: Prefetch::new(options.readahead),
-            ahead: None,
             pads: table.pad > 0,
             table,
             options,
@@ -272,7 +269,7 @@ impl TableIter {
     pub fn read_ahead(&mut self, plan: &Arc<ReadAhead>) {
         if plan.is_in_background(&self.table) {
             let ahead = Ahead::new(plan, &self.table, &self.options);
-            self.ahead = Some(Box::new(ahead));
+            self.prefetch.background = Some(Box::new(ahead));
         } else {
             self.prefetch.set_plan(plan.clone());
         }
@@ -282,32 +279,40 @@ impl TableIter {
     /// direction of its movement: the next table is to be read.
     #[must_use]
     pub fn has_read_to_end(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_end())
+        self.prefetch
+            .background
+            .as_ref()
+            .is_some_and(|ahead| ahead.is_at_end())
     }
 
     /// True if more reads than the `held` ones may be under way.
     #[must_use]
     pub fn admits_beyond(&self, held: usize) -> bool {
-        let ahead = self.ahead.as_ref();
+        let ahead = self.prefetch.background.as_ref();
         ahead.is_some_and(|ahead| ahead.admits_beyond(held))
     }
 
     /// The number of reads of the iterator that are under way or whose bytes it holds.
     #[must_use]
     pub fn chunks_held(&self) -> usize {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.chunks_held())
+        self.prefetch
+            .background
+            .as_ref()
+            .map_or(0, |ahead| ahead.chunks_held())
     }
 
     /// Starts to read the table of `next`, which continues the movement of this iterator.
     pub fn read_into(&self, next: &mut TableIter, back: bool) {
-        if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead) {
+        if let (Some(before), Some(ahead)) =
+            (&self.prefetch.background, &mut next.prefetch.background)
+        {
             ahead.continue_from(before, &next.table, back);
         }
     }
 
     /// Continues what [`TableIter::read_into`] has started, before the first movement.
     pub fn read_on(&mut self) {
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.read_on_before(&self.table);
         }
     }
@@ -747,7 +752,7 @@ impl TableIter {
         });
         match taken {
             Ok(block) => {
-                if let Some(ahead) = &mut self.ahead {
+                if let Some(ahead) = &mut self.prefetch.background {
                     ahead.learn(lack, &block.block);
                 }
                 self.supplied.push(block);
@@ -760,7 +765,7 @@ impl TableIter {
     /// Supplies the first chunk of the readahead, which has the missing block.
     #[cold]
     fn supply_chunk(&mut self, lack: Lack, bytes: Result<Buffer>) -> Progress {
-        let supplied = match &mut self.ahead {
+        let supplied = match &mut self.prefetch.background {
             Some(ahead) => ahead.supply(&self.table, &bytes),
             None => false,
         };
@@ -849,7 +854,7 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
-            Ok(Some(lack)) if self.ahead.is_some() => self.lack_in_background(lack),
+            Ok(Some(lack)) if self.prefetch.background.is_some() => self.lack_in_background(lack),
             Ok(Some(lack)) => {
                 let more = if lack.role == CacheRole::Data && !self.is_back() {
                     self.prefetch.more(lack.handle, &self.table.params.options)
@@ -885,7 +890,7 @@ impl TableIter {
         let back = self.is_back();
         let (table, walk) = (&self.table, &self.walk);
         let mut request = None;
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             if lack.role == CacheRole::Data {
                 request = ahead.request_for(table, walk, lack.handle, back);
             } else if let Some(block) = ahead.known_index(lack) {
@@ -1052,7 +1057,7 @@ impl TableIter {
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
-                let raw = match &mut self.ahead {
+                let raw = match &mut self.prefetch.background {
                     Some(ahead) => match ahead.find(&self.table, handle) {
                         Found::Block(raw) => Some(raw),
                         Found::Missing => None,
@@ -1077,7 +1082,7 @@ impl TableIter {
         self.block = Some((block, layout));
         self.block_handle = handle;
         self.calm = calm;
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.visit(&self.table, handle, landing.is_back());
         }
         Ok(None)
