@@ -417,13 +417,13 @@ impl Benchmark {
         match self.kind {
             Kind::Write(_)
             | Kind::Delete(_)
-            | Kind::Merge
             | Kind::Update
             | Kind::Deterministic
             | Kind::Debt
             | Kind::Tombstones
             | Kind::RangeTombstones
             | Kind::FillLinks => self.flags.num,
+            Kind::Merge => self.flags.writes.unwrap_or(self.flags.num),
             Kind::FillOperands(count) => self.flags.num * count,
             Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => 1,
             _ => self.flags.reads(),

@@ -6,7 +6,10 @@ use std::sync::{Arc, Weak};
 
 use cairn::options::enums::IoMode;
 use cairn::world::RemoteSettings;
-use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
+use cairn::{
+    CompactRangeOptions, Db, Family, GetMergeOperandsOptions, Iter, Options, ReadOptions, Result,
+    Subcode,
+};
 use cairn::{World, WriteBatch, WriteOptions};
 use cairn_memory::{
     BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, MemoryBudget,
@@ -163,6 +166,7 @@ pub struct Thread<'a> {
     read: ReadOptions,
     write: WriteOptions,
     batch: WriteBatch,
+    copies_operands: bool,
 }
 
 impl Engine for Db {
@@ -186,6 +190,7 @@ impl Engine for Db {
                 ..WriteOptions::default()
             },
             batch: WriteBatch::new(),
+            copies_operands: settings.copy_operands,
         }
     }
 
@@ -276,9 +281,27 @@ impl Session for Thread<'_> {
         Ok(())
     }
 
-    fn operands(&mut self, key: &[u8], most: usize) -> Result<(usize, u64)> {
-        let operands = self.family.get_merge_operands(key, most, &self.read)?;
-        let bytes = operands.iter().map(|one| one.len() as u64).sum();
+    fn operands(&mut self, key: &[u8], expected: usize) -> Result<(usize, u64)> {
+        let mut request = GetMergeOperandsOptions {
+            expected_max_number_of_operands: expected,
+            ..GetMergeOperandsOptions::default()
+        };
+        let read = self
+            .family
+            .get_merge_operands_with(key, &mut request, &self.read);
+        let operands = match read {
+            Err(error) if error.subcode() == Subcode::MergeOperandsInsufficientCapacity => {
+                return Ok((request.number_of_operands, 0));
+            }
+            read => read?,
+        };
+        let bytes = match self.copies_operands {
+            false => operands.iter().map(|one| one.len() as u64).sum(),
+            true => {
+                let copies: Vec<Vec<u8>> = operands.iter().map(<[u8]>::to_vec).collect();
+                copies.iter().map(|copy| copy.len() as u64).sum()
+            }
+        };
         Ok((operands.len(), bytes))
     }
 

@@ -26,6 +26,8 @@ pub struct Settings {
     pub async_io: bool,
     /// True if, with `async_io`, all levels are read in parallel.
     pub optimize_multiget_for_io: bool,
+    /// True if merge operands are copied.
+    pub copy_operands: bool,
 }
 
 /// The kind of a block cache, by db_bench's names.
@@ -251,12 +253,13 @@ pub trait Session {
         keys: &[Box<[u8]>],
         see: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()>;
-    /// Returns the number and total size of the merge operands of a key, at most `most`.
+    /// Reads the merge operands of a key. Returns their number, which may be more than are `expected`, and
+    /// otherwise their total size.
     ///
     /// # Errors
     ///
     /// Errors of the engine; `NotSupported` if its interface has no such call.
-    fn operands(&mut self, key: &[u8], most: usize) -> Result<(usize, u64)>;
+    fn operands(&mut self, key: &[u8], expected: usize) -> Result<(usize, u64)>;
     /// Creates an iterator that is not positioned.
     fn cursor(&self) -> Self::Cursor<'_>;
 }

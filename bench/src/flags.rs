@@ -81,6 +81,15 @@ pub struct Flags {
     /// Number of read operations [default: as many as entries].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub reads: Option<i64>,
+    /// Number of operands that `mergerandom` writes [default: as many as entries].
+    #[arg(long, value_name = "N")]
+    pub writes: Option<u64>,
+    /// Number of different keys of `mergerandom` [default: as many as entries].
+    #[arg(long = "merge_keys", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub merge_keys: Option<u64>,
+    /// Copy every operand that `readrandomoperands` reads to memory of its own.
+    #[arg(long = "copy_operands", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub copy_operands: bool,
     /// Duration of each benchmark with random keys, in seconds; 0 counts operations instead.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub duration: u64,

@@ -14,7 +14,7 @@ mod compare;
 mod db_dir;
 pub mod engine;
 mod flags;
-mod key_value_gen;
+pub mod key_value_gen;
 mod linkbench;
 mod measurement;
 mod medians;

@@ -119,8 +119,8 @@ impl<S: Session> Session for MultiSession<S> {
         self.selected().multi_get(keys, see)
     }
 
-    fn operands(&mut self, key: &[u8], most: usize) -> Result<(usize, u64)> {
-        self.selected().operands(key, most)
+    fn operands(&mut self, key: &[u8], expected: usize) -> Result<(usize, u64)> {
+        self.selected().operands(key, expected)
     }
 
     fn cursor(&self) -> S::Cursor<'_> {

@@ -4,13 +4,48 @@ use std::path::Path;
 
 use cairn_db::{Db, Family, Snapshot};
 use cairn_platform::sync::Mutex;
+use cairn_types::SequenceNumber;
 
-use crate::handle::create;
+use crate::handle::{create, maybe};
 
 /// An open database.
 pub struct Database {
     /// The engine's handle.
     pub db: Db,
+}
+
+/// The object of a snapshot handle.
+pub enum ReadPoint {
+    /// A snapshot that the program releases.
+    Snapshot(Snapshot),
+    /// The snapshot of a transaction; `None` if it has none. In memory that the program frees without destroying the
+    /// object, which has no destructor.
+    Transaction(Option<SequenceNumber>),
+}
+
+impl ReadPoint {
+    /// The last sequence number that reads see; `None` for the latest.
+    pub(crate) fn sequence(&self) -> Option<SequenceNumber> {
+        match self {
+            ReadPoint::Snapshot(snapshot) => Some(snapshot.sequence()),
+            ReadPoint::Transaction(sequence) => *sequence,
+        }
+    }
+}
+
+/// Releases a snapshot.
+///
+/// # Safety
+///
+/// The handle is valid as `c.h` requires.
+pub(crate) unsafe fn release_snapshot(snapshot: *const rocksdb_snapshot_t) {
+    // SAFETY: guaranteed by the caller; the snapshot of a transaction is in memory from `malloc`.
+    unsafe {
+        match maybe(snapshot) {
+            Some(ReadPoint::Transaction(_)) => libc::free(snapshot.cast_mut().cast()),
+            _ => crate::handle::destroy(snapshot.cast_mut()),
+        }
+    }
 }
 
 handles! {
@@ -19,7 +54,7 @@ handles! {
     /// A column family of an open database.
     rocksdb_column_family_handle_t = Family;
     /// A consistent view of the database for reads.
-    rocksdb_snapshot_t = Snapshot;
+    rocksdb_snapshot_t = ReadPoint;
 }
 
 /// The open databases and the addresses of their handles, for messages to all LOG files and for

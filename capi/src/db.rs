@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int, c_uchar};
 use std::path::Path;
 
-use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot};
+use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest};
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
 
 use crate::database::{
-    hold, release, rocksdb_column_family_handle_t, rocksdb_snapshot_t, rocksdb_t,
+    ReadPoint, hold, release, release_snapshot, rocksdb_column_family_handle_t, rocksdb_snapshot_t,
+    rocksdb_t,
 };
 use crate::error::{
     array, malloc_text, maybe_bytes, path, pointers, report, report_ptr, store, text,
@@ -60,16 +61,16 @@ fn open(
     })
 }
 
-/// Stores the handles of `families`, in order, and returns that of the database.
+/// Stores the handles of `families`, in order.
 ///
 /// # Safety
 ///
 /// `handles` has space for them.
-unsafe fn hand_out(
-    db: Db,
+pub(crate) unsafe fn store_families(
+    db: &Db,
     families: &[FamilyDescriptor],
     handles: *mut *mut rocksdb_column_family_handle_t,
-) -> Result<*mut rocksdb_t> {
+) -> Result<()> {
     for (at, family) in families.iter().enumerate() {
         let Some(open) = db.family(&family.name) else {
             return Err(cairn_types::Error::invalid_argument(format!(
@@ -80,7 +81,45 @@ unsafe fn hand_out(
         // SAFETY: guaranteed by the caller.
         unsafe { handles.add(at).write(create(open)) };
     }
+    Ok(())
+}
+
+/// Stores the handles of `families`, in order, and returns that of the database.
+///
+/// # Safety
+///
+/// `handles` has space for them.
+unsafe fn hand_out(
+    db: Db,
+    families: &[FamilyDescriptor],
+    handles: *mut *mut rocksdb_column_family_handle_t,
+) -> Result<*mut rocksdb_t> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { store_families(&db, families, handles)? };
     Ok(hold(db))
+}
+
+/// Closes a database whose handle `base` is in the list of open databases, and destroys that handle.
+///
+/// # Safety
+///
+/// `base` came from `hold` and is live.
+pub(crate) unsafe fn close(base: *mut rocksdb_t) {
+    // SAFETY: guaranteed by the caller.
+    let database = unsafe { take(base) };
+    if database.db.is_forked() {
+        // The database is owned by another handle.
+        return;
+    }
+    release(&database.db);
+    crate::iter::detach_iterators(database.db.opening());
+    crate::files::detach_wal_iterators(database.db.opening());
+    if let Err(error) = database.db.close_and_release() {
+        eprintln!(
+            "librocksdb (Cairn): closing {}: {error}",
+            database.db.path().display()
+        );
+    }
 }
 
 /// Compacts a range. The C functions have no `errptr`, so an error goes to the LOG.
@@ -99,7 +138,7 @@ fn compact(
 }
 
 /// The default family with the family options in `options`.
-fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
+pub(crate) fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
     [FamilyDescriptor::new("default", all.family.clone())]
 }
 
@@ -205,17 +244,7 @@ c_functions! {
     /// them reports that it is closed.
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
-            let database = take(db);
-            if database.db.is_forked() {
-                // The database is owned by another handle.
-                return;
-            }
-            release(&database.db);
-            crate::iter::detach_iterators(database.db.opening());
-            crate::files::detach_wal_iterators(database.db.opening());
-            if let Err(error) = database.db.close_and_release() {
-                eprintln!("librocksdb (Cairn): closing {}: {error}", database.db.path().display());
-            }
+            close(db);
         }
     }
 
@@ -258,22 +287,22 @@ c_functions! {
 
     /// Creates a snapshot of the current state, to be released with `rocksdb_release_snapshot`.
     fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
-        create::<rocksdb_snapshot_t>(of(db.cast_const()).db.snapshot()).cast_const()
+        create::<rocksdb_snapshot_t>(ReadPoint::Snapshot(of(db.cast_const()).db.snapshot())).cast_const()
     }
     /// Releases a snapshot.
     fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot: *const rocksdb_snapshot_t) {
-        crate::handle::destroy(snapshot.cast_mut());
+        release_snapshot(snapshot);
     }
     /// Returns the sequence number of a snapshot.
     fn rocksdb_snapshot_get_sequence_number(snapshot: *const rocksdb_snapshot_t) -> u64 {
-        of(snapshot).sequence().0
+        of(snapshot).sequence().map_or(0, |sequence| sequence.0)
     }
     /// Sets the snapshot of reads with these options; null for none.
     fn rocksdb_readoptions_set_snapshot(
         opt: *mut crate::options::rocksdb_readoptions_t,
         snapshot: *const rocksdb_snapshot_t,
     ) {
-        crate::handle::of_mut(opt).snapshot = maybe(snapshot).map(Snapshot::sequence);
+        crate::handle::of_mut(opt).snapshot = maybe(snapshot).and_then(ReadPoint::sequence);
     }
     /// Returns the database's id, of `*id_len` bytes, to be freed with `free`.
     fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char {

@@ -261,6 +261,28 @@ pub fn create_owned<H: Handle>(object: H::Object, owner: usize) -> *mut H {
     shell.fill(object)
 }
 
+/// Creates a handle of `object` in memory from `malloc`, which the program frees with `rocksdb_free`. The object is
+/// never dropped, so it must own nothing.
+pub fn create_freeable<H: Handle>(object: H::Object) -> *mut H {
+    const {
+        assert!(
+            align_of::<Shell<H::Object>>() <= 16,
+            "the alignment of malloc"
+        )
+    };
+    // SAFETY: the memory is large enough and aligned; zeros are a valid header, and the object is written before the
+    // state word.
+    unsafe {
+        let shell = libc::calloc(1, size_of::<Shell<H::Object>>()).cast::<Shell<H::Object>>();
+        if shell.is_null() {
+            misuse("out of memory");
+        }
+        (*(*shell).object.get()).write(object);
+        (*shell).link.word.store(LIVE, Release);
+        shell.cast()
+    }
+}
+
 /// Creates a handle of `object`.
 #[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {

@@ -9,11 +9,12 @@ use cairn_types::{Error, Result};
 use crate::batch::{Handlers, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{bytes, malloc_bytes, not_built, report, report_ptr, store};
+use crate::error::{bytes, not_built, report, report_ptr, store};
 use crate::handle::{create, maybe, of, take};
 use crate::iter::{Cursor, create_iter, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::reads::rocksdb_pinnableslice_t;
+use crate::spare::malloc_value;
 
 handles! {
     /// A batch of writes that is applied atomically and can be read before it is written.
@@ -39,7 +40,7 @@ unsafe fn copy(
     unsafe {
         let found = report(errptr, find);
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
-        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
+        found.map_or(std::ptr::null_mut(), malloc_value)
     }
 }
 

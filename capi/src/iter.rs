@@ -79,7 +79,7 @@ c_destructors! {
 }
 
 /// Creates an iterator over `family`.
-fn iter_over(
+pub(crate) fn iter_over(
     family: &Family,
     options: &crate::options::Checked<cairn_options::ReadOptions>,
 ) -> *mut rocksdb_iterator_t {
@@ -107,7 +107,7 @@ pub(crate) fn detach_iterators(opening: usize) {
 }
 
 #[cold]
-fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::shutdown("the database is closed")
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uchar};
 use std::mem::ManuallyDrop;
 
-use cairn_db::{Db, Family, Found, GetScratch, Value};
+use cairn_db::{Db, Family, Found, GetScratch, Operand, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
@@ -12,9 +12,10 @@ use crate::constants::{
     rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
 };
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
+use crate::error::{array, bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
+use crate::spare::malloc_value;
 
 /// A pinned value and its location.
 pub struct Pinned {
@@ -22,7 +23,14 @@ pub struct Pinned {
     len: usize,
     /// Pins the bytes.
     #[expect(dead_code, reason = "the value is held to pin it, not read")]
-    value: Value,
+    pin: Pin,
+}
+
+/// The owner of a pinned value.
+#[expect(dead_code, reason = "held to pin the value, not read")]
+enum Pin {
+    Value(Value),
+    Operand(Operand),
 }
 
 /// The location of a value's bytes, in a block, a memtable or a vector, which does not change when the
@@ -35,7 +43,22 @@ fn place(value: &[u8]) -> (*const u8, usize) {
 impl From<Value> for Pinned {
     fn from(value: Value) -> Pinned {
         let (data, len) = place(&value);
-        Pinned { data, len, value }
+        Pinned {
+            data,
+            len,
+            pin: Pin::Value(value),
+        }
+    }
+}
+
+impl From<Operand> for Pinned {
+    fn from(operand: Operand) -> Pinned {
+        let (data, len) = place(&operand);
+        Pinned {
+            data,
+            len,
+            pin: Pin::Operand(operand),
+        }
     }
 }
 
@@ -92,7 +115,7 @@ pub struct rocksdb_slice_t {
 /// # Safety
 ///
 /// The arguments are valid as `c.h` requires.
-unsafe fn get_copy(
+pub(crate) unsafe fn get_copy(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: &[u8],
@@ -103,7 +126,7 @@ unsafe fn get_copy(
     unsafe {
         let found = report(errptr, || family.get_with(key, of(options).checked()?));
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
-        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
+        found.map_or(std::ptr::null_mut(), malloc_value)
     }
 }
 
@@ -115,7 +138,7 @@ unsafe fn get_copy(
 // One function for all variants, which does not unwind: each variant checks its handle and tail-calls
 // this function, with its arguments still in registers and without a stack frame of its own.
 #[inline(never)]
-unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
+pub(crate) unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: *const c_char,
@@ -151,7 +174,8 @@ fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     let shell = own.vacant();
     // SAFETY: the result is neither used nor dropped afterwards.
     let value = unsafe { std::ptr::read(value) };
-    Ok(shell.fill(Pinned { data, len, value }))
+    let pin = Pin::Value(value);
+    Ok(shell.fill(Pinned { data, len, pin }))
 }
 
 /// The result of a get that found neither a plain value nor nothing: the error, or a handle of an
@@ -229,10 +253,10 @@ pub(crate) unsafe fn keys<'a>(
 }
 
 /// The output arrays of `rocksdb_multi_get` and its variants.
-struct Lists {
-    values: *mut *mut c_char,
-    sizes: *mut usize,
-    errors: *mut *mut c_char,
+pub(crate) struct Lists {
+    pub(crate) values: *mut *mut c_char,
+    pub(crate) sizes: *mut usize,
+    pub(crate) errors: *mut *mut c_char,
 }
 
 impl Lists {
@@ -241,12 +265,15 @@ impl Lists {
     /// # Safety
     ///
     /// The arrays have space for it.
-    unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
+    pub(crate) unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
         // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());
             let (value, size) = match result {
-                Ok(Some(value)) => (malloc_bytes(&value), value.len()),
+                Ok(Some(value)) => {
+                    let size = value.len();
+                    (malloc_value(value), size)
+                }
                 Ok(None) => (std::ptr::null_mut(), 0),
                 Err(error) => {
                     save(self.errors.add(at), &error);

@@ -21,18 +21,15 @@ use crate::callbacks::tables::{
     rocksdb_sst_partitioner_factory_t, rocksdb_table_properties_collector_factory_t,
 };
 use crate::callbacks::transform::rocksdb_slicetransform_t;
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_snapshot_t, rocksdb_t};
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
 use crate::handle::of_mut;
 use crate::indexed::rocksdb_writebatch_wi_t;
-use crate::iter::rocksdb_iterator_t;
-use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
 use crate::options::{
-    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
-    rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
+    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_options_t,
+    rocksdb_readoptions_t, rocksdb_writeoptions_t,
 };
-use crate::reads::rocksdb_pinnableslice_t;
 
 /// An object of an unsupported feature.
 pub struct rocksdb_backup_engine_info_t(());
@@ -53,19 +50,7 @@ pub struct rocksdb_cuckoo_table_options_t(());
 /// An object of an unsupported feature.
 pub struct rocksdb_open_and_compact_options_t(());
 /// An object of an unsupported feature.
-pub struct rocksdb_optimistictransaction_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_optimistictransactiondb_t(());
-/// An object of an unsupported feature.
 pub struct rocksdb_restore_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_transaction_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_transaction_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_transactiondb_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_transactiondb_t(());
 /// A callback that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
 /// A callback that is never called.
@@ -196,104 +181,6 @@ c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "transactions":
-    no() fn rocksdb_optimistictransaction_begin(otxn_db: *mut rocksdb_optimistictransactiondb_t, write_options: *const rocksdb_writeoptions_t, otxn_options: *const rocksdb_optimistictransaction_options_t, old_txn: *mut rocksdb_transaction_t) -> *mut rocksdb_transaction_t;
-    no() fn rocksdb_optimistictransaction_options_create() -> *mut rocksdb_optimistictransaction_options_t;
-    no() fn rocksdb_optimistictransaction_options_destroy(opt: *mut rocksdb_optimistictransaction_options_t);
-    no() fn rocksdb_optimistictransaction_options_set_set_snapshot(opt: *mut rocksdb_optimistictransaction_options_t, v: c_uchar);
-    err(errptr) fn rocksdb_optimistictransactiondb_checkpoint_object_create(otxn_db: *mut rocksdb_optimistictransactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
-    no() fn rocksdb_optimistictransactiondb_close(otxn_db: *mut rocksdb_optimistictransactiondb_t);
-    no() fn rocksdb_optimistictransactiondb_close_base_db(base_db: *mut rocksdb_t);
-    no() fn rocksdb_optimistictransactiondb_get_base_db(otxn_db: *mut rocksdb_optimistictransactiondb_t) -> *mut rocksdb_t;
-    err(errptr) fn rocksdb_optimistictransactiondb_open(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_optimistictransactiondb_t;
-    err(errptr) fn rocksdb_optimistictransactiondb_open_column_families(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_optimistictransactiondb_t;
-    no() fn rocksdb_optimistictransactiondb_property_int(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int;
-    no() fn rocksdb_optimistictransactiondb_property_value(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_optimistictransactiondb_write(otxn_db: *mut rocksdb_optimistictransactiondb_t, options: *const rocksdb_writeoptions_t, batch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_transaction_begin(txn_db: *mut rocksdb_transactiondb_t, write_options: *const rocksdb_writeoptions_t, txn_options: *const rocksdb_transaction_options_t, old_txn: *mut rocksdb_transaction_t) -> *mut rocksdb_transaction_t;
-    err(errptr) fn rocksdb_transaction_commit(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_transaction_create_iterator(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_transaction_create_iterator_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
-    err(errptr) fn rocksdb_transaction_delete(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_delete_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_transaction_destroy(txn: *mut rocksdb_transaction_t);
-    err(errptr) fn rocksdb_transaction_get(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_transaction_get_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_transaction_get_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_transaction_get_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char;
-    no() fn rocksdb_transaction_get_name(txn: *mut rocksdb_transaction_t, name_len: *mut usize) -> *mut c_char;
-    err(errptr) fn rocksdb_transaction_get_pinned(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    err(errptr) fn rocksdb_transaction_get_pinned_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    err(errptr) fn rocksdb_transaction_get_pinned_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    err(errptr) fn rocksdb_transaction_get_pinned_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    no() fn rocksdb_transaction_get_snapshot(txn: *mut rocksdb_transaction_t) -> *const rocksdb_snapshot_t;
-    no() fn rocksdb_transaction_get_writebatch_wi(txn: *mut rocksdb_transaction_t) -> *mut rocksdb_writebatch_wi_t;
-    err(errptr) fn rocksdb_transaction_merge(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_merge_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    no() fn rocksdb_transaction_options_create() -> *mut rocksdb_transaction_options_t;
-    no() fn rocksdb_transaction_options_destroy(opt: *mut rocksdb_transaction_options_t);
-    no() fn rocksdb_transaction_options_set_deadlock_detect(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
-    no() fn rocksdb_transaction_options_set_deadlock_detect_depth(opt: *mut rocksdb_transaction_options_t, depth: i64);
-    no() fn rocksdb_transaction_options_set_expiration(opt: *mut rocksdb_transaction_options_t, expiration: i64);
-    no() fn rocksdb_transaction_options_set_lock_timeout(opt: *mut rocksdb_transaction_options_t, lock_timeout: i64);
-    no() fn rocksdb_transaction_options_set_max_write_batch_size(opt: *mut rocksdb_transaction_options_t, size: usize);
-    no() fn rocksdb_transaction_options_set_set_snapshot(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
-    no() fn rocksdb_transaction_options_set_skip_prepare(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
-    err(errptr) fn rocksdb_transaction_prepare(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_put(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_put_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_rebuild_from_writebatch(txn: *mut rocksdb_transaction_t, writebatch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_rebuild_from_writebatch_wi(txn: *mut rocksdb_transaction_t, wi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_rollback(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transaction_rollback_to_savepoint(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_transaction_set_commit_timestamp(txn: *mut rocksdb_transaction_t, commit_timestamp: u64);
-    err(errptr) fn rocksdb_transaction_set_name(txn: *mut rocksdb_transaction_t, name: *const c_char, name_len: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_transaction_set_read_timestamp_for_validation(txn: *mut rocksdb_transaction_t, read_timestamp: u64);
-    no() fn rocksdb_transaction_set_savepoint(txn: *mut rocksdb_transaction_t);
-    err(errptr) fn rocksdb_transactiondb_checkpoint_object_create(txn_db: *mut rocksdb_transactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
-    no() fn rocksdb_transactiondb_close(txn_db: *mut rocksdb_transactiondb_t);
-    no() fn rocksdb_transactiondb_close_base_db(base_db: *mut rocksdb_t);
-    err(errptr) fn rocksdb_transactiondb_create_column_family(txn_db: *mut rocksdb_transactiondb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
-    no() fn rocksdb_transactiondb_create_iterator(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_transactiondb_create_iterator_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_transactiondb_create_snapshot(txn_db: *mut rocksdb_transactiondb_t) -> *const rocksdb_snapshot_t;
-    err(errptr) fn rocksdb_transactiondb_delete(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_delete_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_flush(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_flush_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, column_family: *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_flush_cfs(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, num_column_families: c_int, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_flush_wal(txn_db: *mut rocksdb_transactiondb_t, sync: c_uchar, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_get(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    no() fn rocksdb_transactiondb_get_base_db(txn_db: *mut rocksdb_transactiondb_t) -> *mut rocksdb_t;
-    err(errptr) fn rocksdb_transactiondb_get_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_transactiondb_get_pinned(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    err(errptr) fn rocksdb_transactiondb_get_pinned_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    no() fn rocksdb_transactiondb_get_prepared_transactions(txn_db: *mut rocksdb_transactiondb_t, cnt: *mut usize) -> *mut *mut rocksdb_transaction_t;
-    err(errptr) fn rocksdb_transactiondb_merge(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_merge_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transactiondb_multi_get(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    errs(num_keys, values_list, errs) fn rocksdb_transactiondb_multi_get_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_open(options: *const rocksdb_options_t, txn_db_options: *const rocksdb_transactiondb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_transactiondb_t;
-    err(errptr) fn rocksdb_transactiondb_open_column_families(options: *const rocksdb_options_t, txn_db_options: *const rocksdb_transactiondb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_transactiondb_t;
-    no() fn rocksdb_transactiondb_options_create() -> *mut rocksdb_transactiondb_options_t;
-    no() fn rocksdb_transactiondb_options_destroy(opt: *mut rocksdb_transactiondb_options_t);
-    no() fn rocksdb_transactiondb_options_set_default_lock_timeout(opt: *mut rocksdb_transactiondb_options_t, default_lock_timeout: i64);
-    no() fn rocksdb_transactiondb_options_set_max_num_locks(opt: *mut rocksdb_transactiondb_options_t, max_num_locks: i64);
-    no() fn rocksdb_transactiondb_options_set_num_stripes(opt: *mut rocksdb_transactiondb_options_t, num_stripes: usize);
-    no() fn rocksdb_transactiondb_options_set_transaction_lock_timeout(opt: *mut rocksdb_transactiondb_options_t, txn_lock_timeout: i64);
-    no() fn rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(opt: *mut rocksdb_transactiondb_options_t, v: c_uchar);
-    no() fn rocksdb_transactiondb_property_int(db: *mut rocksdb_transactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int;
-    no() fn rocksdb_transactiondb_property_value(db: *mut rocksdb_transactiondb_t, propname: *const c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_transactiondb_put(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_transactiondb_put_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_transactiondb_release_snapshot(txn_db: *mut rocksdb_transactiondb_t, snapshot: *const rocksdb_snapshot_t);
-    err(errptr) fn rocksdb_transactiondb_write(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, batch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
 }
 
 c_unbuilt! { "user-defined timestamps":

@@ -91,6 +91,79 @@ static void entities(rocksdb_t* db, rocksdb_column_family_handle_t* stones, rock
   cairn_columns_destroy(found[0]);
 }
 
+/* A read of operands that ends at the operand `stop`, counted from the newest, and calls the database. */
+struct ending {
+  rocksdb_t* db;
+  rocksdb_readoptions_t* r;
+  int calls, stop;
+  size_t bytes;
+};
+
+static unsigned char goes_on(void* state, const char* operand, size_t len) {
+  struct ending* ending = state;
+  CHECK(len == 0 || operand[0] == '1' + ending->calls);
+  ending->bytes += len;
+  CHECK_GET(ending->db, ending->r, "none", NULL);
+  return ++ending->calls != ending->stop;
+}
+
+/* Operands of tables and of the memtable, with a function; one of them outlives the database. */
+static void ended_operands(const char* dir) {
+  char* err = NULL;
+  size_t len = 0, number = 99;
+  char* path = below(dir, "operands");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_uint64add_merge_operator(options);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  const char* all[] = {"base", "3.......", "2.......", "1......."};
+  rocksdb_put(db, w, "m", 1, all[0], 4, &err);
+  for (int i = 1; i < 4; i++) {
+    rocksdb_flush(db, f, &err);
+    rocksdb_merge(db, w, "m", 1, all[i], 8, &err);
+  }
+  CHECK_OK(err);
+  for (int stop = 0; stop < 5; stop++) {
+    struct ending ending = {db, r, 0, stop, 0};
+    int some = stop > 0 && stop < 4;
+    cairn_operands_t* operands =
+        cairn_get_merge_operands_with(db, r, NULL, "m", 1, 9, goes_on, &ending, &number, &err);
+    CHECK_OK(err);
+    CHECK(ending.calls == (some ? stop : 3) && ending.bytes == 8 * (size_t)ending.calls);
+    CHECK(number == (size_t)(some ? stop : 4) && cairn_operands_count(operands) == number);
+    for (size_t i = 0; i < number; i++) {
+      CHECK(same_at(cairn_operands_get(operands, i, &len), &len, all[4 - number + i]));
+    }
+    cairn_operands_destroy(operands);
+  }
+  CHECK(cairn_get_merge_operands_with(db, r, NULL, "m", 1, 0, NULL, NULL, &number, &err) == NULL);
+  CHECK_ERROR(err, "Result incomplete: ");
+  CHECK(number == 4);
+  cairn_operands_t* none = cairn_get_merge_operands_with(db, r, NULL, "none", 4, 0, NULL, NULL, &number, &err);
+  CHECK_OK(err);
+  CHECK(number == 0 && cairn_operands_count(none) == 0);
+  cairn_operands_destroy(none);
+  cairn_operands_t* operands = cairn_get_merge_operands_with(db, r, NULL, "m", 1, 4, NULL, NULL, NULL, &err);
+  CHECK_OK(err);
+  rocksdb_pinnableslice_t* oldest = cairn_operands_pin(operands, 0);
+  rocksdb_pinnableslice_t* newest = cairn_operands_pin(operands, 3);
+  cairn_operands_destroy(operands);
+  rocksdb_close(db);
+  CHECK(same_at(rocksdb_pinnableslice_value(oldest, &len), &len, all[0]));
+  rocksdb_pinnableslice_destroy(oldest);
+  CHECK(same_at(rocksdb_pinnableslice_value(newest, &len), &len, all[3]));
+  rocksdb_pinnableslice_destroy(newest);
+  rocksdb_flushoptions_destroy(f);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
 static void operands(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
   char* err = NULL;
   size_t len = 0;
@@ -104,7 +177,7 @@ static void operands(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptio
   CHECK(same_at(cairn_operands_get(operands, 1, &len), &len, "one"));
   cairn_operands_destroy(operands);
   CHECK(cairn_get_merge_operands(db, r, NULL, "m", 1, 1, &err) == NULL);
-  CHECK_ERROR(err, "Result incomplete: ");
+  CHECK_ERROR(err, "Result incomplete: Insufficient capacity for merge operands");
   rocksdb_delete(db, w, "m", 1, &err);
   CHECK_OK(err);
 }
@@ -430,6 +503,7 @@ int main(int argc, char** argv) {
 
   entities(db, stones, options, r, w, argv[1]);
   operands(db, r, w);
+  ended_operands(argv[1]);
   several_families(db, stones, options, r, argv[1]);
   caches(db, cache, r);
   budgets(argv[1]);

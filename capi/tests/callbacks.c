@@ -73,6 +73,91 @@ static char* partial_merge(void* state, const char* key, size_t klen, const char
   return join(NULL, 0, operands, lengths, count, success, len);
 }
 
+/* The number of results of merges that were not freed yet. */
+static int results;
+
+static char* counted_merge(void* state, const char* key, size_t klen, const char* existing, size_t elen,
+                           const char* const* operands, const size_t* lengths, int count,
+                           unsigned char* success, size_t* len) {
+  (void)state, (void)key, (void)klen;
+  *success = 0;
+  if (count == 3) return NULL; /* A failure without a result. */
+  results++;
+  return join(existing, elen, operands, lengths, count, success, len);
+}
+
+static void counted_delete(void* state, const char* value, size_t len) {
+  (void)state, (void)len;
+  results -= value != NULL;
+  free((void*)value);
+}
+
+static char* no_partial_merge(void* state, const char* key, size_t klen, const char* const* operands,
+                              const size_t* lengths, int count, unsigned char* success, size_t* len) {
+  (void)state, (void)key, (void)klen, (void)operands, (void)lengths, (void)count, (void)len;
+  *success = 0;
+  return NULL;
+}
+
+/* Results of merges of `size` bytes and two, read in every way; a pinned one outlives the database. */
+static void long_results(const char* dir, const char* folder, int deletes, size_t size) {
+  char* err = NULL;
+  size_t len = 0;
+  char* path = below(dir, folder);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_merge_operator(
+      options, rocksdb_mergeoperator_create(NULL, destructor, counted_merge, no_partial_merge,
+                                            deletes ? counted_delete : NULL, name));
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  char *value = malloc(size + 1), *want = malloc(size + 3);
+  memset(value, 'v', size);
+  value[size] = 0;
+  snprintf(want, size + 3, "%s,b", value);
+  rocksdb_put(db, w, "m", 1, value, size, &err);
+  rocksdb_merge(db, w, "m", 1, "b", 1, &err);
+  rocksdb_put(db, w, "s", 1, "a", 1, &err);
+  rocksdb_merge(db, w, "s", 1, "b", 1, &err);
+  for (int i = 0; i < 3; i++) rocksdb_merge(db, w, "f", 1, value, size, &err);
+  CHECK_OK(err);
+  results = 0;
+  CHECK_GET(db, r, "m", want);
+  CHECK_GET(db, r, "m", want);
+  CHECK_GET(db, r, "s", "a,b");
+  CHECK(rocksdb_get(db, r, "f", 1, &len, &err) == NULL);
+  CHECK_ERROR(err, "Corruption: Merge operator failed");
+  const char* keys[] = {"s", "m", "none"};
+  const size_t sizes[] = {1, 1, 4};
+  char *values[3], *errors[3];
+  size_t lengths[3];
+  rocksdb_multi_get(db, r, 3, keys, sizes, values, lengths, errors);
+  CHECK(same(values[0], lengths[0], "a,b") && same(values[1], lengths[1], want) && values[2] == NULL);
+  for (int i = 0; i < 3; i++) {
+    CHECK_OK(errors[i]);
+    rocksdb_free(values[i]);
+  }
+  CHECK(results == (deletes ? 0 : 5));
+  rocksdb_pinnableslice_t* pinned = rocksdb_get_pinned(db, r, "m", 1, &err);
+  CHECK_OK(err);
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+  rocksdb_iter_seek(iter, "m", 1);
+  CHECK(same_at(rocksdb_iter_value(iter, &len), &len, want));
+  rocksdb_iter_destroy(iter);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_options_destroy(options);
+  rocksdb_close(db);
+  CHECK(same_at(rocksdb_pinnableslice_value(pinned, &len), &len, want));
+  rocksdb_pinnableslice_destroy(pinned);
+  CHECK(!deletes || results == 0);
+  free(value);
+  free(want);
+  free(path);
+}
+
 static char* first_byte(void* state, const char* key, size_t len, size_t* dst) {
   (void)state, (void)len;
   *dst = 1;
@@ -221,6 +306,10 @@ int main(int argc, char** argv) {
   rocksdb_cache_destroy(cache);
   rocksdb_env_destroy(env);
 
+  long_results(argv[1], "freed", 0, 3000);
+  long_results(argv[1], "deleted", 1, 3000);
+  long_results(argv[1], "freed-large", 0, 2 << 20);
+  long_results(argv[1], "deleted-large", 1, 2 << 20);
   rocksdb_compactoptions_destroy(c);
   rocksdb_flushoptions_destroy(f);
   rocksdb_readoptions_destroy(r);

@@ -104,6 +104,20 @@ int main(int argc, char** argv) {
     rocksdb_readoptions_destroy(r);
     rocksdb_options_destroy(o);
     return 0;
+  } else if (strcmp(which, "transaction-destroyed") == 0 || strcmp(which, "transactions-destroyed") == 0) {
+    char other[4096];
+    snprintf(other, sizeof other, "%s-transactions", argv[1]);
+    rocksdb_transactiondb_options_t* to = rocksdb_transactiondb_options_create();
+    rocksdb_transactiondb_t* tdb = rocksdb_transactiondb_open(o, to, other, &err);
+    CHECK_OK(err);
+    rocksdb_transaction_t* txn = rocksdb_transaction_begin(tdb, w, NULL, NULL);
+    if (which[strlen("transaction")] == 's') {
+      rocksdb_transactiondb_close(tdb);
+      rocksdb_transaction_begin(tdb, w, NULL, NULL);
+    } else {
+      rocksdb_transaction_destroy(txn);
+      rocksdb_transaction_put(txn, "k", 1, "v", 1, &err);
+    }
   } else if (strcmp(which, "close-with-readers") == 0) {
     rocksdb_put(db, w, "k", 1, "v", 1, &err);
     rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);

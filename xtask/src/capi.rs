@@ -19,7 +19,7 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "awaited",
     "basic",
     "cairn",
@@ -30,11 +30,12 @@ const PROGRAMS: [&str; 11] = [
     "kept",
     "newer",
     "options",
+    "transactions",
     "ttl",
 ];
 
 /// Cases of `misuse.c`, and whether each must abort.
-const MISUSE: [(&str, bool); 19] = [
+const MISUSE: [(&str, bool); 21] = [
     ("null-db", true),
     ("null-options", true),
     ("null-errptr", true),
@@ -52,6 +53,8 @@ const MISUSE: [(&str, bool); 19] = [
     ("null-part", true),
     ("null-properties", true),
     ("report-end", true),
+    ("transaction-destroyed", true),
+    ("transactions-destroyed", true),
     ("null-data", false),
     ("close-with-readers", false),
 ];

@@ -2,8 +2,8 @@
 //!
 //! A crate tested with loom is compiled with `--cfg loom`, which replaces its atomics by loom's. Its
 //! dependencies are compiled without it and shared with the other tests. Shuttle tests the block cache as a
-//! whole, over two crates; they and their dependencies are compiled with `--cfg shuttle` in a target folder
-//! of their own.
+//! whole, over two crates, and the lock manager; they and their dependencies are compiled with `--cfg shuttle`
+//! in a target folder of their own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,12 +20,17 @@ const CRATES: [&str; 5] = [
 /// Builds and runs the tests.
 pub fn run(root: &Path) -> Result<(), String> {
     CRATES.iter().try_for_each(|name| explore(root, name))?;
-    shuttle(root)
+    SHUTTLED.iter().try_for_each(|name| shuttle(root, name))
 }
 
-/// Runs the shuttle tests, one at a time: they share the headers of buffers.
-fn shuttle(root: &Path) -> Result<(), String> {
-    let test = "test --locked -p cairn-memory --lib --target-dir target/shuttle -- --test-threads=1 shuttle";
+/// Crates with shuttle tests. The full names of such tests contain `shuttle`.
+const SHUTTLED: [&str; 2] = ["cairn-memory", "cairn-txn"];
+
+/// Runs the shuttle tests of a crate, one at a time: they share the headers of buffers.
+fn shuttle(root: &Path, name: &str) -> Result<(), String> {
+    let test = format!(
+        "test --locked -p {name} --lib --target-dir target/shuttle -- --test-threads=1 shuttle"
+    );
     println!("+ RUSTFLAGS=\"--cfg shuttle\" cargo {test}");
     let run = Command::new("cargo")
         .args(test.split(' '))

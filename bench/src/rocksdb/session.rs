@@ -349,7 +349,7 @@ impl Session for Thread<'_> {
         result
     }
 
-    fn operands(&mut self, _key: &[u8], _most: usize) -> Result<(usize, u64)> {
+    fn operands(&mut self, _key: &[u8], _expected: usize) -> Result<(usize, u64)> {
         Err(Error::not_supported(
             "RocksDB's C interface has no call for the merge operands of a key; \
              readrandomoperands runs with --engine ours only",

@@ -355,6 +355,7 @@ fn settings(flags: &Flags) -> Settings {
         prefix_same_as_start: flags.prefix_same_as_start,
         async_io: flags.async_io,
         optimize_multiget_for_io: flags.optimize_multiget_for_io,
+        copy_operands: flags.copy_operands,
     }
 }
 
@@ -488,8 +489,13 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
 
     #[inline]
     fn random_key(&mut self) -> u64 {
+        self.random_key_of(self.flags.num)
+    }
+
+    /// Sets the key to a random one of the first `count` and returns its number.
+    fn random_key_of(&mut self, count: u64) -> u64 {
         self.choose_database();
-        let number = self.rng.below(self.flags.num.max(1));
+        let number = self.rng.below(count.max(1));
         self.layout.write(number, &mut self.key);
         number
     }
@@ -806,7 +812,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     fn merge(&mut self) -> Result<()> {
         let mut done = 0;
         while self.goes_on(done) {
-            let number = self.random_key();
+            let number = self.random_key_of(self.flags.merge_keys.unwrap_or(self.flags.num));
             let operand = self.job.values.of(number);
             self.stats.written += (self.key.len() + operand.len()) as u64;
             self.session.merge(&self.key, operand)?;

@@ -18,8 +18,8 @@ use crate::tickers::Tickers;
 /// Number of writes between two checks of the rate limit, which bounds the cost of sleeping.
 const PACE_EVERY: u64 = 256;
 
-/// Maximum number of operands read per key.
-const MOST_OPERANDS: usize = 1000;
+/// The number of operands that a thread expects at first, as in db_bench.
+const EXPECTED_OPERANDS: usize = 8;
 
 /// Properties printed by `stats`.
 const PROPERTIES: [&str; 6] = [
@@ -103,13 +103,18 @@ impl<E: Engine> Job<'_, E> {
 }
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
-    /// Reads the merge operands of random keys.
+    /// Reads the merge operands of random keys. As in db_bench, an operation includes a second read if there are
+    /// more operands than the thread has met before.
     pub(super) fn operands(&mut self) -> Result<()> {
-        let mut done = 0;
+        let (mut done, mut expected) = (0, EXPECTED_OPERANDS);
         while self.goes_on(done) {
             self.random_key();
             self.stats.looked += 1;
-            let (count, bytes) = self.session.operands(&self.key, MOST_OPERANDS)?;
+            let (mut count, mut bytes) = self.session.operands(&self.key, expected)?;
+            if count > expected {
+                expected = count;
+                (count, bytes) = self.session.operands(&self.key, expected)?;
+            }
             self.stats.found += u64::from(count > 0);
             self.stats.bytes += bytes;
             done += 1;

@@ -231,8 +231,8 @@ const char *cairn_columns_get(const struct cairn_columns_t *columns,
                               size_t name_len,
                               size_t *len);
 
-// Returns the base value of `key` and its merge operands, unmerged, to be destroyed by the caller.
-// Fails with `Incomplete` if there are more than `max`. A null family means the default family.
+// Returns the base value of `key` and its merge operands, unmerged and not copied, to be destroyed by the
+// caller. Fails with `Incomplete` if there are more than `max`. A null family means the default family.
 struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
                                                   const rocksdb_readoptions_t *options,
                                                   rocksdb_column_family_handle_t *column_family,
@@ -241,11 +241,35 @@ struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
                                                   size_t max,
                                                   char **errptr);
 
+// Like `cairn_get_merge_operands`, with a function and the number of operands, both optional.
+//
+// `continue_cb` is called with `state` and each operand, newest first, and not with the base value.
+// It returns 0 to end the read: older operands and the base value are then not returned. It may call
+// the database, but not close it. `*number_of_operands` becomes the number of operands found, including
+// the base value, also if they are more than `expected_max_number_of_operands`.
+struct cairn_operands_t *cairn_get_merge_operands_with(rocksdb_t *db,
+                                                       const rocksdb_readoptions_t *options,
+                                                       rocksdb_column_family_handle_t *column_family,
+                                                       const char *key,
+                                                       size_t keylen,
+                                                       size_t expected_max_number_of_operands,
+                                                       unsigned char (*continue_cb)(void*,
+                                                                                    const char*,
+                                                                                    size_t),
+                                                       void *state,
+                                                       size_t *number_of_operands,
+                                                       char **errptr);
+
 // Returns the number of operands, including the base value.
 size_t cairn_operands_count(const struct cairn_operands_t *operands);
 
 // Returns the operand `index`, which is valid until the operands are destroyed.
 const char *cairn_operands_get(const struct cairn_operands_t *operands, size_t index, size_t *len);
+
+// Returns the operand `index` as a value of its own, to be destroyed by the caller. It remains readable
+// when the operands are destroyed and the database is closed; it pins all operands of the read.
+rocksdb_pinnableslice_t *cairn_operands_pin(const struct cairn_operands_t *operands,
+                                            size_t index);
 
 // Frees a list with its texts.
 //

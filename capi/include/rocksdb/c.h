@@ -504,10 +504,10 @@ typedef struct rocksdb_mergeoperator_t rocksdb_mergeoperator_t;
 // An object of an unsupported feature.
 typedef struct rocksdb_open_and_compact_options_t rocksdb_open_and_compact_options_t;
 
-// An object of an unsupported feature.
+// Options of an optimistic transaction.
 typedef struct rocksdb_optimistictransaction_options_t rocksdb_optimistictransaction_options_t;
 
-// An object of an unsupported feature.
+// A database with optimistic transactions.
 typedef struct rocksdb_optimistictransactiondb_t rocksdb_optimistictransactiondb_t;
 
 // Options of a database and of a column family.
@@ -573,16 +573,16 @@ typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_proper
 // The properties of a table.
 typedef struct rocksdb_table_properties_t rocksdb_table_properties_t;
 
-// An object of an unsupported feature.
+// Options of a pessimistic transaction.
 typedef struct rocksdb_transaction_options_t rocksdb_transaction_options_t;
 
-// An object of an unsupported feature.
+// A transaction.
 typedef struct rocksdb_transaction_t rocksdb_transaction_t;
 
-// An object of an unsupported feature.
+// Options of a database with pessimistic transactions.
 typedef struct rocksdb_transactiondb_options_t rocksdb_transactiondb_options_t;
 
-// An object of an unsupported feature.
+// A database with pessimistic transactions.
 typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 
 // Options of universal compaction.
@@ -1614,7 +1614,9 @@ void rocksdb_mergeoperator_destroy(struct rocksdb_mergeoperator_t *handle);
 
 // Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
 // if the key has none. Both functions set `*success`. Their results are freed by
-// `delete_value`, or by `free` if it is null.
+// `delete_value`, or by `free` if it is null. The result of a get is not copied: it is freed when
+// the value is destroyed, on any thread, or is the value that `rocksdb_get` returns if
+// `delete_value` is null.
 struct rocksdb_mergeoperator_t *rocksdb_mergeoperator_create(void *state,
                                                              void (*destructor)(void*),
                                                              char *(*full_merge)(void*,
@@ -3471,6 +3473,68 @@ void rocksdb_multi_get_cf_with_metadata(struct rocksdb_t *db,
                                         size_t *timestamps_list_sizes,
                                         unsigned char *newer_versions_present,
                                         char **errs);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_optimistictransaction_options_destroy(struct rocksdb_optimistictransaction_options_t *handle);
+
+// Sets `set_snapshot`.
+void rocksdb_optimistictransaction_options_set_set_snapshot(struct rocksdb_optimistictransaction_options_t *opt,
+                                                            unsigned char v);
+
+// Creates options with RocksDB's defaults.
+struct rocksdb_optimistictransaction_options_t *rocksdb_optimistictransaction_options_create(void);
+
+// Opens the database in the directory `name`, which must have only the default family.
+struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open(const struct rocksdb_options_t *options,
+                                                                               const char *name,
+                                                                               char **errptr);
+
+// Opens a database with all of its families.
+struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_column_families(const struct rocksdb_options_t *options,
+                                                                                               const char *name,
+                                                                                               int num_column_families,
+                                                                                               const char *const *column_family_names,
+                                                                                               const struct rocksdb_options_t *const *column_family_options,
+                                                                                               struct rocksdb_column_family_handle_t **column_family_handles,
+                                                                                               char **errptr);
+
+// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
+// afterwards; any other use of them reports that the database is closed.
+void rocksdb_optimistictransactiondb_close(struct rocksdb_optimistictransactiondb_t *otxn_db);
+
+// Returns a handle of the underlying database, to be destroyed with
+// `rocksdb_optimistictransactiondb_close_base_db`.
+struct rocksdb_t *rocksdb_optimistictransactiondb_get_base_db(struct rocksdb_optimistictransactiondb_t *otxn_db);
+
+// Destroys a handle of an underlying database, which stays open.
+void rocksdb_optimistictransactiondb_close_base_db(struct rocksdb_t *base_db);
+
+// Begins a transaction; in `old_txn`, whose transaction is rolled back, unless it is null.
+struct rocksdb_transaction_t *rocksdb_optimistictransaction_begin(struct rocksdb_optimistictransactiondb_t *otxn_db,
+                                                                  const struct rocksdb_writeoptions_t *write_options,
+                                                                  const struct rocksdb_optimistictransaction_options_t *otxn_options,
+                                                                  struct rocksdb_transaction_t *old_txn);
+
+// Writes a batch atomically, outside of a transaction.
+void rocksdb_optimistictransactiondb_write(struct rocksdb_optimistictransactiondb_t *otxn_db,
+                                           const struct rocksdb_writeoptions_t *options,
+                                           struct rocksdb_writebatch_t *batch,
+                                           char **errptr);
+
+// Returns a property of the default family as text, or null, to be freed with `free`.
+char *rocksdb_optimistictransactiondb_property_value(struct rocksdb_optimistictransactiondb_t *db,
+                                                     const char *propname);
+
+// Stores an integer property of the default family; returns -1 if there is no such property.
+int rocksdb_optimistictransactiondb_property_int(struct rocksdb_optimistictransactiondb_t *db,
+                                                 const char *propname,
+                                                 uint64_t *out_val);
+
+// Creates an object for creating checkpoints of a database.
+struct rocksdb_checkpoint_t *rocksdb_optimistictransactiondb_checkpoint_object_create(struct rocksdb_optimistictransactiondb_t *otxn_db,
+                                                                                      char **errptr);
 
 // Frees options. Databases that were opened with them are not affected.
 //
@@ -5983,6 +6047,497 @@ const char *rocksdb_table_properties_user_collected_properties_value_at(const st
                                                                         size_t pos,
                                                                         size_t *value_len);
 
+// Destroys a transaction. It is rolled back if it was not committed.
+//
+// Does nothing for null.
+void rocksdb_transaction_destroy(struct rocksdb_transaction_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_transaction_options_destroy(struct rocksdb_transaction_options_t *handle);
+
+// Sets `set_snapshot`.
+void rocksdb_transaction_options_set_set_snapshot(struct rocksdb_transaction_options_t *opt,
+                                                  unsigned char v);
+
+// Sets `deadlock_detect`.
+void rocksdb_transaction_options_set_deadlock_detect(struct rocksdb_transaction_options_t *opt,
+                                                     unsigned char v);
+
+// Sets `lock_timeout`.
+void rocksdb_transaction_options_set_lock_timeout(struct rocksdb_transaction_options_t *opt,
+                                                  int64_t v);
+
+// Sets `expiration`.
+void rocksdb_transaction_options_set_expiration(struct rocksdb_transaction_options_t *opt,
+                                                int64_t v);
+
+// Sets `deadlock_detect_depth`.
+void rocksdb_transaction_options_set_deadlock_detect_depth(struct rocksdb_transaction_options_t *opt,
+                                                           int64_t v);
+
+// Sets `max_write_batch_size`.
+void rocksdb_transaction_options_set_max_write_batch_size(struct rocksdb_transaction_options_t *opt,
+                                                          size_t v);
+
+// Sets `skip_prepare`.
+void rocksdb_transaction_options_set_skip_prepare(struct rocksdb_transaction_options_t *opt,
+                                                  unsigned char v);
+
+// Creates options with RocksDB's defaults.
+struct rocksdb_transaction_options_t *rocksdb_transaction_options_create(void);
+
+// Begins a pessimistic transaction; in `old_txn`, whose transaction is rolled back, unless it is null.
+struct rocksdb_transaction_t *rocksdb_transaction_begin(struct rocksdb_transactiondb_t *txn_db,
+                                                        const struct rocksdb_writeoptions_t *write_options,
+                                                        const struct rocksdb_transaction_options_t *txn_options,
+                                                        struct rocksdb_transaction_t *old_txn);
+
+// Commits a transaction.
+void rocksdb_transaction_commit(struct rocksdb_transaction_t *txn, char **errptr);
+
+// Discards the writes of a transaction and releases its locks.
+void rocksdb_transaction_rollback(struct rocksdb_transaction_t *txn, char **errptr);
+
+// Not supported: two-phase commit.
+void rocksdb_transaction_prepare(struct rocksdb_transaction_t *txn, char **errptr);
+
+// Names a pessimistic transaction.
+void rocksdb_transaction_set_name(struct rocksdb_transaction_t *txn,
+                                  const char *name,
+                                  size_t name_len,
+                                  char **errptr);
+
+// Returns the name of a transaction, of `*name_len` bytes, to be freed with `free`.
+char *rocksdb_transaction_get_name(struct rocksdb_transaction_t *txn, size_t *name_len);
+
+// Not supported: user-defined timestamps. The commit fails.
+void rocksdb_transaction_set_commit_timestamp(struct rocksdb_transaction_t *txn,
+                                              uint64_t commit_timestamp);
+
+// Not supported: user-defined timestamps. The commit fails.
+void rocksdb_transaction_set_read_timestamp_for_validation(struct rocksdb_transaction_t *txn,
+                                                           uint64_t read_timestamp);
+
+// Sets a save point.
+void rocksdb_transaction_set_savepoint(struct rocksdb_transaction_t *txn);
+
+// Takes back everything since the last save point, and removes it.
+void rocksdb_transaction_rollback_to_savepoint(struct rocksdb_transaction_t *txn, char **errptr);
+
+// Returns the snapshot of a transaction, to be freed with `rocksdb_free`. If it has none, reads with the result see
+// the latest state.
+const struct rocksdb_snapshot_t *rocksdb_transaction_get_snapshot(struct rocksdb_transaction_t *txn);
+
+// Returns the batch of a transaction, to be freed with `rocksdb_free`. Writes to it are neither locked nor checked.
+struct rocksdb_writebatch_wi_t *rocksdb_transaction_get_writebatch_wi(struct rocksdb_transaction_t *txn);
+
+// Adds the writes of a batch.
+void rocksdb_transaction_rebuild_from_writebatch(struct rocksdb_transaction_t *txn,
+                                                 struct rocksdb_writebatch_t *writebatch,
+                                                 char **errptr);
+
+// Adds the writes of a batch with an index.
+void rocksdb_transaction_rebuild_from_writebatch_wi(struct rocksdb_transaction_t *txn,
+                                                    struct rocksdb_writebatch_wi_t *wi,
+                                                    char **errptr);
+
+// Returns the value of `key`, to be freed with `free`; null if there is none.
+char *rocksdb_transaction_get(struct rocksdb_transaction_t *txn,
+                              const struct rocksdb_readoptions_t *options,
+                              const char *key,
+                              size_t klen,
+                              size_t *vlen,
+                              char **errptr);
+
+// The same for a column family.
+char *rocksdb_transaction_get_cf(struct rocksdb_transaction_t *txn,
+                                 const struct rocksdb_readoptions_t *options,
+                                 struct rocksdb_column_family_handle_t *column_family,
+                                 const char *key,
+                                 size_t klen,
+                                 size_t *vlen,
+                                 char **errptr);
+
+// Returns the pinned value of `key`, or null.
+struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned(struct rocksdb_transaction_t *txn,
+                                                               const struct rocksdb_readoptions_t *options,
+                                                               const char *key,
+                                                               size_t klen,
+                                                               char **errptr);
+
+// The same for a column family.
+struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_cf(struct rocksdb_transaction_t *txn,
+                                                                  const struct rocksdb_readoptions_t *options,
+                                                                  struct rocksdb_column_family_handle_t *column_family,
+                                                                  const char *key,
+                                                                  size_t klen,
+                                                                  char **errptr);
+
+// Locks `key`, for this transaction alone if `exclusive`, and returns its value, to be freed with `free`.
+char *rocksdb_transaction_get_for_update(struct rocksdb_transaction_t *txn,
+                                         const struct rocksdb_readoptions_t *options,
+                                         const char *key,
+                                         size_t klen,
+                                         size_t *vlen,
+                                         unsigned char exclusive,
+                                         char **errptr);
+
+// The same for a column family.
+char *rocksdb_transaction_get_for_update_cf(struct rocksdb_transaction_t *txn,
+                                            const struct rocksdb_readoptions_t *options,
+                                            struct rocksdb_column_family_handle_t *column_family,
+                                            const char *key,
+                                            size_t klen,
+                                            size_t *vlen,
+                                            unsigned char exclusive,
+                                            char **errptr);
+
+// Locks `key`, for this transaction alone if `exclusive`, and returns its pinned value, or null.
+struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update(struct rocksdb_transaction_t *txn,
+                                                                          const struct rocksdb_readoptions_t *options,
+                                                                          const char *key,
+                                                                          size_t klen,
+                                                                          unsigned char exclusive,
+                                                                          char **errptr);
+
+// The same for a column family.
+struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update_cf(struct rocksdb_transaction_t *txn,
+                                                                             const struct rocksdb_readoptions_t *options,
+                                                                             struct rocksdb_column_family_handle_t *column_family,
+                                                                             const char *key,
+                                                                             size_t klen,
+                                                                             unsigned char exclusive,
+                                                                             char **errptr);
+
+// Reads several keys of the default family: copies, lengths and errors.
+void rocksdb_transaction_multi_get(struct rocksdb_transaction_t *txn,
+                                   const struct rocksdb_readoptions_t *options,
+                                   size_t num_keys,
+                                   const char *const *keys_list,
+                                   const size_t *keys_list_sizes,
+                                   char **values_list,
+                                   size_t *values_list_sizes,
+                                   char **errs);
+
+// Reads several keys, with a family for each key.
+void rocksdb_transaction_multi_get_cf(struct rocksdb_transaction_t *txn,
+                                      const struct rocksdb_readoptions_t *options,
+                                      const struct rocksdb_column_family_handle_t *const *column_families,
+                                      size_t num_keys,
+                                      const char *const *keys_list,
+                                      const size_t *keys_list_sizes,
+                                      char **values_list,
+                                      size_t *values_list_sizes,
+                                      char **errs);
+
+// Locks several keys of the default family exclusively, and reads them.
+void rocksdb_transaction_multi_get_for_update(struct rocksdb_transaction_t *txn,
+                                              const struct rocksdb_readoptions_t *options,
+                                              size_t num_keys,
+                                              const char *const *keys_list,
+                                              const size_t *keys_list_sizes,
+                                              char **values_list,
+                                              size_t *values_list_sizes,
+                                              char **errs);
+
+// Locks several keys exclusively, with a family for each key, and reads them.
+void rocksdb_transaction_multi_get_for_update_cf(struct rocksdb_transaction_t *txn,
+                                                 const struct rocksdb_readoptions_t *options,
+                                                 const struct rocksdb_column_family_handle_t *const *column_families,
+                                                 size_t num_keys,
+                                                 const char *const *keys_list,
+                                                 const size_t *keys_list_sizes,
+                                                 char **values_list,
+                                                 size_t *values_list_sizes,
+                                                 char **errs);
+
+// Sets `key` to `val` in the default family.
+void rocksdb_transaction_put(struct rocksdb_transaction_t *txn,
+                             const char *key,
+                             size_t klen,
+                             const char *val,
+                             size_t vlen,
+                             char **errptr);
+
+// Sets `key` to `val` in a family.
+void rocksdb_transaction_put_cf(struct rocksdb_transaction_t *txn,
+                                struct rocksdb_column_family_handle_t *column_family,
+                                const char *key,
+                                size_t klen,
+                                const char *val,
+                                size_t vlen,
+                                char **errptr);
+
+// Adds a merge operand to `key` in the default family.
+void rocksdb_transaction_merge(struct rocksdb_transaction_t *txn,
+                               const char *key,
+                               size_t klen,
+                               const char *val,
+                               size_t vlen,
+                               char **errptr);
+
+// Adds a merge operand to `key` in a family.
+void rocksdb_transaction_merge_cf(struct rocksdb_transaction_t *txn,
+                                  struct rocksdb_column_family_handle_t *column_family,
+                                  const char *key,
+                                  size_t klen,
+                                  const char *val,
+                                  size_t vlen,
+                                  char **errptr);
+
+// Deletes `key` from the default family.
+void rocksdb_transaction_delete(struct rocksdb_transaction_t *txn,
+                                const char *key,
+                                size_t klen,
+                                char **errptr);
+
+// Deletes `key` from a family.
+void rocksdb_transaction_delete_cf(struct rocksdb_transaction_t *txn,
+                                   struct rocksdb_column_family_handle_t *column_family,
+                                   const char *key,
+                                   size_t klen,
+                                   char **errptr);
+
+// Creates an iterator over the default family as it will be once the transaction is committed.
+struct rocksdb_iterator_t *rocksdb_transaction_create_iterator(struct rocksdb_transaction_t *txn,
+                                                               const struct rocksdb_readoptions_t *options);
+
+// The same for a column family.
+struct rocksdb_iterator_t *rocksdb_transaction_create_iterator_cf(struct rocksdb_transaction_t *txn,
+                                                                  const struct rocksdb_readoptions_t *options,
+                                                                  struct rocksdb_column_family_handle_t *column_family);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_transactiondb_options_destroy(struct rocksdb_transactiondb_options_t *handle);
+
+// Sets `max_num_locks`.
+void rocksdb_transactiondb_options_set_max_num_locks(struct rocksdb_transactiondb_options_t *opt,
+                                                     int64_t v);
+
+// Sets `num_stripes`.
+void rocksdb_transactiondb_options_set_num_stripes(struct rocksdb_transactiondb_options_t *opt,
+                                                   size_t v);
+
+// Sets `transaction_lock_timeout`.
+void rocksdb_transactiondb_options_set_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
+                                                                int64_t v);
+
+// Sets `default_lock_timeout`.
+void rocksdb_transactiondb_options_set_default_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
+                                                            int64_t v);
+
+// Sets `use_per_key_point_lock_mgr`.
+void rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt,
+                                                                  unsigned char v);
+
+// Creates options with RocksDB's defaults.
+struct rocksdb_transactiondb_options_t *rocksdb_transactiondb_options_create(void);
+
+// Opens the database in the directory `name`, which must have only the default family.
+struct rocksdb_transactiondb_t *rocksdb_transactiondb_open(const struct rocksdb_options_t *options,
+                                                           const struct rocksdb_transactiondb_options_t *txn_db_options,
+                                                           const char *name,
+                                                           char **errptr);
+
+// Opens a database with all of its families.
+struct rocksdb_transactiondb_t *rocksdb_transactiondb_open_column_families(const struct rocksdb_options_t *options,
+                                                                           const struct rocksdb_transactiondb_options_t *txn_db_options,
+                                                                           const char *name,
+                                                                           int num_column_families,
+                                                                           const char *const *column_family_names,
+                                                                           const struct rocksdb_options_t *const *column_family_options,
+                                                                           struct rocksdb_column_family_handle_t **column_family_handles,
+                                                                           char **errptr);
+
+// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
+// afterwards; any other use of them reports that the database is closed.
+void rocksdb_transactiondb_close(struct rocksdb_transactiondb_t *txn_db);
+
+// Returns a handle of the underlying database, to be destroyed with `rocksdb_transactiondb_close_base_db`. Its
+// writes ignore the locks of transactions.
+struct rocksdb_t *rocksdb_transactiondb_get_base_db(struct rocksdb_transactiondb_t *txn_db);
+
+// Destroys a handle of an underlying database, which stays open.
+void rocksdb_transactiondb_close_base_db(struct rocksdb_t *base_db);
+
+// Creates a family.
+struct rocksdb_column_family_handle_t *rocksdb_transactiondb_create_column_family(struct rocksdb_transactiondb_t *txn_db,
+                                                                                  const struct rocksdb_options_t *column_family_options,
+                                                                                  const char *column_family_name,
+                                                                                  char **errptr);
+
+// Creates a snapshot of the current state.
+const struct rocksdb_snapshot_t *rocksdb_transactiondb_create_snapshot(struct rocksdb_transactiondb_t *txn_db);
+
+// Releases a snapshot.
+void rocksdb_transactiondb_release_snapshot(struct rocksdb_transactiondb_t *txn_db,
+                                            const struct rocksdb_snapshot_t *snapshot);
+
+// Returns a property of the default family as text, or null, to be freed with `free`.
+char *rocksdb_transactiondb_property_value(struct rocksdb_transactiondb_t *db,
+                                           const char *propname);
+
+// Stores an integer property of the default family; returns -1 if there is no such property.
+int rocksdb_transactiondb_property_int(struct rocksdb_transactiondb_t *db,
+                                       const char *propname,
+                                       uint64_t *out_val);
+
+// Returns null: there are no prepared transactions, because two-phase commit is not supported.
+struct rocksdb_transaction_t **rocksdb_transactiondb_get_prepared_transactions(struct rocksdb_transactiondb_t *txn_db,
+                                                                               size_t *cnt);
+
+// Returns the value of `key`, to be freed with `free`; null if there is none.
+char *rocksdb_transactiondb_get(struct rocksdb_transactiondb_t *txn_db,
+                                const struct rocksdb_readoptions_t *options,
+                                const char *key,
+                                size_t klen,
+                                size_t *vlen,
+                                char **errptr);
+
+// The same for a column family.
+char *rocksdb_transactiondb_get_cf(struct rocksdb_transactiondb_t *txn_db,
+                                   const struct rocksdb_readoptions_t *options,
+                                   struct rocksdb_column_family_handle_t *column_family,
+                                   const char *key,
+                                   size_t keylen,
+                                   size_t *vallen,
+                                   char **errptr);
+
+// Returns the pinned value of `key` in the default family, or null.
+struct rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned(struct rocksdb_transactiondb_t *txn_db,
+                                                                 const struct rocksdb_readoptions_t *options,
+                                                                 const char *key,
+                                                                 size_t klen,
+                                                                 char **errptr);
+
+// The same for a column family.
+struct rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned_cf(struct rocksdb_transactiondb_t *txn_db,
+                                                                    const struct rocksdb_readoptions_t *options,
+                                                                    struct rocksdb_column_family_handle_t *column_family,
+                                                                    const char *key,
+                                                                    size_t keylen,
+                                                                    char **errptr);
+
+// Reads several keys of the default family: copies, lengths and errors.
+void rocksdb_transactiondb_multi_get(struct rocksdb_transactiondb_t *txn_db,
+                                     const struct rocksdb_readoptions_t *options,
+                                     size_t num_keys,
+                                     const char *const *keys_list,
+                                     const size_t *keys_list_sizes,
+                                     char **values_list,
+                                     size_t *values_list_sizes,
+                                     char **errs);
+
+// Reads several keys, with a family for each key.
+void rocksdb_transactiondb_multi_get_cf(struct rocksdb_transactiondb_t *txn_db,
+                                        const struct rocksdb_readoptions_t *options,
+                                        const struct rocksdb_column_family_handle_t *const *column_families,
+                                        size_t num_keys,
+                                        const char *const *keys_list,
+                                        const size_t *keys_list_sizes,
+                                        char **values_list,
+                                        size_t *values_list_sizes,
+                                        char **errs);
+
+// Creates an iterator over the default family, which is not positioned.
+struct rocksdb_iterator_t *rocksdb_transactiondb_create_iterator(struct rocksdb_transactiondb_t *txn_db,
+                                                                 const struct rocksdb_readoptions_t *options);
+
+// Creates an iterator over a family, which is not positioned.
+struct rocksdb_iterator_t *rocksdb_transactiondb_create_iterator_cf(struct rocksdb_transactiondb_t *txn_db,
+                                                                    const struct rocksdb_readoptions_t *options,
+                                                                    struct rocksdb_column_family_handle_t *column_family);
+
+// Sets `key` to `val` in the default family, outside of a transaction.
+void rocksdb_transactiondb_put(struct rocksdb_transactiondb_t *txn_db,
+                               const struct rocksdb_writeoptions_t *options,
+                               const char *key,
+                               size_t klen,
+                               const char *val,
+                               size_t vlen,
+                               char **errptr);
+
+// Sets `key` to `val` in a family, outside of a transaction.
+void rocksdb_transactiondb_put_cf(struct rocksdb_transactiondb_t *txn_db,
+                                  const struct rocksdb_writeoptions_t *options,
+                                  struct rocksdb_column_family_handle_t *column_family,
+                                  const char *key,
+                                  size_t keylen,
+                                  const char *val,
+                                  size_t vallen,
+                                  char **errptr);
+
+// Writes a batch atomically, outside of a transaction.
+void rocksdb_transactiondb_write(struct rocksdb_transactiondb_t *txn_db,
+                                 const struct rocksdb_writeoptions_t *options,
+                                 struct rocksdb_writebatch_t *batch,
+                                 char **errptr);
+
+// Adds a merge operand to `key` in the default family, outside of a transaction.
+void rocksdb_transactiondb_merge(struct rocksdb_transactiondb_t *txn_db,
+                                 const struct rocksdb_writeoptions_t *options,
+                                 const char *key,
+                                 size_t klen,
+                                 const char *val,
+                                 size_t vlen,
+                                 char **errptr);
+
+// Adds a merge operand to `key` in a family, outside of a transaction.
+void rocksdb_transactiondb_merge_cf(struct rocksdb_transactiondb_t *txn_db,
+                                    const struct rocksdb_writeoptions_t *options,
+                                    struct rocksdb_column_family_handle_t *column_family,
+                                    const char *key,
+                                    size_t klen,
+                                    const char *val,
+                                    size_t vlen,
+                                    char **errptr);
+
+// Deletes `key` from the default family, outside of a transaction.
+void rocksdb_transactiondb_delete(struct rocksdb_transactiondb_t *txn_db,
+                                  const struct rocksdb_writeoptions_t *options,
+                                  const char *key,
+                                  size_t klen,
+                                  char **errptr);
+
+// Deletes `key` from a family, outside of a transaction.
+void rocksdb_transactiondb_delete_cf(struct rocksdb_transactiondb_t *txn_db,
+                                     const struct rocksdb_writeoptions_t *options,
+                                     struct rocksdb_column_family_handle_t *column_family,
+                                     const char *key,
+                                     size_t keylen,
+                                     char **errptr);
+
+// Flushes the memtables of the default family.
+void rocksdb_transactiondb_flush(struct rocksdb_transactiondb_t *txn_db,
+                                 const struct rocksdb_flushoptions_t *options,
+                                 char **errptr);
+
+// Flushes the memtables of a family.
+void rocksdb_transactiondb_flush_cf(struct rocksdb_transactiondb_t *txn_db,
+                                    const struct rocksdb_flushoptions_t *options,
+                                    struct rocksdb_column_family_handle_t *column_family,
+                                    char **errptr);
+
+// Flushes the memtables of several families.
+void rocksdb_transactiondb_flush_cfs(struct rocksdb_transactiondb_t *txn_db,
+                                     const struct rocksdb_flushoptions_t *options,
+                                     struct rocksdb_column_family_handle_t **column_families,
+                                     int num_column_families,
+                                     char **errptr);
+
+// Writes buffered WAL records to the file and, with `sync`, syncs it.
+void rocksdb_transactiondb_flush_wal(struct rocksdb_transactiondb_t *txn_db,
+                                     unsigned char sync,
+                                     char **errptr);
+
+// Creates an object for creating checkpoints of a database.
+struct rocksdb_checkpoint_t *rocksdb_transactiondb_checkpoint_object_create(struct rocksdb_transactiondb_t *txn_db,
+                                                                            char **errptr);
+
 // Not supported: custom memory allocators.
 struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
 
@@ -6406,546 +6961,6 @@ struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb
 
 // Not supported: secondary instances.
 void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_transaction_t *rocksdb_optimistictransaction_begin(struct rocksdb_optimistictransactiondb_t *otxn_db,
-                                                                  const struct rocksdb_writeoptions_t *write_options,
-                                                                  const struct rocksdb_optimistictransaction_options_t *otxn_options,
-                                                                  struct rocksdb_transaction_t *old_txn);
-
-// Not supported: transactions.
-struct rocksdb_optimistictransaction_options_t *rocksdb_optimistictransaction_options_create(void);
-
-// Not supported: transactions.
-void rocksdb_optimistictransaction_options_destroy(struct rocksdb_optimistictransaction_options_t *opt);
-
-// Not supported: transactions.
-void rocksdb_optimistictransaction_options_set_set_snapshot(struct rocksdb_optimistictransaction_options_t *opt,
-                                                            unsigned char v);
-
-// Not supported: transactions.
-struct rocksdb_checkpoint_t *rocksdb_optimistictransactiondb_checkpoint_object_create(struct rocksdb_optimistictransactiondb_t *otxn_db,
-                                                                                      char **errptr);
-
-// Not supported: transactions.
-void rocksdb_optimistictransactiondb_close(struct rocksdb_optimistictransactiondb_t *otxn_db);
-
-// Not supported: transactions.
-void rocksdb_optimistictransactiondb_close_base_db(struct rocksdb_t *base_db);
-
-// Not supported: transactions.
-struct rocksdb_t *rocksdb_optimistictransactiondb_get_base_db(struct rocksdb_optimistictransactiondb_t *otxn_db);
-
-// Not supported: transactions.
-struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open(const struct rocksdb_options_t *options,
-                                                                               const char *name,
-                                                                               char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_column_families(const struct rocksdb_options_t *options,
-                                                                                               const char *name,
-                                                                                               int num_column_families,
-                                                                                               const char *const *column_family_names,
-                                                                                               const struct rocksdb_options_t *const *column_family_options,
-                                                                                               struct rocksdb_column_family_handle_t **column_family_handles,
-                                                                                               char **errptr);
-
-// Not supported: transactions.
-int rocksdb_optimistictransactiondb_property_int(struct rocksdb_optimistictransactiondb_t *db,
-                                                 const char *propname,
-                                                 uint64_t *out_val);
-
-// Not supported: transactions.
-char *rocksdb_optimistictransactiondb_property_value(struct rocksdb_optimistictransactiondb_t *db,
-                                                     const char *propname);
-
-// Not supported: transactions.
-void rocksdb_optimistictransactiondb_write(struct rocksdb_optimistictransactiondb_t *otxn_db,
-                                           const struct rocksdb_writeoptions_t *options,
-                                           struct rocksdb_writebatch_t *batch,
-                                           char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_transaction_t *rocksdb_transaction_begin(struct rocksdb_transactiondb_t *txn_db,
-                                                        const struct rocksdb_writeoptions_t *write_options,
-                                                        const struct rocksdb_transaction_options_t *txn_options,
-                                                        struct rocksdb_transaction_t *old_txn);
-
-// Not supported: transactions.
-void rocksdb_transaction_commit(struct rocksdb_transaction_t *txn, char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_iterator_t *rocksdb_transaction_create_iterator(struct rocksdb_transaction_t *txn,
-                                                               const struct rocksdb_readoptions_t *options);
-
-// Not supported: transactions.
-struct rocksdb_iterator_t *rocksdb_transaction_create_iterator_cf(struct rocksdb_transaction_t *txn,
-                                                                  const struct rocksdb_readoptions_t *options,
-                                                                  struct rocksdb_column_family_handle_t *column_family);
-
-// Not supported: transactions.
-void rocksdb_transaction_delete(struct rocksdb_transaction_t *txn,
-                                const char *key,
-                                size_t klen,
-                                char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_delete_cf(struct rocksdb_transaction_t *txn,
-                                   struct rocksdb_column_family_handle_t *column_family,
-                                   const char *key,
-                                   size_t klen,
-                                   char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_destroy(struct rocksdb_transaction_t *txn);
-
-// Not supported: transactions.
-char *rocksdb_transaction_get(struct rocksdb_transaction_t *txn,
-                              const struct rocksdb_readoptions_t *options,
-                              const char *key,
-                              size_t klen,
-                              size_t *vlen,
-                              char **errptr);
-
-// Not supported: transactions.
-char *rocksdb_transaction_get_cf(struct rocksdb_transaction_t *txn,
-                                 const struct rocksdb_readoptions_t *options,
-                                 struct rocksdb_column_family_handle_t *column_family,
-                                 const char *key,
-                                 size_t klen,
-                                 size_t *vlen,
-                                 char **errptr);
-
-// Not supported: transactions.
-char *rocksdb_transaction_get_for_update(struct rocksdb_transaction_t *txn,
-                                         const struct rocksdb_readoptions_t *options,
-                                         const char *key,
-                                         size_t klen,
-                                         size_t *vlen,
-                                         unsigned char exclusive,
-                                         char **errptr);
-
-// Not supported: transactions.
-char *rocksdb_transaction_get_for_update_cf(struct rocksdb_transaction_t *txn,
-                                            const struct rocksdb_readoptions_t *options,
-                                            struct rocksdb_column_family_handle_t *column_family,
-                                            const char *key,
-                                            size_t klen,
-                                            size_t *vlen,
-                                            unsigned char exclusive,
-                                            char **errptr);
-
-// Not supported: transactions.
-char *rocksdb_transaction_get_name(struct rocksdb_transaction_t *txn, size_t *name_len);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned(struct rocksdb_transaction_t *txn,
-                                                               const struct rocksdb_readoptions_t *options,
-                                                               const char *key,
-                                                               size_t klen,
-                                                               char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_cf(struct rocksdb_transaction_t *txn,
-                                                                  const struct rocksdb_readoptions_t *options,
-                                                                  struct rocksdb_column_family_handle_t *column_family,
-                                                                  const char *key,
-                                                                  size_t klen,
-                                                                  char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update(struct rocksdb_transaction_t *txn,
-                                                                          const struct rocksdb_readoptions_t *options,
-                                                                          const char *key,
-                                                                          size_t klen,
-                                                                          unsigned char exclusive,
-                                                                          char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update_cf(struct rocksdb_transaction_t *txn,
-                                                                             const struct rocksdb_readoptions_t *options,
-                                                                             struct rocksdb_column_family_handle_t *column_family,
-                                                                             const char *key,
-                                                                             size_t klen,
-                                                                             unsigned char exclusive,
-                                                                             char **errptr);
-
-// Not supported: transactions.
-const struct rocksdb_snapshot_t *rocksdb_transaction_get_snapshot(struct rocksdb_transaction_t *txn);
-
-// Not supported: transactions.
-struct rocksdb_writebatch_wi_t *rocksdb_transaction_get_writebatch_wi(struct rocksdb_transaction_t *txn);
-
-// Not supported: transactions.
-void rocksdb_transaction_merge(struct rocksdb_transaction_t *txn,
-                               const char *key,
-                               size_t klen,
-                               const char *val,
-                               size_t vlen,
-                               char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_merge_cf(struct rocksdb_transaction_t *txn,
-                                  struct rocksdb_column_family_handle_t *column_family,
-                                  const char *key,
-                                  size_t klen,
-                                  const char *val,
-                                  size_t vlen,
-                                  char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_multi_get(struct rocksdb_transaction_t *txn,
-                                   const struct rocksdb_readoptions_t *options,
-                                   size_t num_keys,
-                                   const char *const *keys_list,
-                                   const size_t *keys_list_sizes,
-                                   char **values_list,
-                                   size_t *values_list_sizes,
-                                   char **errs);
-
-// Not supported: transactions.
-void rocksdb_transaction_multi_get_cf(struct rocksdb_transaction_t *txn,
-                                      const struct rocksdb_readoptions_t *options,
-                                      const struct rocksdb_column_family_handle_t *const *column_families,
-                                      size_t num_keys,
-                                      const char *const *keys_list,
-                                      const size_t *keys_list_sizes,
-                                      char **values_list,
-                                      size_t *values_list_sizes,
-                                      char **errs);
-
-// Not supported: transactions.
-void rocksdb_transaction_multi_get_for_update(struct rocksdb_transaction_t *txn,
-                                              const struct rocksdb_readoptions_t *options,
-                                              size_t num_keys,
-                                              const char *const *keys_list,
-                                              const size_t *keys_list_sizes,
-                                              char **values_list,
-                                              size_t *values_list_sizes,
-                                              char **errs);
-
-// Not supported: transactions.
-void rocksdb_transaction_multi_get_for_update_cf(struct rocksdb_transaction_t *txn,
-                                                 const struct rocksdb_readoptions_t *options,
-                                                 const struct rocksdb_column_family_handle_t *const *column_families,
-                                                 size_t num_keys,
-                                                 const char *const *keys_list,
-                                                 const size_t *keys_list_sizes,
-                                                 char **values_list,
-                                                 size_t *values_list_sizes,
-                                                 char **errs);
-
-// Not supported: transactions.
-struct rocksdb_transaction_options_t *rocksdb_transaction_options_create(void);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_destroy(struct rocksdb_transaction_options_t *opt);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_deadlock_detect(struct rocksdb_transaction_options_t *opt,
-                                                     unsigned char v);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_deadlock_detect_depth(struct rocksdb_transaction_options_t *opt,
-                                                           int64_t depth);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_expiration(struct rocksdb_transaction_options_t *opt,
-                                                int64_t expiration);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_lock_timeout(struct rocksdb_transaction_options_t *opt,
-                                                  int64_t lock_timeout);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_max_write_batch_size(struct rocksdb_transaction_options_t *opt,
-                                                          size_t size);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_set_snapshot(struct rocksdb_transaction_options_t *opt,
-                                                  unsigned char v);
-
-// Not supported: transactions.
-void rocksdb_transaction_options_set_skip_prepare(struct rocksdb_transaction_options_t *opt,
-                                                  unsigned char v);
-
-// Not supported: transactions.
-void rocksdb_transaction_prepare(struct rocksdb_transaction_t *txn, char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_put(struct rocksdb_transaction_t *txn,
-                             const char *key,
-                             size_t klen,
-                             const char *val,
-                             size_t vlen,
-                             char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_put_cf(struct rocksdb_transaction_t *txn,
-                                struct rocksdb_column_family_handle_t *column_family,
-                                const char *key,
-                                size_t klen,
-                                const char *val,
-                                size_t vlen,
-                                char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_rebuild_from_writebatch(struct rocksdb_transaction_t *txn,
-                                                 struct rocksdb_writebatch_t *writebatch,
-                                                 char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_rebuild_from_writebatch_wi(struct rocksdb_transaction_t *txn,
-                                                    struct rocksdb_writebatch_wi_t *wi,
-                                                    char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_rollback(struct rocksdb_transaction_t *txn, char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_rollback_to_savepoint(struct rocksdb_transaction_t *txn, char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_set_commit_timestamp(struct rocksdb_transaction_t *txn,
-                                              uint64_t commit_timestamp);
-
-// Not supported: transactions.
-void rocksdb_transaction_set_name(struct rocksdb_transaction_t *txn,
-                                  const char *name,
-                                  size_t name_len,
-                                  char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transaction_set_read_timestamp_for_validation(struct rocksdb_transaction_t *txn,
-                                                           uint64_t read_timestamp);
-
-// Not supported: transactions.
-void rocksdb_transaction_set_savepoint(struct rocksdb_transaction_t *txn);
-
-// Not supported: transactions.
-struct rocksdb_checkpoint_t *rocksdb_transactiondb_checkpoint_object_create(struct rocksdb_transactiondb_t *txn_db,
-                                                                            char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_close(struct rocksdb_transactiondb_t *txn_db);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_close_base_db(struct rocksdb_t *base_db);
-
-// Not supported: transactions.
-struct rocksdb_column_family_handle_t *rocksdb_transactiondb_create_column_family(struct rocksdb_transactiondb_t *txn_db,
-                                                                                  const struct rocksdb_options_t *column_family_options,
-                                                                                  const char *column_family_name,
-                                                                                  char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_iterator_t *rocksdb_transactiondb_create_iterator(struct rocksdb_transactiondb_t *txn_db,
-                                                                 const struct rocksdb_readoptions_t *options);
-
-// Not supported: transactions.
-struct rocksdb_iterator_t *rocksdb_transactiondb_create_iterator_cf(struct rocksdb_transactiondb_t *txn_db,
-                                                                    const struct rocksdb_readoptions_t *options,
-                                                                    struct rocksdb_column_family_handle_t *column_family);
-
-// Not supported: transactions.
-const struct rocksdb_snapshot_t *rocksdb_transactiondb_create_snapshot(struct rocksdb_transactiondb_t *txn_db);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_delete(struct rocksdb_transactiondb_t *txn_db,
-                                  const struct rocksdb_writeoptions_t *options,
-                                  const char *key,
-                                  size_t klen,
-                                  char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_delete_cf(struct rocksdb_transactiondb_t *txn_db,
-                                     const struct rocksdb_writeoptions_t *options,
-                                     struct rocksdb_column_family_handle_t *column_family,
-                                     const char *key,
-                                     size_t keylen,
-                                     char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_flush(struct rocksdb_transactiondb_t *txn_db,
-                                 const struct rocksdb_flushoptions_t *options,
-                                 char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_flush_cf(struct rocksdb_transactiondb_t *txn_db,
-                                    const struct rocksdb_flushoptions_t *options,
-                                    struct rocksdb_column_family_handle_t *column_family,
-                                    char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_flush_cfs(struct rocksdb_transactiondb_t *txn_db,
-                                     const struct rocksdb_flushoptions_t *options,
-                                     struct rocksdb_column_family_handle_t **column_families,
-                                     int num_column_families,
-                                     char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_flush_wal(struct rocksdb_transactiondb_t *txn_db,
-                                     unsigned char sync,
-                                     char **errptr);
-
-// Not supported: transactions.
-char *rocksdb_transactiondb_get(struct rocksdb_transactiondb_t *txn_db,
-                                const struct rocksdb_readoptions_t *options,
-                                const char *key,
-                                size_t klen,
-                                size_t *vlen,
-                                char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_t *rocksdb_transactiondb_get_base_db(struct rocksdb_transactiondb_t *txn_db);
-
-// Not supported: transactions.
-char *rocksdb_transactiondb_get_cf(struct rocksdb_transactiondb_t *txn_db,
-                                   const struct rocksdb_readoptions_t *options,
-                                   struct rocksdb_column_family_handle_t *column_family,
-                                   const char *key,
-                                   size_t keylen,
-                                   size_t *vallen,
-                                   char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned(struct rocksdb_transactiondb_t *txn_db,
-                                                                 const struct rocksdb_readoptions_t *options,
-                                                                 const char *key,
-                                                                 size_t klen,
-                                                                 char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned_cf(struct rocksdb_transactiondb_t *txn_db,
-                                                                    const struct rocksdb_readoptions_t *options,
-                                                                    struct rocksdb_column_family_handle_t *column_family,
-                                                                    const char *key,
-                                                                    size_t keylen,
-                                                                    char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_transaction_t **rocksdb_transactiondb_get_prepared_transactions(struct rocksdb_transactiondb_t *txn_db,
-                                                                               size_t *cnt);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_merge(struct rocksdb_transactiondb_t *txn_db,
-                                 const struct rocksdb_writeoptions_t *options,
-                                 const char *key,
-                                 size_t klen,
-                                 const char *val,
-                                 size_t vlen,
-                                 char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_merge_cf(struct rocksdb_transactiondb_t *txn_db,
-                                    const struct rocksdb_writeoptions_t *options,
-                                    struct rocksdb_column_family_handle_t *column_family,
-                                    const char *key,
-                                    size_t klen,
-                                    const char *val,
-                                    size_t vlen,
-                                    char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_multi_get(struct rocksdb_transactiondb_t *txn_db,
-                                     const struct rocksdb_readoptions_t *options,
-                                     size_t num_keys,
-                                     const char *const *keys_list,
-                                     const size_t *keys_list_sizes,
-                                     char **values_list,
-                                     size_t *values_list_sizes,
-                                     char **errs);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_multi_get_cf(struct rocksdb_transactiondb_t *txn_db,
-                                        const struct rocksdb_readoptions_t *options,
-                                        const struct rocksdb_column_family_handle_t *const *column_families,
-                                        size_t num_keys,
-                                        const char *const *keys_list,
-                                        const size_t *keys_list_sizes,
-                                        char **values_list,
-                                        size_t *values_list_sizes,
-                                        char **errs);
-
-// Not supported: transactions.
-struct rocksdb_transactiondb_t *rocksdb_transactiondb_open(const struct rocksdb_options_t *options,
-                                                           const struct rocksdb_transactiondb_options_t *txn_db_options,
-                                                           const char *name,
-                                                           char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_transactiondb_t *rocksdb_transactiondb_open_column_families(const struct rocksdb_options_t *options,
-                                                                           const struct rocksdb_transactiondb_options_t *txn_db_options,
-                                                                           const char *name,
-                                                                           int num_column_families,
-                                                                           const char *const *column_family_names,
-                                                                           const struct rocksdb_options_t *const *column_family_options,
-                                                                           struct rocksdb_column_family_handle_t **column_family_handles,
-                                                                           char **errptr);
-
-// Not supported: transactions.
-struct rocksdb_transactiondb_options_t *rocksdb_transactiondb_options_create(void);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_destroy(struct rocksdb_transactiondb_options_t *opt);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_set_default_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
-                                                            int64_t default_lock_timeout);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_set_max_num_locks(struct rocksdb_transactiondb_options_t *opt,
-                                                     int64_t max_num_locks);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_set_num_stripes(struct rocksdb_transactiondb_options_t *opt,
-                                                   size_t num_stripes);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_set_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
-                                                                int64_t txn_lock_timeout);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt,
-                                                                  unsigned char v);
-
-// Not supported: transactions.
-int rocksdb_transactiondb_property_int(struct rocksdb_transactiondb_t *db,
-                                       const char *propname,
-                                       uint64_t *out_val);
-
-// Not supported: transactions.
-char *rocksdb_transactiondb_property_value(struct rocksdb_transactiondb_t *db,
-                                           const char *propname);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_put(struct rocksdb_transactiondb_t *txn_db,
-                               const struct rocksdb_writeoptions_t *options,
-                               const char *key,
-                               size_t klen,
-                               const char *val,
-                               size_t vlen,
-                               char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_put_cf(struct rocksdb_transactiondb_t *txn_db,
-                                  const struct rocksdb_writeoptions_t *options,
-                                  struct rocksdb_column_family_handle_t *column_family,
-                                  const char *key,
-                                  size_t keylen,
-                                  const char *val,
-                                  size_t vallen,
-                                  char **errptr);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_release_snapshot(struct rocksdb_transactiondb_t *txn_db,
-                                            const struct rocksdb_snapshot_t *snapshot);
-
-// Not supported: transactions.
-void rocksdb_transactiondb_write(struct rocksdb_transactiondb_t *txn_db,
-                                 const struct rocksdb_writeoptions_t *options,
-                                 struct rocksdb_writebatch_t *batch,
-                                 char **errptr);
 
 // Not supported: user-defined timestamps.
 void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoptions_t *opt,

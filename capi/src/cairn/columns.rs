@@ -3,25 +3,27 @@
 //! The default column has the empty name. A plain value is an entity with only that column, and a plain
 //! read of an entity returns its default column.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_uchar, c_void};
 
-use cairn_db::{Column, Columns, Family, Value};
+use cairn_db::{Column, Columns, Family, GetMergeOperandsOptions, Operands};
 use cairn_types::Result;
 
-use super::{element, family, shown, strings};
+use super::{element, family, present, shown, strings};
 use crate::batch::rocksdb_writebatch_t;
+use crate::callbacks::c_bytes;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, report, report_ptr, save, store};
 use crate::files::rocksdb_sstfilewriter_t;
 use crate::handle::{create, of, of_mut};
 use crate::iter::rocksdb_iterator_t;
 use crate::options::{rocksdb_readoptions_t, rocksdb_writeoptions_t};
+use crate::reads::rocksdb_pinnableslice_t;
 
 handles! {
     /// The columns of an entity, sorted by name.
     cairn_columns_t = Columns;
     /// The merge operands of a key, oldest first.
-    cairn_operands_t = Vec<Value>;
+    cairn_operands_t = Operands;
 }
 
 c_destructors! {
@@ -198,8 +200,8 @@ c_functions! {
         }
     }
 
-    /// Returns the base value of `key` and its merge operands, unmerged, to be destroyed by the caller.
-    /// Fails with `Incomplete` if there are more than `max`. A null family means the default family.
+    /// Returns the base value of `key` and its merge operands, unmerged and not copied, to be destroyed by the
+    /// caller. Fails with `Incomplete` if there are more than `max`. A null family means the default family.
     fn cairn_get_merge_operands(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -215,12 +217,57 @@ c_functions! {
             Ok(create(family.get_merge_operands(bytes(key, keylen), max, options)?))
         })
     }
+    /// Like `cairn_get_merge_operands`, with a function and the number of operands, both optional.
+    ///
+    /// `continue_cb` is called with `state` and each operand, newest first, and not with the base value.
+    /// It returns 0 to end the read: older operands and the base value are then not returned. It may call
+    /// the database, but not close it. `*number_of_operands` becomes the number of operands found, including
+    /// the base value, also if they are more than `expected_max_number_of_operands`.
+    fn cairn_get_merge_operands_with(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        expected_max_number_of_operands: usize,
+        continue_cb: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar>,
+        state: *mut c_void,
+        number_of_operands: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut cairn_operands_t {
+        let mut call = continue_cb.map(|goes_on| {
+            move |operand: &[u8]| goes_on(state, c_bytes(operand), operand.len()) != 0
+        });
+        let mut request = GetMergeOperandsOptions {
+            expected_max_number_of_operands,
+            ..GetMergeOperandsOptions::default()
+        };
+        if let Some(call) = &mut call {
+            request.continue_cb = Some(call);
+        }
+        let operands = report_ptr(errptr, || {
+            let family = family(db, column_family);
+            let options = of(options).checked()?;
+            Ok(create(family.get_merge_operands_with(bytes(key, keylen), &mut request, options)?))
+        });
+        store(number_of_operands, request.number_of_operands);
+        operands
+    }
     /// Returns the number of operands, including the base value.
     fn cairn_operands_count(operands: *const cairn_operands_t) -> usize {
         of(operands).len()
     }
     /// Returns the operand `index`, which is valid until the operands are destroyed.
     fn cairn_operands_get(operands: *const cairn_operands_t, index: usize, len: *mut usize) -> *const c_char {
-        shown(element::<Value>(of(operands), index, "cairn_operands_get"), len)
+        let operands = of(operands);
+        let operand = operands.bytes(index);
+        shown(present(operand, operands.len(), index, "cairn_operands_get"), len)
+    }
+    /// Returns the operand `index` as a value of its own, to be destroyed by the caller. It remains readable
+    /// when the operands are destroyed and the database is closed; it pins all operands of the read.
+    fn cairn_operands_pin(operands: *const cairn_operands_t, index: usize) -> *mut rocksdb_pinnableslice_t {
+        let operands = of(operands);
+        let operand = operands.get(index);
+        create(present(operand, operands.len(), index, "cairn_operands_pin").into())
     }
 }

@@ -52,12 +52,12 @@ unsafe fn strings<'a>(
 
 /// The element `index` of a list; an index out of range aborts the process.
 fn element<'a, T>(list: &'a [T], index: usize, function: &str) -> &'a T {
-    list.get(index).unwrap_or_else(|| {
-        misuse(&format!(
-            "{function}({index}): the list has {} elements",
-            list.len()
-        ))
-    })
+    present(list.get(index), list.len(), index, function)
+}
+
+/// The element `index` of a list of `len`; `None` aborts the process.
+fn present<T>(element: Option<T>, len: usize, index: usize, function: &str) -> T {
+    element.unwrap_or_else(|| misuse(&format!("{function}({index}): the list has {len} elements")))
 }
 
 /// Returns a pointer to `bytes` and stores their length.

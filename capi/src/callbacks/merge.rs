@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::sync::Arc;
 
-use cairn_types::{MergeInput, MergeOperator};
+use cairn_types::{MergeInput, MergeMemory, MergeOperator, MergeResult};
 
 use super::{State, c_bytes};
 use crate::error::bytes;
@@ -46,27 +46,94 @@ type PartialMerge = unsafe extern "C" fn(
 /// Frees a result; `free` is used if it is null.
 type DeleteValue = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
 
+/// The length of a result below which it is copied and freed at once.
+const SHORT: usize = 256;
+
 struct Callbacks {
-    state: State,
     name: String,
     full_merge: FullMerge,
     partial_merge: Option<PartialMerge>,
+    /// Shared with results, which may outlive the operator.
+    owner: Arc<Owner>,
+}
+
+/// The owner of results: the program's state, and its function that frees them.
+struct Owner {
+    state: State,
     delete_value: DeleteValue,
 }
 
-impl Callbacks {
-    /// The bytes that the program's function returned, if it succeeded. They are freed either way.
-    fn result(&self, value: *mut c_char, len: usize, success: c_uchar) -> Option<Vec<u8>> {
-        let succeeded = success != 0 && (!value.is_null() || len == 0);
-        // SAFETY: the program's function returned `len` bytes at `value`.
-        let copy = succeeded.then(|| unsafe { bytes(value.cast_const(), len) }.to_vec());
-        match self.delete_value {
+/// A result in the memory that the program's function returned.
+struct Allocated {
+    value: *mut c_char,
+    len: usize,
+    owner: Arc<Owner>,
+}
+
+// SAFETY: the memory is only read and freed, and the interface requires that `delete_value` may be called
+// from any thread.
+unsafe impl Send for Allocated {}
+// SAFETY: as above.
+unsafe impl Sync for Allocated {}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        match self.owner.delete_value {
             // SAFETY: the program's function allocated the value, which is freed once.
-            Some(delete) => unsafe { delete(self.state.pointer(), value, len) },
+            Some(delete) => unsafe { delete(self.owner.state.pointer(), self.value, self.len) },
             // SAFETY: without `delete_value`, the program allocates with `malloc`.
-            None => unsafe { libc::free(value.cast()) },
+            None => unsafe { libc::free(self.value.cast()) },
         }
-        copy
+    }
+}
+
+impl MergeMemory for Allocated {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the program's function returned `len` bytes at `value`, which is null only without bytes.
+        unsafe { bytes(self.value.cast_const(), self.len) }
+    }
+
+    fn into_malloc(mut self: Box<Self>) -> Result<*mut u8, Box<dyn MergeMemory>> {
+        if self.owner.delete_value.is_some() || self.value.is_null() {
+            return Err(self);
+        }
+        // The null pointer that remains is freed, which does nothing.
+        Ok(std::mem::replace(&mut self.value, std::ptr::null_mut()).cast())
+    }
+}
+
+impl Callbacks {
+    /// The bytes that the program's function returned, if it succeeded. Otherwise they are freed.
+    fn result(&self, value: *mut c_char, len: usize, success: c_uchar) -> Option<Allocated> {
+        let owner = Arc::clone(&self.owner);
+        let memory = Allocated { value, len, owner };
+        (success != 0 && (!value.is_null() || len == 0)).then_some(memory)
+    }
+
+    fn merge(&self, input: &MergeInput<'_>) -> Option<Allocated> {
+        let (pointers, lengths) = lists(input.operands);
+        let (existing, existing_len) = match input.existing {
+            Some(value) => (c_bytes(value), value.len()),
+            None => (std::ptr::null(), 0),
+        };
+        let (mut success, mut len) = (0, 0);
+        // SAFETY: the program's function reads the key, the value and the operands, and stores its
+        // success and the length of the result.
+        let value = unsafe {
+            (self.full_merge)(
+                self.owner.state.pointer(),
+                c_bytes(input.key),
+                input.key.len(),
+                existing,
+                existing_len,
+                pointers.as_ptr(),
+                lengths.as_ptr(),
+                count(input.operands)?,
+                &mut success,
+                &mut len,
+            )
+        };
+        self.result(value, len, success)
     }
 }
 
@@ -87,29 +154,15 @@ impl MergeOperator for Callbacks {
     }
 
     fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>> {
-        let (pointers, lengths) = lists(input.operands);
-        let (existing, existing_len) = match input.existing {
-            Some(value) => (c_bytes(value), value.len()),
-            None => (std::ptr::null(), 0),
-        };
-        let (mut success, mut len) = (0, 0);
-        // SAFETY: the program's function reads the key, the value and the operands, and stores its
-        // success and the length of the result.
-        let value = unsafe {
-            (self.full_merge)(
-                self.state.pointer(),
-                c_bytes(input.key),
-                input.key.len(),
-                existing,
-                existing_len,
-                pointers.as_ptr(),
-                lengths.as_ptr(),
-                count(input.operands)?,
-                &mut success,
-                &mut len,
-            )
-        };
-        self.result(value, len, success)
+        self.merge(input).map(|memory| memory.bytes().to_vec())
+    }
+
+    fn full_merge_for_read(&self, input: &MergeInput<'_>) -> Option<MergeResult> {
+        let memory = self.merge(input)?;
+        Some(match memory.len < SHORT {
+            true => MergeResult::Owned(memory.bytes().to_vec()),
+            false => MergeResult::Elsewhere(Box::new(memory)),
+        })
     }
 
     fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
@@ -120,7 +173,7 @@ impl MergeOperator for Callbacks {
         // length of the result.
         let value = unsafe {
             partial_merge(
-                self.state.pointer(),
+                self.owner.state.pointer(),
                 c_bytes(key),
                 key.len(),
                 pointers.as_ptr(),
@@ -130,14 +183,17 @@ impl MergeOperator for Callbacks {
                 &mut len,
             )
         };
-        self.result(value, len, success)
+        let memory = self.result(value, len, success)?;
+        Some(memory.bytes().to_vec())
     }
 }
 
 c_functions! {
     /// Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
     /// if the key has none. Both functions set `*success`. Their results are freed by
-    /// `delete_value`, or by `free` if it is null.
+    /// `delete_value`, or by `free` if it is null. The result of a get is not copied: it is freed when
+    /// the value is destroyed, on any thread, or is the value that `rocksdb_get` returns if
+    /// `delete_value` is null.
     fn rocksdb_mergeoperator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -152,10 +208,12 @@ c_functions! {
         let state = State::new(state, destructor);
         create(Arc::new(Callbacks {
             name: state.name(name, "no name"),
-            state,
             full_merge,
             partial_merge,
-            delete_value,
+            owner: Arc::new(Owner {
+                state,
+                delete_value,
+            }),
         }) as Arc<dyn MergeOperator>)
     }
 }

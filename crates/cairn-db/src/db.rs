@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::Clock;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -71,6 +72,12 @@ impl Db {
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.shared().context.db_id
+    }
+
+    /// Returns the clock of the database's world.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared().context.world.clock
     }
 
     /// Writes a line to the database's LOG.
@@ -186,6 +193,22 @@ impl Db {
     /// is opened again, it is recovered either completely or not at all.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.shared().write(batch, options)
+    }
+
+    /// Writes `batch` atomically if `check` succeeds. `check` runs when all earlier writes are visible, and no other
+    /// write becomes visible between it and the batch: it can read the database to decide. Other writers wait for it,
+    /// and it must not write.
+    ///
+    /// # Errors
+    ///
+    /// The error of `check`, after which nothing was written; those of [`Db::write_with`].
+    pub fn write_if(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.shared().write_if(batch, options, Some(&mut check))
     }
 
     /// Creates a snapshot of the current state, which stays readable until it is dropped.

@@ -4,17 +4,14 @@
 //! plain value is an entity with only that column. Attribute groups are entities of one key in several
 //! families, so that columns that are read together are stored together.
 
-use cairn_format::key::LookupKey;
 use cairn_format::wide;
 use cairn_options::{ReadOptions, WriteOptions};
-use cairn_read::{Columns, Value, operands};
+use cairn_read::{Columns, GetMergeOperandsOptions, Operands, operands};
 use cairn_types::{Error, Result};
 
 use crate::batch::WriteBatch;
-use crate::catalog::release::check_held;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::reads::lookup;
 
 /// A column to write: name and value.
 pub type Column<'a> = (&'a [u8], &'a [u8]);
@@ -100,37 +97,40 @@ impl Family {
         })
     }
 
-    /// Returns the value of `key` and its merge operands, oldest first; empty if the key does not exist. The
-    /// merge operator is not called. For an entity, the value is that of the default column.
+    /// Returns the value of `key` and its merge operands, oldest first, pinned without a copy; empty if the key
+    /// does not exist. The merge operator is not called. For an entity, the value is that of the default column.
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`; the message has their number. `InvalidArgument` if
-    /// `expected_max` is 0. Otherwise those of [`Family::get_with`].
+    /// `Incomplete` (`MergeOperandsInsufficientCapacity`) if there are more than `expected_max`; the message has
+    /// their number. Otherwise those of [`Family::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
         expected_max: usize,
         options: &ReadOptions,
-    ) -> Result<Vec<Value>> {
-        if expected_max == 0 {
-            return Err(Error::invalid_argument(
-                "expected_max_number_of_operands must be greater than 0",
-            ));
-        }
-        let view = self.state.view();
-        check_held(&view)?;
-        let shared = &self.db.shared;
-        let seq = options.snapshot.unwrap_or_else(|| shared.published());
-        let key: LookupKey = lookup(&self.state, key, seq, options)?;
-        let found = operands(&view, &key, options)?;
-        if found.len() > expected_max {
-            return Err(Error::incomplete(format!(
-                "merge operands: expected at most {expected_max}, found {}",
-                found.len()
-            )));
-        }
-        Ok(found)
+    ) -> Result<Operands> {
+        let mut request = GetMergeOperandsOptions {
+            expected_max_number_of_operands: expected_max,
+            ..GetMergeOperandsOptions::default()
+        };
+        self.get_merge_operands_with(key, &mut request, options)
+    }
+
+    /// Like [`Family::get_merge_operands`], with a function that ends the read at an operand.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_merge_operands`]; `request` then has the number of operands.
+    pub fn get_merge_operands_with(
+        &self,
+        key: &[u8],
+        request: &mut GetMergeOperandsOptions<'_>,
+        options: &ReadOptions,
+    ) -> Result<Operands> {
+        self.found_by(key, options, |view, lookup, options| {
+            operands(view, lookup, options, request)
+        })
     }
 }
 

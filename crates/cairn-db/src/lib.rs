@@ -19,6 +19,7 @@ mod clip;
 mod close;
 mod coalescing;
 mod compaction;
+mod conflict;
 mod context;
 mod control;
 mod db;
@@ -72,10 +73,14 @@ pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
-pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
+pub use cairn_read::{
+    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand,
+    Operands, OperandsIter, Value,
+};
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;
+pub use conflict::KeyState;
 pub use db::Db;
 pub use entities::Column;
 pub use errors::BackgroundError;

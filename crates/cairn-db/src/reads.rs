@@ -152,12 +152,12 @@ impl Family {
 
     // Inlined: the result is large, and returning it from a separate function would move it once more.
     #[inline(always)]
-    fn found_by(
+    pub(crate) fn found_by<T>(
         &self,
         key: &[u8],
         options: &ReadOptions,
-        get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<Found>,
-    ) -> Result<Found> {
+        get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<T>,
+    ) -> Result<T> {
         let shared = &self.db.shared;
         shared.context.check_reader()?;
         let view = self.state.view();

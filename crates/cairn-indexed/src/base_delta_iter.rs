@@ -28,7 +28,8 @@ enum At {
     Own(Found),
 }
 
-/// A bidirectional iterator over the content of a column family once a batch is written.
+/// A bidirectional iterator over the content of a column family once a batch is written. It sees later
+/// additions, unless it has passed the last key of the batch in its direction; then, after a seek.
 pub struct BaseDeltaIter {
     shared: Arc<Mutex<Indexed>>,
     family: Family,
@@ -107,6 +108,8 @@ impl BaseDeltaIter {
             return;
         }
         let key = self.key().to_vec();
+        // As in RocksDB, a key that is added behind the last one of the batch is only seen after a seek.
+        let is_exhausted = self.back == back && self.own.is_none();
         if self.back != back {
             match back {
                 true => self.base.seek_for_prev(&key),
@@ -116,7 +119,10 @@ impl BaseDeltaIter {
         if self.base.valid() && self.order.compare(self.base.key(), &key).is_eq() {
             self.step_base(back);
         }
-        self.seek_delta(Bound::Excluded(&key), back);
+        match is_exhausted {
+            true => self.at = At::Nowhere,
+            false => self.seek_delta(Bound::Excluded(&key), back),
+        }
         self.settle();
     }
 

@@ -272,6 +272,7 @@ fn an_iterator_sees_later_additions() {
     db.put(b"a", b"1").unwrap();
     db.put(b"d", b"1").unwrap();
     let batch = IndexedBatch::new(true);
+    batch.put(b"e", b"1");
     let family = db.default_family();
     let mut iter = batch.iter_over(family, db.iter(), &ReadOptions::default());
     iter.seek_to_first();
@@ -284,6 +285,24 @@ fn an_iterator_sees_later_additions() {
     iter.next();
     assert_eq!(iter.key(), b"e");
     iter.prev();
+    assert_eq!(iter.key(), b"b");
+}
+
+/// RocksDB's iterator does not look at the batch again once it has passed its last key. Programs write behind an
+/// iterator over a transaction and rely on it.
+#[test]
+fn an_iterator_behind_the_last_key_of_the_batch_sees_later_additions_after_a_seek() {
+    let db = database(&KeyOrder::Bytewise);
+    db.put(b"a", b"1").unwrap();
+    let batch = IndexedBatch::new(true);
+    let family = db.default_family();
+    let mut iter = batch.iter_over(family, db.iter(), &ReadOptions::default());
+    iter.seek_to_first();
+    batch.put(b"b", b"2");
+    iter.next();
+    assert!(!iter.valid());
+    iter.seek(b"a");
+    iter.next();
     assert_eq!(iter.key(), b"b");
 }
 

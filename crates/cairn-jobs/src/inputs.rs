@@ -4,7 +4,7 @@ use cairn_format::key;
 use cairn_memtable::MemtableWalk;
 use cairn_platform::Io;
 use cairn_platform::sync::Arc;
-use cairn_table::{IterOptions, Table, TableIter};
+use cairn_table::{Background, IterOptions, ReadAhead, Table, TableIter};
 use cairn_types::{KeyOrder, Progress, Result};
 use cairn_version::FileMeta;
 
@@ -53,9 +53,13 @@ pub(crate) struct Tables {
     tables: Vec<InputTable>,
     options: IterOptions,
     io: Io,
+    /// Readahead in the background, for files that the kernel does not prefetch.
+    ahead: Arc<ReadAhead>,
     /// Index of the table after the one under `iter`.
     next: usize,
     iter: Option<TableIter>,
+    /// The iterator of that table, if it is being read.
+    reading: Option<TableIter>,
 }
 
 impl Tables {
@@ -72,13 +76,51 @@ impl Tables {
             }),
             "the tables of a run are in key order"
         );
+        let ahead = ReadAhead {
+            io: io.clone(),
+            background: Background::Unprefetched,
+            lower: None,
+            upper: None,
+            trims: false,
+            keeps_size: false,
+        };
         Tables {
             order,
             tables,
             options,
             io,
+            ahead: Arc::new(ahead),
             next: 0,
             iter: None,
+            reading: None,
+        }
+    }
+
+    /// An iterator over `table`.
+    fn iter_of(&self, table: &Arc<Table>) -> TableIter {
+        let mut iter = TableIter::new(table.clone(), self.options);
+        if self.options.readahead > 0 {
+            iter.read_ahead(&self.ahead);
+        }
+        iter
+    }
+
+    /// Starts to read the next table, once the current one has been read to its end.
+    fn read_next(&mut self) {
+        let reads_on =
+            |iter: &&TableIter| iter.has_read_to_end() && iter.admits_beyond(iter.chunks_held());
+        let Some(iter) = self.iter.as_ref().filter(reads_on) else {
+            return;
+        };
+        match &mut self.reading {
+            Some(next) => next.read_on(),
+            None => {
+                self.reading = self.tables.get(self.next).map(|input| {
+                    let mut next = self.iter_of(&input.table);
+                    iter.read_into(&mut next, false);
+                    next
+                });
+            }
         }
     }
 
@@ -87,7 +129,8 @@ impl Tables {
     fn open_next(&mut self, target: Option<&[u8]>) {
         self.iter = None;
         while let Some(input) = self.tables.get(self.next) {
-            let mut iter = TableIter::new(input.table.clone(), self.options);
+            let reading = self.reading.take();
+            let mut iter = reading.unwrap_or_else(|| self.iter_of(&input.table));
             let step = match target {
                 Some(target) => iter.seek(target),
                 None => iter.seek_to_first(),
@@ -112,6 +155,7 @@ impl Tables {
         if !iter.valid() && iter.status().is_ok() {
             self.open_next(None);
         }
+        self.read_next();
     }
 }
 
@@ -122,6 +166,7 @@ impl Run for Tables {
                 key::compare(&self.order, input.file.largest.as_bytes(), target).is_lt()
             })
         });
+        self.reading = None;
         self.open_next(target);
     }
 

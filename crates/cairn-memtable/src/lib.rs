@@ -37,6 +37,6 @@ mod skiplist;
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
 pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
-pub use pin::PinnedEntry;
+pub use pin::{PinnedEntry, PinnedValues};
 pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
 pub use skiplist::{Entry, INSERT_BATCH, InsertHint};

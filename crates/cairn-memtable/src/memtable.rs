@@ -13,7 +13,7 @@ use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
 use crate::pin::PinnedEntry;
 use crate::skiplist::comparator_guard::{assert_not_held, holding};
-use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, SkipList};
+use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, Run, SkipList};
 
 /// Options of a memtable.
 #[derive(Clone, Debug)]
@@ -431,17 +431,62 @@ impl Memtable {
         if !self.may_have(user) {
             return;
         }
-        let mut at = self.list.at_or_after(user, key::packed(internal));
-        while let Some(entry) = at {
-            if !same_key(order, entry.user_key(), user) {
-                return;
-            }
+        let mut ended = |entry: Entry<'m>| {
             // Entries with older timestamps follow, whatever their sequence numbers.
-            if entry.seq() <= lookup.seq() && visit(entry).is_break() {
-                return;
-            }
-            at = entry.next();
+            !same_key(order, entry.user_key(), user)
+                || (entry.seq() <= lookup.seq() && visit(entry).is_break())
+        };
+        if let Some(first) = self.list.at_or_after(user, key::packed(internal))
+            && !ended(first)
+        {
+            let _ = Run::after(first).find(|entry| ended(*entry));
         }
+    }
+
+    /// The newest point entry of the user key of `lookup` that is visible at its sequence number. The order must be
+    /// one without timestamps.
+    #[inline]
+    #[must_use]
+    pub fn newest<'m>(&'m self, lookup: &LookupKey) -> Option<Entry<'m>> {
+        debug_assert_eq!(self.order().timestamp_size(), 0, "timestamps need `find`");
+        let internal = lookup.internal();
+        let (user, order) = (key::user_key(internal), self.list.order());
+        if !self.may_have(user) {
+            return None;
+        }
+        let first = self.list.at_or_after(user, key::packed(internal))?;
+        same_key(order, first.user_key(), user).then_some(first)
+    }
+
+    /// Calls `add` with the merge operands after the entry `first` and of its key, newest first, from sequence number
+    /// `since` on, until it returns false. Returns the entry of the key that follows the last of them. The order must
+    /// be one without timestamps.
+    pub fn operands_after<'m>(
+        &'m self,
+        first: Entry<'m>,
+        since: SequenceNumber,
+        mut add: impl FnMut(Entry<'m>) -> bool,
+    ) -> Option<Entry<'m>> {
+        debug_assert_eq!(self.order().timestamp_size(), 0, "timestamps need `find`");
+        let (order, user) = (self.list.order(), first.user_key());
+        let oldest = key::pack(since, ValueKind::Deletion);
+        for entry in Run::after(first) {
+            let internal = entry.key();
+            if !same_bytes(key::user_key(internal), user)
+                && !same_key(order, key::user_key(internal), user)
+            {
+                return None;
+            }
+            let packed = key::packed(internal);
+            // Truncation is intended: the kind is the lowest byte.
+            if packed as u8 != ValueKind::Merge as u8 || packed < oldest {
+                return Some(entry);
+            }
+            if !add(entry) {
+                return None;
+            }
+        }
+        None
     }
 
     /// True if the memtable may have point entries of `user_key` according to the filter, or if there is no
@@ -620,6 +665,23 @@ fn same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
         KeyOrder::Bytewise | KeyOrder::ReverseBytewise => a == b,
         order => order.compare_without_timestamp(a, b).is_eq(),
     }
+}
+
+/// `a == b`, for short slices that are mostly equal, without a call.
+#[inline(always)]
+fn same_bytes(mut a: &[u8], mut b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    while let (Some((x, a_rest)), Some((y, b_rest))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
+        if u64::from_le_bytes(*x) != u64::from_le_bytes(*y) {
+            return false;
+        }
+        (a, b) = (a_rest, b_rest);
+    }
+    a.is_empty() || a == b
 }
 
 impl std::fmt::Debug for Memtable {

@@ -1,7 +1,7 @@
-//! An entry that keeps its memtable alive.
+//! Entries and values that keep their memtable alive.
 #![expect(
     unsafe_code,
-    reason = "stores an entry together with the memtable it points into"
+    reason = "stores entries and values together with the memtable they point into"
 )]
 
 use std::sync::Arc;
@@ -62,5 +62,66 @@ impl PinnedEntry {
 impl std::fmt::Debug for PinnedEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PinnedEntry({})", self.entry.user_key().escape_ascii())
+    }
+}
+
+/// Values of one memtable that share ownership of it. Until they are dropped, the values stay readable and all
+/// memory of the memtable stays allocated.
+pub struct PinnedValues {
+    /// Not accessed once `table` is dropped: declared first, and without destructors.
+    values: Vec<&'static [u8]>,
+    table: Arc<Memtable>,
+}
+
+impl PinnedValues {
+    /// No values of `table`.
+    #[must_use]
+    pub fn new(table: &Arc<Memtable>) -> PinnedValues {
+        PinnedValues {
+            values: Vec::new(),
+            table: Arc::clone(table),
+        }
+    }
+
+    /// True if the values are those of `table`.
+    #[inline]
+    #[must_use]
+    pub fn is_of(&self, table: &Arc<Memtable>) -> bool {
+        Arc::ptr_eq(&self.table, table)
+    }
+
+    /// Appends the value of `entry`.
+    ///
+    /// # Panics
+    ///
+    /// If the entry belongs to another memtable.
+    #[inline]
+    pub fn push(&mut self, entry: Entry<'_>) {
+        assert!(
+            entry.is_of(self.table.list()),
+            "a value can only be pinned by its own memtable"
+        );
+        // SAFETY: the list is owned by `table`, and its values do not change or move while it lives, which is as
+        // long as this one; no reference with the long lifetime is handed out.
+        let entry: Entry<'static> = unsafe { entry.extended() };
+        self.values.push(entry.value());
+    }
+
+    /// The values.
+    #[inline]
+    #[must_use]
+    pub fn values(&self) -> &[&[u8]] {
+        &self.values
+    }
+
+    /// Reverses the order of the values.
+    pub fn reverse(&mut self) {
+        self.values.reverse();
+    }
+}
+
+impl std::fmt::Debug for PinnedValues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedValues({})", self.values.len())
     }
 }

@@ -27,12 +27,12 @@ options! {
         fill_cache: bool = true;
         /// Readahead of an iterator, in bytes; 0 for automatic readahead.
         readahead_size: u64 = 0;
-        /// True if readahead stops at the upper bound.
-        auto_readahead_size: bool = true, hint;
+        /// True if readahead stops at the bounds, and leaves out what the cache holds if it is in the background.
+        auto_readahead_size: bool = true;
         /// True if readahead keeps its size from file to file.
-        adaptive_readahead: bool = false, hint;
-        /// True if readahead happens in the background, and if a batched lookup reads the files of a level in
-        /// parallel instead of one after another.
+        adaptive_readahead: bool = false;
+        /// True if an iterator reads ahead in the background, also backward and in blob files, and if a batched
+        /// lookup reads the files of a level in parallel instead of one after another.
         async_io: bool = false;
         /// True if a batched lookup with `async_io` reads all levels in parallel.
         optimize_multiget_for_io: bool = true;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result, Veil};
 
+use crate::io::StartedRead;
 use crate::read_queue::{FileReads, ReadQueue};
 
 /// The mode in which a file is opened.
@@ -160,6 +161,10 @@ pub trait RandomAccessFile: Send + Sync {
     /// Finishes `reads`, which were started with the same `queue`. All that they wait for has happened. A
     /// wrapper finishes them in its target before it uses the results.
     fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
+    /// The started read that stands for the file in its request.
+    fn started(&self) -> Option<&StartedRead> {
+        None
+    }
     /// True if the `len` bytes at `offset`, or those before the end of the file, may never have been written:
     /// a disk that lost data returns zeros.
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;

@@ -167,6 +167,8 @@ pub struct ReadQueue {
     times: Vec<(Arc<dyn Clock>, u64)>,
     /// The number of files with reads in the batch.
     files: u64,
+    /// True if the caller goes on between start and end of the batch.
+    in_background: bool,
 }
 
 impl std::fmt::Debug for ReadQueue {
@@ -199,6 +201,21 @@ impl ReadQueue {
     #[must_use]
     pub fn share(&self, nanos: u64) -> u64 {
         nanos / self.files.max(1)
+    }
+
+    /// A queue of reads whose caller goes on between their start and their end.
+    pub(crate) fn in_background() -> ReadQueue {
+        ReadQueue {
+            in_background: true,
+            ..ReadQueue::default()
+        }
+    }
+
+    /// True if the caller goes on between start and end of the batch, perhaps on another thread. Its CPU time
+    /// in between is not that of the reads.
+    #[must_use]
+    pub fn is_in_background(&self) -> bool {
+        self.in_background
     }
 
     /// Makes `read` a transfer from `file`. With `aligned`, the file is read with direct I/O, and the memory and
@@ -274,6 +291,12 @@ impl ReadQueue {
             true => Ok(self.times.iter().map(|(_, until)| *until).max()),
             false => Err(()),
         }
+    }
+
+    /// True if the times have come.
+    pub(crate) fn is_due(&self) -> bool {
+        let come = |(clock, until): &(Arc<dyn Clock>, u64)| clock.monotonic_nanos() >= *until;
+        self.times.iter().all(come)
     }
 
     /// Waits for the times.

@@ -234,6 +234,19 @@ impl BlobSource {
         Ok(Located::InFile(place, request))
     }
 
+    /// True if the value that the encoded `index` refers to is cached. Does not count as a lookup.
+    pub(crate) fn is_cached(&self, index: &[u8]) -> bool {
+        let Some(cache) = &self.cache else {
+            return false;
+        };
+        BlobIndex::decode(index).is_ok_and(|index| cache.cache.contains(&cache.key(&index)))
+    }
+
+    /// Counts a read in the background that failed.
+    pub(crate) fn count_failed_start(&self) {
+        self.update_stats(|update| update.add(Ticker::AsyncReadErrorCount, 1));
+    }
+
     /// Decodes the value of `user_key` at `place` from `record`, the bytes read for it.
     ///
     /// # Errors

@@ -307,6 +307,19 @@ impl Child {
         }
     }
 
+    /// Passes the entries of the current block that follow in the direction of iteration to `visit`; see
+    /// `TableIter::visit_following`. Does nothing in a memtable.
+    pub fn visit_following(&self, back: bool, visit: impl FnMut(&[u8], &[u8]) -> bool) {
+        let iter = match self {
+            Child::Memtable(_) => None,
+            Child::Table(iter, _) => Some(&**iter),
+            Child::Level(iter) => iter.current(),
+        };
+        if let Some(iter) = iter {
+            iter.visit_following(back, visit);
+        }
+    }
+
     /// The missing block; `None` if none is missing.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {

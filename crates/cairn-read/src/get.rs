@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{KeyOrder, Progress, Result, SequenceNumber};
+use cairn_types::{KeyOrder, MergeResult, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobReadOptions, Located, PendingBlob};
@@ -28,7 +29,8 @@ use crate::columns::{Columns, default_column, with_blobs};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
 use crate::level::storage_forbidden;
-use crate::merge_operands::{Below, Merged, full_merge};
+use crate::merge_operands::{Below, MergedForRead, full_merge_for_read};
+use crate::operands::{Counting, GetMergeOperandsOptions, OnOperand, Operands};
 use crate::read_deadline::ReadDeadline;
 use crate::row_cache::{Lookup, NewRow, RowCache};
 use crate::value::{Value, mergeable};
@@ -102,7 +104,7 @@ enum Pending<'a> {
 const PREFETCHED_FILTERS: usize = 8;
 
 /// A point lookup in progress.
-pub(crate) struct PointGet<'a> {
+pub(crate) struct PointGet<'a, H = ()> {
     view: &'a View,
     lookup: &'a LookupKey,
     options: GetOptions,
@@ -126,9 +128,11 @@ pub(crate) struct PointGet<'a> {
     sampled: bool,
     /// True if perf counters by level are enabled.
     by_level: bool,
+    on_operand: H,
 }
 
 impl<'a> PointGet<'a> {
+    /// A lookup that merges all operands.
     #[inline]
     pub(crate) fn new(
         view: &'a View,
@@ -136,7 +140,21 @@ impl<'a> PointGet<'a> {
         options: &'a ReadOptions,
         state: TableGet,
     ) -> PointGet<'a> {
+        PointGet::with_hook(view, lookup, options, state, ())
+    }
+}
+
+impl<'a, H: OnOperand> PointGet<'a, H> {
+    #[inline]
+    fn with_hook(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+        on_operand: H,
+    ) -> PointGet<'a, H> {
         PointGet {
+            on_operand,
             view,
             lookup,
             options: GetOptions {
@@ -160,7 +178,7 @@ impl<'a> PointGet<'a> {
             sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
             versions: Versions {
-                operands: Vec::new(),
+                operands: None,
                 newest: Newest::Missing,
                 key: Vec::new(),
                 newest_seq: SequenceNumber::ZERO,
@@ -349,7 +367,7 @@ impl<'a> PointGet<'a> {
         if self.by_level {
             self.state.bring_counts(table);
             // Operands that end here, even at a deletion, yield a value from this level.
-            let is_value = !newest_is_missing || !self.versions.operands.is_empty();
+            let is_value = !newest_is_missing || self.versions.operands.is_some();
             if is_value && self.versions.state == SearchState::Finished {
                 by_level::add(level, LevelMetric::UserKeyReturnCount, 1);
             }
@@ -477,11 +495,22 @@ impl<'a> PointGet<'a> {
                     self.add_tombstones(group);
                 }
             }
-            let versions = &mut self.versions;
-            memtable.find(self.lookup, |entry| {
+            let (versions, on_operand) = (&mut self.versions, &mut self.on_operand);
+            let add = |versions: &mut Versions<'a>, on_operand: &mut H, entry: Entry<'a>| {
                 let stored = || Stored::Memtable(memtable, entry);
-                versions.add(entry.user_key(), entry.seq(), entry.kind(), stored)
-            });
+                let (key, seq, kind) = (entry.user_key(), entry.seq(), entry.kind());
+                versions.add(key, seq, kind, on_operand, stored)
+            };
+            if versions.records_newest {
+                memtable.find(self.lookup, |entry| add(versions, on_operand, entry));
+            } else {
+                let mut next = memtable.newest(self.lookup);
+                while let Some(entry) = next
+                    && add(versions, on_operand, entry).is_continue()
+                {
+                    next = versions.add_operands_after(memtable, entry, on_operand);
+                }
+            }
             if self.versions.state == SearchState::Finished {
                 return;
             }
@@ -593,10 +622,11 @@ impl<'a> PointGet<'a> {
             }
         };
         while let Some(entry) = row.next()? {
-            let stored = || Stored::Pinned(row.value(&entry));
+            let stored = || row.stored(&entry);
+            let on_operand = &mut self.on_operand;
             let added = self
                 .versions
-                .add(lookup.user(), entry.seq, entry.kind, stored);
+                .add(lookup.user(), entry.seq, entry.kind, on_operand, stored);
             if added.is_break() {
                 break;
             }
@@ -608,7 +638,7 @@ impl<'a> PointGet<'a> {
     #[inline]
     fn search(&mut self, table: &Table) -> Result<Progress> {
         let (versions, seq) = (&mut self.versions, self.lookup.seq());
-        let row = &mut self.row;
+        let (row, on_operand) = (&mut self.row, &mut self.on_operand);
         table.get(
             self.lookup,
             &self.options,
@@ -618,9 +648,8 @@ impl<'a> PointGet<'a> {
                 if key.seq > seq {
                     return ControlFlow::Continue(());
                 }
-                let pin =
-                    || Stored::Pinned(Value::in_block(value.buffer.clone(), value.range.clone()));
-                let added = versions.add(key.user_key, key.seq, key.kind, pin);
+                let stored = || Stored::Block(value.buffer, value.range.clone());
+                let added = versions.add(key.user_key, key.seq, key.kind, on_operand, stored);
                 if let Some(row) = row {
                     row.add(key.seq, key.kind, value.bytes(), added);
                 }
@@ -726,7 +755,7 @@ impl<'a> PointGet<'a> {
     /// Returns the result of the lookup, which must not be used afterwards.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Found> {
-        if self.versions.operands.is_empty() && !self.view.family.dated {
+        if self.versions.operands.is_none() && !self.view.family.dated {
             match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
                 Newest::Missing => return Ok(Found::Missing),
                 Newest::Value(value) => return Ok(Found::Value(value)),
@@ -739,52 +768,32 @@ impl<'a> PointGet<'a> {
     fn finish_general(&mut self) -> Result<Found> {
         let stored = self.stored()?;
         let dated = self.view.family.dated;
-        if self.versions.operands.is_empty() {
+        let Some(mut operands) = self.versions.operands.take() else {
             return match stored {
                 Found::Value(value) if dated => value.strip_ttl().map(Found::Value),
                 stored => Ok(stored),
             };
-        }
-        let operands = self.versions.operands.iter().rev().map(Stored::bytes);
-        let operands: Vec<&[u8]> = match dated {
-            true => operands
-                .map(|one| mergeable(one, true))
-                .collect::<Result<_>>()?,
-            false => operands.collect(),
         };
         let below = match &stored {
             Found::Missing => Below::Nothing,
             Found::Value(value) => Below::Value(mergeable(value, dated)?),
             Found::Entity(entity) => Below::Entity(entity),
         };
-        let count = operands.len() as u64;
-        perf::count(|perf| perf.add(PerfMetric::InternalMergePointLookupCount, count));
-        if let Some(statistics) = &self.view.family.statistics {
-            statistics.record(Histogram::ReadNumMergeOperands, count);
-        }
-        let merged = |bytes| Value::merged(bytes, count > self.operand_threshold);
-        Ok(
-            match full_merge(&self.view.family, self.key(), below, &operands)? {
-                Merged::Value(value) => Found::Value(merged(value)),
-                Merged::Entity(entity) => Found::Entity(merged(entity)),
-            },
-        )
-    }
-
-    /// Returns the base value and then the operands, oldest first.
-    fn finish_operands(mut self) -> Result<Vec<Value>> {
-        let dated = self.view.family.dated;
-        let below = match self.stored()? {
-            Found::Value(value) => Some(to_merge_form(value, dated)?),
-            other => other.into_value()?,
-        };
-        let operands = std::mem::take(&mut self.versions.operands);
-        let operands = operands.into_iter().rev();
-        below
-            .into_iter()
-            .map(Ok)
-            .chain(operands.map(|operand| to_merge_form(operand.pin(), dated)))
-            .collect()
+        operands.with_slices(dated, |operands| {
+            let count = operands.len() as u64;
+            perf::count(|perf| perf.add(PerfMetric::InternalMergePointLookupCount, count));
+            if let Some(statistics) = &self.view.family.statistics {
+                statistics.record(Histogram::ReadNumMergeOperands, count);
+            }
+            let merged = full_merge_for_read(&self.view.family, self.key(), below, operands)?;
+            let too_many = count > self.operand_threshold;
+            Ok(match merged {
+                MergedForRead::Value(value) => Found::Value(Value::merged(value, too_many)),
+                MergedForRead::Entity(entity) => {
+                    Found::Entity(Value::merged(MergeResult::Owned(entity), too_many))
+                }
+            })
+        })
     }
 
     /// The user key, with the timestamp of the newest version.
@@ -840,7 +849,7 @@ fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// # Errors
 ///
 /// `IoError` and `Corruption` of the files read, `Incomplete` if `read_tier` forbids a necessary
-/// read, `TimedOut`, and those of [`full_merge`].
+/// read, `TimedOut`, and those of [`full_merge`](crate::merge_operands::full_merge).
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))
@@ -897,15 +906,42 @@ pub fn is_written_since(
 ///
 /// # Errors
 ///
-/// Those of [`get`], except for those of a merge.
-pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
-    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+/// `Incomplete` (`MergeOperandsInsufficientCapacity`) if there are more than `request` expects; those of [`get`],
+/// except for those of a merge.
+pub fn operands(
+    view: &View,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+    request: &mut GetMergeOperandsOptions<'_>,
+) -> Result<Operands> {
+    request.number_of_operands = 0;
+    let dated = view.family.dated;
+    let counting = Counting { request, dated };
+    let mut get = PointGet::with_hook(view, lookup, options, TableGet::default(), counting);
     let searched = get.run_blocking();
     if let Some(tables) = get.state.counts() {
         count_tables(&view.family, tables);
     }
     searched?;
     get.finish_operands()
+}
+
+impl PointGet<'_, Counting<'_, '_>> {
+    /// Returns the base value and the operands, unless there are too many.
+    fn finish_operands(mut self) -> Result<Operands> {
+        let count = self.on_operand.request.number_of_operands as u64;
+        perf::count(|perf| perf.add(PerfMetric::InternalMergePointLookupCount, count));
+        let has_base = !matches!(self.versions.newest, Newest::Missing);
+        self.on_operand.request.number_of_operands += usize::from(has_base);
+        self.on_operand.request.check()?;
+        let dated = self.view.family.dated;
+        let base = match self.stored()? {
+            Found::Value(value) => Some(to_merge_form(value, dated)?),
+            other => other.into_value()?,
+        };
+        let operands = self.versions.operands.take().unwrap_or_default();
+        Operands::new(base, *operands, dated)
+    }
 }
 
 /// A table search state that is reused by successive gets to avoid allocation.

@@ -1,11 +1,12 @@
 //! A sorted level as one source: its tables in order, each opened when it is reached.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{IterOptions, Table, TableIter};
+use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
@@ -21,6 +22,9 @@ pub struct Tables {
     pub options: IterOptions,
     /// True if only cached data may be read.
     pub cache_only: bool,
+    /// The bounds of iteration and the readahead; `None` for readahead without bounds. Files that start at or
+    /// after the upper bound are not opened.
+    pub ahead: Option<Arc<ReadAhead>>,
 }
 
 impl Tables {
@@ -31,6 +35,15 @@ impl Tables {
         let mut options = self.options;
         options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
         TableIter::new(table, options)
+    }
+
+    /// Lets `iter`, which is new, read ahead as the options of the scan request.
+    // Apart from `Tables::iter`, so that an iterator is built where it stays.
+    #[inline]
+    pub fn prepare(&self, iter: &mut TableIter) {
+        if let Some(ahead) = &self.ahead {
+            iter.read_ahead(ahead);
+        }
     }
 
     /// The table of `file`, opened if necessary.
@@ -56,16 +69,19 @@ pub(crate) fn storage_forbidden() -> Error {
     Error::incomplete("the read needs storage access, which read_tier forbids")
 }
 
+/// The largest number of tables that a level reads before they are reached.
+const MOST_NEXT: usize = 16;
+
 /// An iterator over a sorted level. Implements the contract of `cairn_types::iter`.
 pub struct LevelIter {
     level: usize,
     files: Arc<LevelFiles>,
     tables: Tables,
-    /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
-    until: Option<Vec<u8>>,
     /// The position of the file that `iter` reads.
     at: usize,
     iter: Option<TableIter>,
+    /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
+    next: Option<Box<VecDeque<(usize, TableIter)>>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
     sampled: bool,
@@ -74,22 +90,17 @@ pub struct LevelIter {
 }
 
 impl LevelIter {
-    /// An iterator over `files`, the files of `level`. Entries at or after the user key `until` may
-    /// be omitted.
+    /// An iterator over `files`, the files of `level`. Entries at or after the upper bound of `tables` may be
+    /// omitted.
     #[must_use]
-    pub fn new(
-        level: usize,
-        files: Arc<LevelFiles>,
-        tables: Tables,
-        until: Option<Vec<u8>>,
-    ) -> LevelIter {
+    pub fn new(level: usize, files: Arc<LevelFiles>, tables: Tables) -> LevelIter {
         LevelIter {
             level,
             files,
             tables,
-            until,
             at: 0,
             iter: None,
+            next: None,
             back: false,
             sampled: false,
             error: None,
@@ -205,6 +216,60 @@ impl LevelIter {
         if !self.valid() {
             let _progress = self.settle(self.progress());
         }
+        if self.tables.ahead.is_some() {
+            self.read_next_tables();
+        }
+    }
+
+    /// Starts to read the next tables, once those before them have been read to their ends.
+    #[cold]
+    fn read_next_tables(&mut self) {
+        let Some(iter) = &self.iter else {
+            return;
+        };
+        if self.next.is_none() && !iter.has_read_to_end() {
+            return;
+        }
+        let none = || Box::new(VecDeque::new());
+        let mut all = self.next.take().unwrap_or_else(none);
+        all.iter_mut().for_each(|(_, next)| next.read_on());
+        let mut held = iter.chunks_held();
+        held += all.iter().map(|next| next.1.chunks_held()).sum::<usize>();
+        while all.len() < MOST_NEXT {
+            let (at, last) = match all.back() {
+                Some((at, last)) => (*at, last),
+                None => (self.at, iter),
+            };
+            if !last.has_read_to_end() || !iter.admits_beyond(held) {
+                break;
+            }
+            let next = self.neighbour_of(at).and_then(|at| {
+                let file = self.files.files().get(at)?;
+                // An error is reported when the table is reached.
+                let table = self.tables.table(file, self.level).ok()?;
+                let mut next = self.tables.iter(table);
+                self.tables.prepare(&mut next);
+                Some((at, next))
+            });
+            let Some((at, mut next)) = next else {
+                break;
+            };
+            iter.read_into(&mut next, self.back);
+            held += next.chunks_held();
+            all.push_back((at, next));
+        }
+        self.next = Some(all);
+    }
+
+    /// The position of the file after that at position `at` in the direction of iteration, unless it is
+    /// outside of the range.
+    fn neighbour_of(&self, at: usize) -> Option<usize> {
+        if self.back {
+            return at.checked_sub(1);
+        }
+        let at = at + 1;
+        let is_outside = self.starts_after_upper_bound(at) || self.starts_after_prefix(at);
+        (at < self.files.len() && !is_outside).then_some(at)
     }
 
     /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the
@@ -240,6 +305,11 @@ impl LevelIter {
     /// The iterator over the current table.
     pub(crate) fn table_iter(&mut self) -> Option<&mut TableIter> {
         self.iter.as_mut()
+    }
+
+    /// The iterator over the current table.
+    pub(crate) fn current(&self) -> Option<&TableIter> {
+        self.iter.as_ref()
     }
 
     /// Continues with the next table if the current one is exhausted after a forward move.
@@ -337,7 +407,11 @@ impl LevelIter {
             return Progress::Ready;
         };
         let progress = iter.supply(bytes);
-        self.settle(progress)
+        let progress = self.settle(progress);
+        if self.tables.ahead.is_some() {
+            self.read_next_tables();
+        }
+        progress
     }
 
     /// Upper bound of the sequence numbers in the level. Computed over all files once.
@@ -373,20 +447,60 @@ impl LevelIter {
     /// Makes the file at position `at` the current one. Returns `None` if there is none, or if its
     /// table cannot be opened; the error is then the status.
     fn enter(&mut self, at: Option<usize>) -> Option<&mut TableIter> {
+        if let Some(at) = at.filter(|_| self.next.is_some())
+            && (self.iter.is_none() || self.at != at)
+            && self.enter_next(at)
+        {
+            return self.iter.as_mut();
+        }
         let file = at.and_then(|at| Some((at, self.files.files().get(at)?)));
         let Some((at, file)) = file else {
             self.iter = None;
             return None;
         };
         if self.iter.is_none() || self.at != at {
+            let before = self.leave_readahead(at);
             self.iter = None;
             self.at = at;
             match self.tables.table(file, self.level) {
-                Ok(table) => self.iter = Some(self.tables.iter(table)),
+                Ok(table) => {
+                    let iter = self.iter.insert(self.tables.iter(table));
+                    self.tables.prepare(iter);
+                    if let Some(before) = before {
+                        iter.keep_readahead(before);
+                    }
+                }
                 Err(error) => self.error = Some(error),
             }
         }
         self.iter.as_mut()
+    }
+
+    /// Makes the file at position `at` the current one, if it is the next of those that are being read.
+    #[cold]
+    fn enter_next(&mut self, at: usize) -> bool {
+        let Some(all) = &mut self.next else {
+            return false;
+        };
+        match all.pop_front() {
+            Some((next, iter)) if next == at => {
+                (self.at, self.iter) = (at, Some(iter));
+                true
+            }
+            _ => {
+                all.clear();
+                false
+            }
+        }
+    }
+
+    /// The readahead of the current table, if the file at position `at` continues it.
+    #[inline]
+    fn leave_readahead(&self, at: usize) -> Option<ReadaheadSize> {
+        let ahead = self.tables.ahead.as_ref();
+        let continues = ahead.is_some_and(|ahead| ahead.keeps_size) && at == self.at + 1;
+        let iter = self.iter.as_ref().filter(|_| continues)?;
+        Some(iter.readahead())
     }
 
     /// Continues with neighbouring files while the current one is exhausted.
@@ -398,13 +512,7 @@ impl LevelIter {
                 }
                 return progress;
             }
-            let next = if self.back {
-                self.at.checked_sub(1)
-            } else {
-                Some(self.at + 1).filter(|&at| {
-                    !self.starts_after_upper_bound(at) && !self.starts_after_prefix(at)
-                })
-            };
+            let next = self.neighbour_of(self.at);
             let back = self.back;
             progress = match self.enter(next) {
                 Some(iter) if back => iter.seek_to_last(),
@@ -449,7 +557,11 @@ impl LevelIter {
 
     fn starts_after_upper_bound(&self, at: usize) -> bool {
         let order = &self.tables.reading.order;
-        match (&self.until, self.files.files().get(at)) {
+        let ahead = self.tables.ahead.as_ref();
+        match (
+            ahead.and_then(|ahead| ahead.upper.as_ref()),
+            self.files.files().get(at),
+        ) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
                 crate::user_key::compare(order, first, until).is_ge()

@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod blob;
+mod blobs_ahead;
 pub mod child;
 pub mod columns;
 pub mod db_iter;
@@ -17,6 +18,7 @@ pub mod level;
 pub mod loser_tree;
 pub mod merge_operands;
 pub mod merging_iter;
+pub mod operands;
 mod range_del_aggregator;
 mod read_deadline;
 pub mod row_cache;
@@ -33,6 +35,7 @@ pub use db_iter::DbIter;
 pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands, try_get};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
+pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};
 pub use row_cache::RowCache;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};

@@ -222,6 +222,14 @@ impl MergingIter {
         self.children[self.current].value_pin()
     }
 
+    /// Passes entries of the current child that follow to `visit`, until it returns false; see
+    /// [`Child::visit_following`].
+    pub fn visit_following(&self, visit: impl FnMut(&[u8], &[u8]) -> bool) {
+        if self.is_valid {
+            self.children[self.current].visit_following(self.back, visit);
+        }
+    }
+
     /// The error that ended the iteration, if any.
     ///
     /// # Errors

@@ -69,7 +69,13 @@ impl ReadDeadline {
         {
             statistics.record(Histogram::MultigetIoBatchSize, requests.len() as u64);
         }
-        let read = || timed(reading, activity, || reading.io.read_batch(requests));
+        let read = || {
+            let read = || timed(reading, activity, || reading.io.read_batch(requests));
+            match requests.iter().any(|request| request.started().is_some()) {
+                true => polled(reading, read),
+                false => read(),
+            }
+        };
         if self.is_unlimited() {
             return read();
         }
@@ -132,6 +138,19 @@ impl ReadDeadline {
         self.check(reading)?;
         Ok(result)
     }
+}
+
+/// Runs `read`, which waits for reads that were started before, and records the wait.
+#[cold]
+fn polled<T>(reading: &Reading, read: impl FnOnce() -> T) -> T {
+    let began = reading.began();
+    let result = read();
+    if let Some(statistics) = &reading.statistics
+        && let Some(micros) = began.micros(&*reading.clock)
+    {
+        statistics.time(Histogram::PollWaitMicros, micros);
+    }
+    result
 }
 
 /// Runs `read` for `activity` and, if enabled, adds its duration to the statistics and the perf

@@ -41,7 +41,7 @@ use cairn_platform::Buffer;
 use cairn_table::Table;
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
-use crate::value::Value;
+use crate::versions::Stored;
 
 /// The row cache of a family.
 #[derive(Clone, Debug)]
@@ -196,9 +196,9 @@ impl Row {
         }))
     }
 
-    /// Returns the value of `entry`, pinned in the row.
-    pub(crate) fn value(&self, entry: &RowEntry) -> Value {
-        Value::in_block(self.buffer.clone(), entry.range.clone())
+    /// Returns the place of the value of `entry` in the row.
+    pub(crate) fn stored(&self, entry: &RowEntry) -> Stored<'_> {
+        Stored::Block(&self.buffer, entry.range.clone())
     }
 }
 

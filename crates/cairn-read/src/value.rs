@@ -6,14 +6,13 @@ use std::ops::{Deref, Range};
 use cairn_format::dated;
 use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
-use cairn_types::{Error, Malformed, Result};
+use cairn_types::{Error, Malformed, MergeMemory, MergeResult, Result};
 
 /// A value, pinned in the block, memtable entry or blob that holds it for as long as it lives.
 /// `Value::to_vec` makes an independent copy.
 #[derive(Clone)]
 pub struct Value(Storage);
 
-#[derive(Clone)]
 enum Storage {
     Block(Buffer, Range<usize>),
     Memtable(PinnedEntry, Range<usize>),
@@ -21,6 +20,34 @@ enum Storage {
         bytes: Vec<u8>,
         too_many_operands: bool,
     },
+    /// The result of a merge in memory of the operator.
+    Elsewhere {
+        memory: Box<dyn MergeMemory>,
+        too_many_operands: bool,
+    },
+}
+
+impl Clone for Storage {
+    fn clone(&self) -> Storage {
+        match self {
+            Storage::Block(buffer, range) => Storage::Block(buffer.clone(), range.clone()),
+            Storage::Memtable(entry, range) => Storage::Memtable(entry.clone(), range.clone()),
+            Storage::Owned {
+                bytes,
+                too_many_operands,
+            } => Storage::Owned {
+                bytes: bytes.clone(),
+                too_many_operands: *too_many_operands,
+            },
+            Storage::Elsewhere {
+                memory,
+                too_many_operands,
+            } => Storage::Owned {
+                bytes: memory.bytes().to_vec(),
+                too_many_operands: *too_many_operands,
+            },
+        }
+    }
 }
 
 impl Value {
@@ -42,11 +69,41 @@ impl Value {
 
     /// The result of a merge; `too_many_operands` if their number exceeded
     /// `merge_operand_count_threshold`.
-    pub(crate) fn merged(bytes: Vec<u8>, too_many_operands: bool) -> Value {
-        Value(Storage::Owned {
-            bytes,
-            too_many_operands,
+    pub(crate) fn merged(result: MergeResult, too_many_operands: bool) -> Value {
+        Value(match result {
+            MergeResult::Owned(bytes) => Storage::Owned {
+                bytes,
+                too_many_operands,
+            },
+            MergeResult::Elsewhere(memory) => Storage::Elsewhere {
+                memory,
+                too_many_operands,
+            },
         })
+    }
+
+    /// True if the value is pinned neither in a block nor in a memtable: the result of a merge, or a vector.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        matches!(self.0, Storage::Owned { .. } | Storage::Elsewhere { .. })
+    }
+
+    /// Returns the memory of the value if a merge operator allocated it with C's `malloc`. The caller frees it
+    /// with C's `free`.
+    ///
+    /// # Errors
+    ///
+    /// The value otherwise.
+    pub fn into_malloc(self) -> Result<*mut u8, Value> {
+        match self.0 {
+            Storage::Elsewhere {
+                memory,
+                too_many_operands,
+            } => memory
+                .into_malloc()
+                .map_err(|memory| Value::merged(MergeResult::Elsewhere(memory), too_many_operands)),
+            other => Err(Value(other)),
+        }
     }
 
     /// True if the read merged more operands than `merge_operand_count_threshold`; RocksDB reports
@@ -57,6 +114,9 @@ impl Value {
         matches!(
             self.0,
             Storage::Owned {
+                too_many_operands: true,
+                ..
+            } | Storage::Elsewhere {
                 too_many_operands: true,
                 ..
             }
@@ -80,6 +140,13 @@ impl Value {
                 too_many_operands,
             } => Storage::Owned {
                 bytes: bytes[range].to_vec(),
+                too_many_operands,
+            },
+            Storage::Elsewhere {
+                memory,
+                too_many_operands,
+            } => Storage::Owned {
+                bytes: memory.bytes()[range].to_vec(),
                 too_many_operands,
             },
         })
@@ -131,7 +198,7 @@ fn missing_ttl_timestamp(malformed: Malformed) -> Error {
 
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Value {
-        Value::merged(bytes, false)
+        Value::merged(MergeResult::Owned(bytes), false)
     }
 }
 
@@ -152,6 +219,7 @@ impl Deref for Value {
             Storage::Block(buffer, range) => &buffer[range.clone()],
             Storage::Memtable(entry, range) => &entry.value()[range.clone()],
             Storage::Owned { bytes, .. } => bytes,
+            Storage::Elsewhere { memory, .. } => memory.bytes(),
         }
     }
 }

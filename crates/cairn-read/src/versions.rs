@@ -1,15 +1,16 @@
 //! The versions of a key that a point lookup has found so far, newest first, and whether older ones are needed.
 //!
-//! A version in a memtable is held by reference and pinned only if it is the result: a merge reads its operands in
-//! place.
+//! A version is pinned if it is the result or a merge operand.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use cairn_format::range_del::Fragments;
 use cairn_memtable::{Entry, Memtable};
+use cairn_platform::Buffer;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
+use crate::operands::{Gathered, OnOperand};
 use crate::value::Value;
 
 /// The newest version of a key that is not a merge operand, as stored.
@@ -33,10 +34,10 @@ pub(crate) enum SearchState {
     Finished,
 }
 
-/// A stored value found by a search. Values in a memtable are not pinned, because the view holds the memtable.
+/// The place of a stored value found by a search, not pinned.
 pub(crate) enum Stored<'a> {
     Memtable(&'a Arc<Memtable>, Entry<'a>),
-    Pinned(Value),
+    Block(&'a Buffer, Range<usize>),
 }
 
 impl Stored<'_> {
@@ -44,7 +45,7 @@ impl Stored<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Stored::Memtable(_, entry) => entry.value(),
-            Stored::Pinned(value) => value,
+            Stored::Block(buffer, range) => &buffer[range.clone()],
         }
     }
 
@@ -52,15 +53,15 @@ impl Stored<'_> {
     pub(crate) fn pin(self) -> Value {
         match self {
             Stored::Memtable(memtable, entry) => Value::in_memtable(memtable.pin(entry)),
-            Stored::Pinned(value) => value,
+            Stored::Block(buffer, range) => Value::in_block(buffer.clone(), range),
         }
     }
 }
 
 /// The versions found so far.
 pub(crate) struct Versions<'a> {
-    /// Merge operands, newest first.
-    pub(crate) operands: Vec<Stored<'a>>,
+    /// Merge operands; `None` if there are none.
+    pub(crate) operands: Option<Box<Gathered>>,
     pub(crate) newest: Newest,
     /// The user key of the newest version with its timestamp; empty if not recorded.
     pub(crate) key: Vec<u8>,
@@ -100,18 +101,19 @@ impl<'a> Versions<'a> {
 
     /// Adds the next older version. Returns `Break` if no older versions are needed.
     #[inline]
-    pub(crate) fn add(
+    pub(crate) fn add<'s>(
         &mut self,
         user_key: &[u8],
         seq: SequenceNumber,
         kind: ValueKind,
-        stored: impl FnOnce() -> Stored<'a>,
+        on_operand: &mut impl OnOperand,
+        stored: impl FnOnce() -> Stored<'s>,
     ) -> ControlFlow<()> {
         self.state = SearchState::Finished;
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
-        if self.records_newest && self.operands.is_empty() {
+        if self.records_newest && self.operands.is_none() {
             self.key.extend_from_slice(user_key);
             self.newest_seq = seq;
         }
@@ -125,12 +127,53 @@ impl<'a> Versions<'a> {
                 self.newest = Newest::Value(value.slice(0..len));
             }
             ValueKind::Merge => {
-                self.operands.push(stored());
-                self.state = SearchState::Open;
-                return ControlFlow::Continue(());
+                return self.add_operand(&stored(), on_operand);
             }
             _ => {}
         }
         ControlFlow::Break(())
+    }
+
+    /// Adds the next older merge operand. Returns `Break` if `on_operand` ends the lookup.
+    #[inline]
+    fn add_operand(
+        &mut self,
+        stored: &Stored<'_>,
+        on_operand: &mut impl OnOperand,
+    ) -> ControlFlow<()> {
+        let goes_on = on_operand.found(stored.bytes());
+        let operands = self.operands.get_or_insert_default();
+        if on_operand.keeps() {
+            operands.push(stored);
+        }
+        if !goes_on {
+            return ControlFlow::Break(());
+        }
+        self.state = SearchState::Open;
+        ControlFlow::Continue(())
+    }
+
+    /// Adds the operands after the operand `first` in `memtable`. Returns the next older version there, which is not
+    /// an operand or is hidden. Faster than [`Versions::add`] for each; for keys without timestamps.
+    #[inline(never)]
+    pub(crate) fn add_operands_after<'m>(
+        &mut self,
+        memtable: &'m Arc<Memtable>,
+        first: Entry<'m>,
+        on_operand: &mut impl OnOperand,
+    ) -> Option<Entry<'m>> {
+        let values = self.operands.get_or_insert_default().values_of(memtable);
+        let mut goes_on = true;
+        let next = memtable.operands_after(first, self.covered_by, |entry| {
+            goes_on = on_operand.found(entry.value());
+            if on_operand.keeps() {
+                values.push(entry);
+            }
+            goes_on
+        });
+        if !goes_on {
+            self.state = SearchState::Finished;
+        }
+        next
     }
 }

@@ -15,7 +15,8 @@ use cairn_types::{Error, KeyOrder, Result};
 
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
 pub use reader::{
-    GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef, count_lookup_below,
+    Background, GetOptions, IterOptions, OpenParams, ReadAhead, ReadaheadSize, Table, TableGet,
+    TableIter, ValueRef, count_lookup_below,
 };
 
 /// Returns the key order in a file: `order`, without timestamps if they are stripped.

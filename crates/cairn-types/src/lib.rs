@@ -23,7 +23,7 @@ pub use compaction_filter::{
 pub use comparator::{Comparator, KeyOrder};
 pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
-pub use merge_operator::{MergeInput, MergeOperator};
+pub use merge_operator::{MergeInput, MergeMemory, MergeOperator, MergeResult};
 pub use number::{FileNumber, SequenceNumber};
 pub use prefix_extractor::{PrefixExtractor, SliceTransform};
 pub use properties_collector::{

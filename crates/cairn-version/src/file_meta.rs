@@ -90,7 +90,7 @@ pub struct FileMeta {
     pub epoch: u64,
     /// The oldest blob file that its entries refer to.
     pub oldest_blob: Option<FileNumber>,
-    /// Ages of the file and its data, as recorded in the MANIFEST.
+    /// Times at which the file and its data were created, as recorded in the MANIFEST.
     pub times: CreationTimes,
     /// Whole-file checksum.
     pub checksum: FileChecksum,

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use cairn::{Code, Db, MergeInput, MergeOperator, Options, Subcode};
+use cairn::{
+    Code, Db, GetMergeOperandsOptions, MergeInput, MergeOperator, Options, ReadOptions, Subcode,
+};
 
 /// Adds little-endian numbers.
 struct Sum;
@@ -47,6 +49,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.flush()?;
     let visits = db.get(b"visits")?.ok_or("the key has operands")?;
     assert_eq!(number(&visits), Some(70));
+
+    // The operands themselves, without the operator and without a copy: the newest three here.
+    for n in 1..=5_u64 {
+        db.merge(b"ages", &n.to_le_bytes())?;
+    }
+    let mut left = 3;
+    let mut goes_on = |_: &[u8]| {
+        left -= 1;
+        left > 0
+    };
+    let mut request = GetMergeOperandsOptions {
+        continue_cb: Some(&mut goes_on),
+        ..GetMergeOperandsOptions::default()
+    };
+    let newest = db.get_merge_operands_with(b"ages", &mut request, &ReadOptions::default())?;
+    let newest: Vec<_> = newest.iter().filter_map(number).collect();
+    assert_eq!(newest, [3, 4, 5]);
 
     // A read reports an operand that is not a number.
     db.merge(b"broken", b"seven")?;

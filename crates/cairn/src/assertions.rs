@@ -21,6 +21,7 @@ checked! { is_sent:
     crate::Iter<'static>,
     crate::BaseDeltaIter<'static>,
     crate::Keys<crate::Iter<'static>>,
+    crate::Transaction<'static>,
     crate::files::SstFileWriter,
     crate::files::SstIter<'static>,
 }
@@ -51,6 +52,7 @@ checked! { is_shared:
     crate::LiveFileStorageInfo,
     crate::LiveFilesStorageInfoOptions,
     crate::MergeInput<'static>,
+    crate::OptimisticTransactionDb,
     crate::Options,
     crate::Range<'static>,
     crate::RateLimiter,
@@ -58,6 +60,7 @@ checked! { is_shared:
     crate::SequenceNumber,
     crate::SizeApproximationOptions,
     crate::Snapshot<'static>,
+    crate::TransactionDb,
     crate::SstFileManager,
     crate::TableOptions,
     crate::Value,

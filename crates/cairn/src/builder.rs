@@ -119,14 +119,19 @@ impl DbBuilder {
     ///
     /// Those of [`Db::open`]; `InvalidArgument` if a named family does not exist.
     pub fn open(self) -> Result<Db> {
-        let inner = cairn_db::open(&OpenRequest {
+        let inner = self.open_as(cairn_db::open)?;
+        Ok(Db { inner })
+    }
+
+    /// Calls `open` with the request for the database.
+    pub(crate) fn open_as<T>(self, open: impl FnOnce(&OpenRequest<'_>) -> Result<T>) -> Result<T> {
+        open(&OpenRequest {
             path: &self.path,
             options: &self.options.db,
             families: &self.families,
             others: Some(&self.options.family),
             read_only: self.read_only,
             world: self.world,
-        })?;
-        Ok(Db { inner })
+        })
     }
 }

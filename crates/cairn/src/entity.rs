@@ -19,7 +19,7 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
-use cairn_db::{Column, Columns, Value};
+use cairn_db::{Column, Columns, GetMergeOperandsOptions, Operands};
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::Result;
 
@@ -132,6 +132,9 @@ impl Db {
     /// The base value of `key`, if any, and its merge operands, oldest first; empty if the key does
     /// not exist. The merge operator is not called.
     ///
+    /// The operands are pinned where they are stored, without a copy. They share one allocation
+    /// and stay readable until the last of them is dropped, even after the database is.
+    ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # use cairn::{Db, Options, ReadOptions};
@@ -141,22 +144,56 @@ impl Db {
     /// db.merge(b"layers", b"sand")?;
     /// db.merge(b"layers", b"chalk")?;
     /// let operands = db.get_merge_operands(b"layers", 10, &ReadOptions::default())?;
-    /// let operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();
-    /// assert_eq!(operands, [&b"clay"[..], b"sand", b"chalk"]);
+    /// assert_eq!(operands.iter().collect::<Vec<_>>(), [&b"clay"[..], b"sand", b"chalk"]);
+    /// let newest = operands.get(2).expect("the third of three operands");
+    /// drop(operands);
+    /// assert_eq!(&newest[..], b"chalk");
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`, with their number in the message; those
-    /// of [`Db::get_with`].
+    /// `Incomplete` (`MergeOperandsInsufficientCapacity`) if there are more than `expected_max`,
+    /// with their number in the message; those of [`Db::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
         expected_max: usize,
         options: &ReadOptions,
-    ) -> Result<Vec<Value>> {
+    ) -> Result<Operands> {
         self.inner.get_merge_operands(key, expected_max, options)
+    }
+
+    /// [`Db::get_merge_operands`] with a function that may end the read early, at an operand that
+    /// makes older ones unnecessary. `request` then has the number of operands found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # use cairn::{Db, GetMergeOperandsOptions, Options, ReadOptions};
+    /// let options = Options::default().create_if_missing(true).text("merge_operator=stringappend")?;
+    /// let db = Db::open(dir.path().join("db"), &options)?;
+    /// for operand in ["+1", "+2", "=7", "+3"] {
+    ///     db.merge(b"count", operand.as_bytes())?;
+    /// }
+    /// let mut request = GetMergeOperandsOptions {
+    ///     continue_cb: Some(&mut |operand| !operand.starts_with(b"=")),
+    ///     ..GetMergeOperandsOptions::default()
+    /// };
+    /// let operands = db.get_merge_operands_with(b"count", &mut request, &ReadOptions::default())?;
+    /// assert_eq!(operands.iter().collect::<Vec<_>>(), [b"=7", b"+3"]);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get_merge_operands`].
+    pub fn get_merge_operands_with(
+        &self,
+        key: &[u8],
+        request: &mut GetMergeOperandsOptions<'_>,
+        options: &ReadOptions,
+    ) -> Result<Operands> {
+        self.inner.get_merge_operands_with(key, request, options)
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use cairn_db::{
     Column, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, Columns, ExportImportFilesMetaData,
-    MayExist, Range, SizeApproximationOptions, TablePropertiesCollection, UserRange, Value,
+    GetMergeOperandsOptions, MayExist, Operands, Range, SizeApproximationOptions,
+    TablePropertiesCollection, UserRange, Value,
 };
 use cairn_options::{
     CompactRangeOptions, CompactionOptions, FamilyOptions, FlushOptions, IngestExternalFileOptions,
@@ -243,20 +244,35 @@ impl<'db> Family<'db> {
     }
 
     /// The base value of `key`, if any, and its merge operands, oldest first; empty if the key does
-    /// not exist. The merge operator is not called. For a wide-column entity, the base value is its
-    /// default column.
+    /// not exist. They are pinned where they are stored, without a copy. The merge operator is not
+    /// called. For a wide-column entity, the base value is its default column.
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`, with their number in the message;
-    /// `InvalidArgument` if `expected_max` is 0; those of [`Family::get_with`].
+    /// `Incomplete` (`MergeOperandsInsufficientCapacity`) if there are more than `expected_max`,
+    /// with their number in the message; those of [`Family::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
         expected_max: usize,
         options: &ReadOptions,
-    ) -> Result<Vec<Value>> {
+    ) -> Result<Operands> {
         self.inner.get_merge_operands(key, expected_max, options)
+    }
+
+    /// [`Family::get_merge_operands`] with a function that may end the read early. `request` then
+    /// has the number of operands found.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_merge_operands`].
+    pub fn get_merge_operands_with(
+        &self,
+        key: &[u8],
+        request: &mut GetMergeOperandsOptions<'_>,
+        options: &ReadOptions,
+    ) -> Result<Operands> {
+        self.inner.get_merge_operands_with(key, request, options)
     }
 
     /// Sets `key` to an entity of `columns`, pairs of name and value in any order.

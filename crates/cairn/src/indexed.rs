@@ -293,6 +293,16 @@ pub struct BaseDeltaIter<'db> {
     db: PhantomData<&'db Db>,
 }
 
+impl<'db> BaseDeltaIter<'db> {
+    pub(crate) fn new(inner: cairn_indexed::BaseDeltaIter) -> BaseDeltaIter<'db> {
+        BaseDeltaIter {
+            inner,
+            moved: false,
+            db: PhantomData,
+        }
+    }
+}
+
 impl BaseDeltaIter<'_> {
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
@@ -422,10 +432,6 @@ impl<'db> Family<'db> {
         options: &ReadOptions,
     ) -> BaseDeltaIter<'db> {
         let base = self.inner.iter_with(options);
-        BaseDeltaIter {
-            inner: batch.inner.iter_over(&self.inner, base, options),
-            moved: false,
-            db: PhantomData,
-        }
+        BaseDeltaIter::new(batch.inner.iter_over(&self.inner, base, options))
     }
 }

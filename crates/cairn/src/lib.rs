@@ -115,12 +115,14 @@ pub mod repair;
 mod set_options;
 mod snapshot;
 mod tables;
+pub mod transactions;
 pub mod ttl;
 mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
+    Column, Columns, ContinueCallback, Dropped, FamilyDescriptor, GetMergeOperandsOptions, Operand,
+    Operands, OperandsIter, Record, Value, WalFile, WalFileType,
 };
 pub use cairn_memory::{MemoryBudget, WriteBufferManager};
 pub use cairn_options::{
@@ -152,4 +154,5 @@ pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
 pub use open::Options;
 pub use snapshot::Snapshot;
+pub use transactions::{OptimisticTransactionDb, Transaction, TransactionDb};
 pub use wal::WalIterator;

@@ -166,25 +166,43 @@ impl FamilyState {
         epoch
     }
 
-    /// Keeps the `flushed` memtables within `max_write_buffer_size_to_maintain`, together with the other
-    /// memtables. The oldest that is kept is not counted, as in RocksDB.
-    pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
+    /// Adds `flushed` memtables to the history. Called before they leave the view, so that a reader that loads the
+    /// view first and the history second finds each of them in at least one.
+    pub(super) fn add_history(&self, flushed: &[Arc<Memtable>]) {
+        if self.history_limit() == 0 || flushed.is_empty() {
+            return;
+        }
         let mut history = self.history.lock();
         debug_assert!(
-            flushed.iter().all(|new| {
-                let is_new = |old: &Arc<Memtable>| !Arc::ptr_eq(old, new);
-                history.iter().all(is_new) && self.view().memtables().all(is_new)
-            }),
-            "a memtable is part of the history once, and no read looks at it"
+            flushed
+                .iter()
+                .all(|new| history.iter().all(|old| !Arc::ptr_eq(old, new))),
+            "a memtable is part of the history once"
         );
         history.extend(flushed.iter().cloned());
-        let limit = usize::try_from(self.options().max_write_buffer_size_to_maintain).unwrap_or(0);
+    }
+
+    /// Trims the history so that it takes at most `max_write_buffer_size_to_maintain` bytes together with the other
+    /// memtables. The oldest that is kept is not counted, as in RocksDB.
+    pub(crate) fn trim_history(&self) {
+        let mut history = self.history.lock();
+        let limit = self.history_limit();
         let bytes = |memtable: &Arc<Memtable>| memtable.memory_reserved();
         let unflushed: usize = self.view().memtables().map(bytes).sum();
         let mut newer = unflushed + history.iter().skip(1).map(bytes).sum::<usize>();
         while newer >= limit && history.pop_front().is_some() {
             newer -= history.front().map_or(0, bytes);
         }
+    }
+
+    /// The value of `max_write_buffer_size_to_maintain`.
+    fn history_limit(&self) -> usize {
+        usize::try_from(self.options().max_write_buffer_size_to_maintain).unwrap_or(0)
+    }
+
+    /// Returns the flushed memtables that are kept, oldest first.
+    pub(crate) fn flushed_memtables(&self) -> Vec<Arc<Memtable>> {
+        self.history.lock().iter().cloned().collect()
     }
 
     /// Releases the flushed memtables that are kept.

@@ -218,13 +218,14 @@ impl Catalog {
             self.space.track(family, Some(base), next);
             family.note_replaced(base);
             self.deletions.retire(family, base, Some(next));
+            family.add_history(&change.flushed);
             let view = family.view().with_version(next.clone(), &change.flushed);
             family.set_view(view);
             change
                 .flushed
                 .iter()
                 .for_each(|memtable| memtable.mark_flushed());
-            family.keep_history(&change.flushed);
+            family.trim_history();
         }
         self.snapshots.forget_bottom();
     }

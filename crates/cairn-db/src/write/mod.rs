@@ -59,6 +59,11 @@ use queue::Mode;
 /// Writes that take at least this many microseconds are logged.
 const LONG_MICROS: u64 = 50_000;
 
+/// A condition for a write: see [`Db::write_if`].
+///
+/// [`Db::write_if`]: crate::Db::write_if
+type Check<'a> = &'a mut dyn FnMut() -> Result<()>;
+
 impl Shared {
     /// Writes `batch`.
     #[inline]
@@ -67,15 +72,33 @@ impl Shared {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
+        self.write_if(batch, options, None)
+    }
+
+    /// Writes `batch` if `check`, if there is one, succeeds; see [`CommitPipeline::commit_if`].
+    ///
+    /// [`CommitPipeline::commit_if`]: commit::CommitPipeline::commit_if
+    #[inline]
+    pub(crate) fn write_if(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         match self.context.dated {
-            false => self.write_stored(batch, options),
-            true => self.write_dated(batch, options),
+            false => self.write_stored(batch, options, check),
+            true => self.write_dated(batch, options, check),
         }
     }
 
     /// Writes `batch` with a date after each value.
     #[cold]
-    fn write_dated(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    fn write_dated(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         let now = self.context.world.clock.wall_seconds();
         if !dated::is_date(now) {
             return Err(Error::aborted(format!(
@@ -83,11 +106,16 @@ impl Shared {
             )));
         }
         let dated = batch.dated(now)?;
-        self.write_stored(&dated, options)
+        self.write_stored(&dated, options, check)
     }
 
     /// Writes `batch` in its stored form.
-    fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    fn write_stored(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         self.context.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
@@ -116,7 +144,7 @@ impl Shared {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
         }
         let began = self.telemetry.began();
-        let written = self.write_checked(batch, options);
+        let written = self.write_checked(batch, options, check);
         let micros = self.telemetry.time_since(began, Histogram::DbWrite);
         if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
             self.log_slow_write(batch.data().len(), micros);
@@ -166,7 +194,12 @@ impl Shared {
     }
 
     /// Writes a batch that has passed the checks.
-    fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    fn write_checked(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         self.delay_write(batch, options.no_slowdown)?;
         self.may_write()?;
         let env = DbEnv {
@@ -178,7 +211,11 @@ impl Shared {
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
         };
-        let committed = self.writes.commits.commit(&env, batch.data(), mode);
+        let commits = &self.writes.commits;
+        let committed = match check {
+            None => commits.commit(&env, batch.data(), mode),
+            Some(check) => commits.commit_if(&env, batch.data(), mode, check),
+        };
         if env.notifies.get() {
             // Without the lead, and with the write visible, since a listener may write.
             self.telemetry.deliver();

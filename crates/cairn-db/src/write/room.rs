@@ -329,7 +329,7 @@ impl Shared {
                 .view()
                 .with_new_memtable(self.new_memtable(&family.options(), last));
             family.set_view(next);
-            family.keep_history(&[]);
+            family.trim_history();
         }
         // A family without unflushed data needs only the current log. One without writes since its last
         // switch will need only the current log once that memtable is flushed, regardless of the logs in

@@ -13,11 +13,11 @@ use cairn_platform::{Clock, RemoteFileSystem, RemoteSettings, World};
 
 use crate::basic::db_options;
 
-const MS: u64 = 1_000_000;
+pub const MS: u64 = 1_000_000;
 
 /// A clock that advances by sleeping only.
 #[derive(Default)]
-struct Still(AtomicU64);
+pub struct Still(AtomicU64);
 
 impl Clock for Still {
     fn wall_micros(&self) -> u64 {
@@ -33,7 +33,7 @@ impl Clock for Still {
 }
 
 /// A world whose files have a latency by `clock`.
-fn remote(clock: &Arc<Still>) -> World {
+pub fn remote(clock: &Arc<Still>) -> World {
     let world = World::in_memory();
     let settings = RemoteSettings {
         queue_depth: 1000,
@@ -45,7 +45,7 @@ fn remote(clock: &Arc<Still>) -> World {
     }
 }
 
-fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
+pub fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
     let family = FamilyOptions::from_text(&format!(
         "disable_auto_compactions=true;compression=kNoCompression;block_based_table_factory={{{table}}}"
     ));

@@ -141,10 +141,7 @@ fn stored_values_have_a_timestamp_suffix_that_is_not_visible() {
         assert_eq!(shown(&db, b"c").unwrap(), b"x,y");
         let operands = db.get_merge_operands(b"c", 9, &ReadOptions::default());
         let operands = operands.unwrap();
-        assert_eq!(
-            operands.iter().map(|one| &**one).collect::<Vec<_>>(),
-            [b"x", b"y"]
-        );
+        assert_eq!(operands.iter().collect::<Vec<_>>(), [b"x", b"y"]);
         db.close().unwrap();
     }
     // Opened without a TTL, as RocksDB would read it. The operator was not recorded as the family's own.

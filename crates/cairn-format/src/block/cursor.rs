@@ -81,6 +81,7 @@ struct Passed<V> {
 }
 
 /// A position in a block, or an invalid one.
+#[derive(Clone)]
 pub(super) struct Position<V> {
     valid: bool,
     at: usize,

@@ -169,7 +169,7 @@ macro_rules! with_coding {
 ///
 /// Keys are internal keys. Blocks with other keys (metaindex, properties) are iterated with `first`, `next`,
 /// `last` and `prev`, or searched with [`DataCursor::seek_bytes`].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct DataCursor {
     pub(super) position: Position<ValuePlace>,
     /// The sequence number that replaces that of every key, if any.

@@ -212,7 +212,7 @@ impl IndexForm {
 /// A cursor over the entries of an index block. It owns its position and does not borrow the block.
 ///
 /// Seek targets are internal keys, even if the index has user keys.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct IndexCursor {
     form: IndexForm,
     position: Position<IndexValue>,

@@ -63,7 +63,7 @@ impl Default for Timestamps {
     }
 }
 
-/// The ages of a table and its data, in seconds since 1970; 0 if unknown.
+/// The times at which a table and its data were created, in seconds since 1970; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreationTimes {
     /// The write time of the oldest data.

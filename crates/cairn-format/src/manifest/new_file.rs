@@ -42,7 +42,7 @@ pub struct NewFile {
     pub marked_for_compaction: bool,
     /// The oldest blob file referenced.
     pub oldest_blob_file: Option<FileNumber>,
-    /// The ages of the file and its data.
+    /// The times at which the file and its data were created.
     pub times: CreationTimes,
     /// The checksum of the whole file.
     pub checksum: FileChecksum,

@@ -29,6 +29,7 @@ pub(crate) mod comparator_guard;
 mod deferred_insert;
 mod node;
 mod prefetch;
+mod run;
 mod unsorted_buffer;
 
 #[cfg(not(loom))]
@@ -72,6 +73,7 @@ pub use batch_insert::INSERT_BATCH;
 use deferred_insert::Deferred;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Prefetcher;
+pub(crate) use run::Run;
 use unsorted_buffer::UnsortedBuffer;
 
 /// A concurrent skiplist; see the module's documentation.
@@ -210,6 +212,7 @@ impl<'l> Entry<'l> {
     }
 
     /// True if the entry belongs to `list`.
+    #[inline]
     pub(crate) fn is_of(&self, list: &SkipList) -> bool {
         ptr::eq(self.list.as_ptr(), list)
     }
@@ -518,14 +521,21 @@ impl SkipList {
     /// The last node before `target`, or the head, and its successor.
     #[inline]
     fn search(&self, target: &Target<'_>) -> (NonNull<Node>, Option<NonNull<Node>>) {
+        let node = self.upper_before(target);
+        // SAFETY: every node has a link of level 0 (N4).
+        unsafe { self.walk(node, 0, target) }
+    }
+
+    /// A node before `target` that has a link of level 1, or the head.
+    #[inline]
+    fn upper_before(&self, target: &Target<'_>) -> NonNull<Node> {
         self.link_pending();
         let mut node = self.head;
         for level in (1..self.height.load(Ordering::Relaxed)).rev() {
             // SAFETY: `node` is the head or was reached on this level or a higher one (N4).
             node = unsafe { self.approach(node, level, target) };
         }
-        // SAFETY: every node has a link of level 0 (N4).
-        unsafe { self.walk(node, 0, target) }
+        node
     }
 
     /// The first entry at or after the given internal key.

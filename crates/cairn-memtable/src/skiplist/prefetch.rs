@@ -55,6 +55,20 @@ impl Prefetcher {
         }
     }
 
+    /// Returns the state for a scan that starts near `upper`, a node with a link of level 1.
+    pub(super) fn after(upper: NonNull<Node>) -> Prefetcher {
+        Prefetcher {
+            upper: Some(upper),
+            ..Prefetcher::NONE
+        }
+    }
+
+    /// True if there may be entries to prefetch.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.upper.is_some()
+    }
+
     /// Advances the prefetch by one step of the scan.
     ///
     /// # Safety

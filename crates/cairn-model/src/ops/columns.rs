@@ -1,7 +1,9 @@
 //! Reads the columns of a key with a get and an iterator, now or in a snapshot, and its current merge
 //! operands: `columns default k0042 snap=1`.
 
+use cairn_db::{Family, GetMergeOperandsOptions};
 use cairn_options::ReadOptions;
+use cairn_types::Code;
 
 use crate::cairn::Cairn;
 use crate::failure::Failure;
@@ -60,7 +62,8 @@ impl Operation for Columns {
         }
         let family = cairn.family(&self.family)?;
         let operands = family.get_merge_operands(&self.key, usize::MAX, &options)?;
-        let operands: Vec<Vec<u8>> = operands.iter().map(|value| value.to_vec()).collect();
+        let operands: Vec<Vec<u8>> = operands.iter().map(<[u8]>::to_vec).collect();
+        self.limited(&family, &operands, &options)?;
         let value = family.get_with(&self.key, &options)?;
         let value = value.map(|value| value.to_vec());
         runner.agree(
@@ -82,6 +85,57 @@ impl Columns {
     fn get(&self, cairn: &Cairn, options: &ReadOptions) -> Result<Option<Entries>, Failure> {
         let found = cairn.family(&self.family)?.get_entity(&self.key, options)?;
         Ok(found.map(|columns| owned(&columns)))
+    }
+
+    /// Reads the operands, which are `all`, with a function that ends the read, and with too low a limit.
+    fn limited(
+        &self,
+        family: &Family,
+        all: &[Vec<u8>],
+        options: &ReadOptions,
+    ) -> Result<(), Failure> {
+        // Between two reads, a background job may merge operands.
+        let unchanged = || -> Result<bool, Failure> {
+            let again = family.get_merge_operands(&self.key, usize::MAX, options)?;
+            Ok(again.iter().eq(all.iter().map(Vec::as_slice)))
+        };
+        for stop in [1, all.len().div_ceil(2), all.len()] {
+            let mut calls = 0;
+            let mut goes_on = |_: &[u8]| {
+                calls += 1;
+                calls != stop
+            };
+            let mut request = GetMergeOperandsOptions {
+                continue_cb: Some(&mut goes_on),
+                ..GetMergeOperandsOptions::default()
+            };
+            let newest = family.get_merge_operands_with(&self.key, &mut request, options)?;
+            // The function is not called for the base value.
+            let expected = match calls == stop {
+                true => &all[all.len().saturating_sub(stop)..],
+                false => all,
+            };
+            if !newest.iter().eq(expected.iter().map(Vec::as_slice)) && unchanged()? {
+                return Err(Failure::wrong(format!(
+                    "the newest {stop} of the operands {all:?} are {:?}",
+                    newest.iter().collect::<Vec<_>>()
+                )));
+            }
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut request = GetMergeOperandsOptions {
+            expected_max_number_of_operands: all.len() - 1,
+            ..GetMergeOperandsOptions::default()
+        };
+        let found = family.get_merge_operands_with(&self.key, &mut request, options);
+        let is_incomplete = found.is_err_and(|error| error.code() == Code::Incomplete);
+        let is_kept = is_incomplete && request.number_of_operands == all.len();
+        match is_kept || !unchanged()? {
+            true => Ok(()),
+            false => Err(Failure::wrong("a limit of operands is not kept")),
+        }
     }
 
     fn seek(&self, cairn: &Cairn, options: &ReadOptions) -> Result<Option<Entries>, Failure> {

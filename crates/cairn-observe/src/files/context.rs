@@ -108,7 +108,11 @@ impl wrapper::RandomAccessFileWrapper for Reader {
     }
 
     fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
-        let (nanos, cpu) = iostats::begin_io(&*self.clock);
+        let (nanos, cpu) = match queue.is_in_background() {
+            // Times of other calls, and perhaps of other threads.
+            true => (0, 0),
+            false => iostats::begin_io(&*self.clock),
+        };
         reads.note(nanos);
         reads.note(cpu);
         self.file.start_reads(reads, queue);

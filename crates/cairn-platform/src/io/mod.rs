@@ -7,12 +7,15 @@
 //!
 //! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
 //! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
+//!
+//! [`Io::start`] starts a read whose result is collected later ([`StartedRead`]).
 
 mod batch;
 mod flight;
 mod helpers;
 mod reactor;
 mod read_future;
+mod started;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -31,6 +34,7 @@ pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
 pub use read_future::{Read, Reads};
 
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
+pub use started::StartedRead;
 
 /// A range of a file to be read.
 #[derive(Clone)]
@@ -57,7 +61,7 @@ impl ReadRequest {
         }
     }
 
-    /// Reads the range, blocking.
+    /// Reads the range, blocking, even if it has been started.
     ///
     /// # Errors
     ///
@@ -78,6 +82,12 @@ impl ReadRequest {
         Buffer::refilled(spent, self.len, self.room, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
+    }
+
+    /// The read, if it has been started: executing the request then waits for it.
+    #[must_use]
+    pub fn started(&self) -> Option<&StartedRead> {
+        self.file.started()
     }
 
     /// True if the range exceeds the maximum length of a buffer.
@@ -219,6 +229,11 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
+        if let Some(started) = request.started()
+            && let Some(result) = started.collect(request)
+        {
+            return result;
+        }
         self.wait(request.len);
         request.read_into(spent)
     }
@@ -227,6 +242,9 @@ impl Io {
     /// error is that of its request only.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        if requests.iter().any(|request| request.started().is_some()) {
+            return self.read_others_first(requests);
+        }
         if self.driver == ReadDriver::Blocking
             || requests.len() <= 1
             || requests.iter().any(ReadRequest::is_too_long)
@@ -261,6 +279,33 @@ impl Io {
             }
         }
         results
+    }
+
+    /// Executes `requests`, of which some have been started: the others first, then those.
+    #[cold]
+    fn read_others_first(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        let is_new = |request: &&ReadRequest| request.started().is_none();
+        let new: Vec<_> = requests.iter().filter(is_new).cloned().collect();
+        let mut results = self.read_batch(&new).into_iter();
+        let unanswered = || Err(Error::aborted("a read of the batch was not executed"));
+        let result = |request: &ReadRequest| match request.started() {
+            Some(_) => self.read_now(request),
+            None => results.next().unwrap_or_else(unanswered),
+        };
+        requests.iter().map(result).collect()
+    }
+
+    /// Starts `request`, to be collected later by [`StartedRead::request`]. Bytes in the page cache are
+    /// read at once. Other reads are executed by threads of the process with either driver, because a ring
+    /// belongs to its thread, and the caller may move to another or end before the read does. A driver that
+    /// blocks executes the read when it is collected.
+    #[must_use]
+    pub fn start(&self, request: &ReadRequest) -> Arc<StartedRead> {
+        if self.driver == ReadDriver::Blocking || request.is_too_long() {
+            return Arc::new(StartedRead::deferred(request));
+        }
+        self.wait(request.len);
+        Arc::new(StartedRead::start(request, self.ignores_page_cache))
     }
 
     /// Executes the transfers of `queue`, and waits for it.

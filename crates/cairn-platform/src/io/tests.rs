@@ -106,6 +106,13 @@ proptest! {
             for io in [io.clone(), io.ignoring_page_cache()] {
                 let batch: Vec<_> = io.read_batch(&requests).into_iter().map(outcome).collect();
                 prop_assert_eq!(&batch, &single, "{}", driver);
+                // Every second read is started before.
+                let mut started = requests.clone();
+                for request in started.iter_mut().step_by(2) {
+                    *request = io.start(request).request();
+                }
+                let batch: Vec<_> = io.read_batch(&started).into_iter().map(outcome).collect();
+                prop_assert_eq!(&batch, &single, "{}", driver);
             }
         }
     }
@@ -346,5 +353,52 @@ fn batches_of_several_threads_share_the_threads() {
                 });
             }
         });
+    }
+}
+
+/// A read of `len` bytes of `file`, started by a thread that has ended.
+fn started(file: &Arc<dyn RandomAccessFile>, len: usize) -> ReadRequest {
+    let request = ReadRequest::new(file.clone(), 0, len);
+    let io = Io::with_driver(Some(ReadDriver::Uring)).ignoring_page_cache();
+    let start = || io.start(&request);
+    std::thread::scope(|scope| scope.spawn(start).join().unwrap()).request()
+}
+
+#[test]
+fn a_started_read_outlives_its_thread_and_is_collected_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files(dir.path()) {
+        let request = started(&file, 5000);
+        let ended = || request.started().is_some_and(StartedRead::has_ended);
+        while !ended() {
+            std::thread::yield_now();
+        }
+        let expected = request.read_now().unwrap();
+        let io = Io::blocking();
+        assert_eq!(io.read_now(&request).unwrap()[..], expected[..]);
+        assert!(!ended(), "it was collected");
+        // The next execution reads again.
+        assert_eq!(io.read_now(&request).unwrap()[..], expected[..]);
+    }
+}
+
+#[test]
+fn a_started_read_reports_a_file_that_ends_early() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files(dir.path()) {
+        let request = started(&file, LEN as usize + 1);
+        let error = Io::blocking().read_now(&request).unwrap_err();
+        assert!(error.to_string().contains("file ends early"), "{error}");
+    }
+}
+
+#[test]
+fn a_driver_that_blocks_reads_when_a_started_read_is_collected() {
+    let dir = tempfile::tempdir().unwrap();
+    let io = Io::blocking();
+    for file in files(dir.path()) {
+        let started = io.start(&ReadRequest::new(file, 10, 100));
+        assert!(!started.has_ended());
+        assert_eq!(io.read_now(&started.request()).unwrap().len(), 100);
     }
 }

@@ -1,4 +1,5 @@
-//! The execution of a batch of transfers by threads, for processes that cannot use io_uring.
+//! The execution of transfers by threads: of a batch, for processes that cannot use io_uring, and of reads that
+//! continue while their caller does other work ([`Background`]).
 //!
 //! A process has at most [`MOST`] such threads, which start when they are needed and end when they have been idle
 //! for [`IDLE`]. The caller executes transfers as well, so that a batch ends even if no thread can be started.
@@ -39,6 +40,39 @@ impl Drop for Running<'_> {
 }
 
 impl Batch {
+    /// A batch of `transfers`, as far as they have not been executed, and their number.
+    fn of(transfers: &mut [Option<Transfer>]) -> (Arc<Batch>, usize) {
+        let taken = transfers.iter_mut().enumerate().rev();
+        let waiting: Vec<_> = taken
+            .filter_map(|(ticket, transfer)| {
+                let left = transfer.take_if(|transfer| !transfer.has_ended())?;
+                Some((ticket, left))
+            })
+            .collect();
+        let count = waiting.len();
+        let state = Mutex::new(BatchState {
+            done: Vec::with_capacity(count),
+            waiting,
+            running: 0,
+        });
+        let batch = Batch {
+            state,
+            changed: Condvar::new(),
+        };
+        (Arc::new(batch), count)
+    }
+
+    /// Waits for the transfers that are being executed, and returns all to their places.
+    fn finish(&self, transfers: &mut [Option<Transfer>]) {
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            self.changed.wait(&mut state);
+        }
+        for (ticket, transfer) in state.done.drain(..) {
+            transfers[ticket] = Some(transfer);
+        }
+    }
+
     /// Executes transfers until none is waiting.
     fn work(&self) {
         loop {
@@ -149,22 +183,8 @@ fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
         transfers.iter_mut().flatten().for_each(Transfer::execute);
         return;
     }
-    let taken = transfers.iter_mut().enumerate().rev();
-    let waiting: Vec<_> = taken
-        .filter_map(|(ticket, transfer)| {
-            let left = transfer.take_if(|transfer| !transfer.has_ended())?;
-            Some((ticket, left))
-        })
-        .collect();
-    let others = waiting.len().saturating_sub(1);
-    let batch = Arc::new(Batch {
-        state: Mutex::new(BatchState {
-            done: Vec::with_capacity(waiting.len()),
-            waiting,
-            running: 0,
-        }),
-        changed: Condvar::new(),
-    });
+    let (batch, waiting) = Batch::of(transfers);
+    let others = waiting.saturating_sub(1);
     if others > 0 {
         threads.call(&batch, others);
     }
@@ -172,12 +192,67 @@ fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
     if others > 0 {
         threads.recall(&batch);
     }
-    let mut state = batch.state.lock();
-    while state.running > 0 {
-        batch.changed.wait(&mut state);
+    batch.finish(transfers);
+}
+
+/// Transfers that threads execute while the caller goes on.
+///
+/// The threads own a transfer, and thereby its memory and descriptor, until it has ended. The caller may move
+/// to another thread, or end; a `Background` that is dropped takes back the transfers that have not started,
+/// and the others end into memory that is then freed.
+pub(super) struct Background {
+    batch: Arc<Batch>,
+    threads: &'static Threads,
+}
+
+impl Background {
+    /// Starts `transfers`, as far as they have not been executed. Fails in a forked child, which has no
+    /// threads.
+    pub(super) fn start(transfers: &mut [Option<Transfer>]) -> Option<Background> {
+        Background::start_by(Threads::of_process(), transfers)
     }
-    for (ticket, transfer) in state.done.drain(..) {
-        transfers[ticket] = Some(transfer);
+
+    fn start_by(
+        threads: &'static Threads,
+        transfers: &mut [Option<Transfer>],
+    ) -> Option<Background> {
+        if !threads.process.is_this() {
+            return None;
+        }
+        let (batch, waiting) = Batch::of(transfers);
+        threads.call(&batch, waiting);
+        Some(Background { batch, threads })
+    }
+
+    /// True if the process started the transfers. In a forked child, their state belongs to the parent.
+    pub(super) fn is_own(&self) -> bool {
+        self.threads.process.is_this()
+    }
+
+    /// True if all transfers have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.batch.state.lock();
+        state.waiting.is_empty() && state.running == 0
+    }
+
+    /// Waits for the transfers and returns them to their places. Those that have not started are executed by
+    /// the calling thread.
+    pub(super) fn finish(self, transfers: &mut [Option<Transfer>]) {
+        self.batch.work();
+        self.threads.recall(&self.batch);
+        self.batch.finish(transfers);
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if !self.is_own() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.batch.state.lock().waiting);
+        if !waiting.is_empty() {
+            self.threads.recall(&self.batch);
+        }
     }
 }
 
@@ -206,5 +281,44 @@ mod tests {
             assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);
             assert!(threads.state.lock().calls.is_empty());
         }
+    }
+
+    #[test]
+    fn reads_that_are_given_up_release_their_files_and_memory() {
+        let file = Arc::new(File::open("/dev/zero").unwrap());
+        let transfer = |len| Transfer::new(file.clone(), 0, Memory::new(len), 0, len, false);
+        // None has started, because all threads are busy elsewhere.
+        let threads: &Threads = Box::leak(Box::new(Threads::new()));
+        threads.state.lock().threads = MOST;
+        let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer(8))).collect();
+        let background = Background::start_by(threads, &mut transfers).unwrap();
+        assert!(transfers.iter().all(Option::is_none) && !background.has_ended());
+        drop(background);
+        assert!(threads.state.lock().calls.is_empty());
+        assert_eq!(Arc::strong_count(&file), 1);
+        // One is under way.
+        let mut transfers = [Some(transfer(64 << 20))];
+        let background = Background::start(&mut transfers).unwrap();
+        while background.batch.state.lock().running == 0 && !background.has_ended() {
+            std::thread::yield_now();
+        }
+        drop(background);
+        while Arc::strong_count(&file) > 1 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_no_thread_has_started_is_executed_when_it_is_collected() {
+        let threads: &Threads = Box::leak(Box::new(Threads::new()));
+        threads.state.lock().threads = MOST;
+        let file = Arc::new(File::open("/dev/zero").unwrap());
+        let transfer = || Transfer::new(file.clone(), 0, Memory::new(8), 0, 8, false);
+        let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
+        let background = Background::start_by(threads, &mut transfers).unwrap();
+        background.finish(&mut transfers);
+        let done = transfers.iter().flatten();
+        assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);
+        assert!(threads.state.lock().calls.is_empty());
     }
 }

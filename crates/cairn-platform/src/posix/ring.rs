@@ -259,6 +259,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_forked_child_reads_again_what_its_parent_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut requests = requests(&dir);
+        let io = Io::with_driver(None).ignoring_page_cache();
+        for request in requests.iter_mut().step_by(2) {
+            *request = io.start(request).request();
+        }
+        let in_child = || {
+            let started = requests.iter().filter_map(ReadRequest::started);
+            let ended = started.filter(|read| read.has_ended()).count();
+            let is_right = reads_right(&io, &requests);
+            requests.iter().for_each(|one| drop(one.clone()));
+            ended == 0 && is_right
+        };
+        assert!(holds_in_child(in_child, || ()));
+        assert!(
+            reads_right(&io, &requests),
+            "the reads of the parent are intact"
+        );
+    }
+
+    #[test]
     fn without_a_ring_threads_read() {
         use rustix::process::{Resource, Rlimit, setrlimit};
 

@@ -1,21 +1,26 @@
 //! The keys in scope of an iterator: bounds, prefixes, timestamps, and the sources selected by its
 //! options.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::ReadDriver;
+use cairn_table::{Background, ReadAhead};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
 use super::{DbIter, PrefixUse};
+use crate::blob::Located;
+use crate::blobs_ahead::BlobsAhead;
 use crate::child::Child;
 use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::user_key::compare;
 use crate::value::Value;
-use crate::view::View;
+use crate::view::{Reading, View};
 
 /// The error for options that an iterator over `view` does not support.
 pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
@@ -39,6 +44,50 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
     }
     (options.read_tier == ReadTier::Persisted)
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
+}
+
+/// The bounds and the readahead of an iterator; `None` if it has no upper bound and `options` request nothing.
+#[inline]
+pub(super) fn read_ahead(view: &View, options: &ReadOptions) -> Option<Arc<ReadAhead>> {
+    let is_bounded = options.iterate_upper_bound.is_some();
+    match is_bounded || options.async_io || options.adaptive_readahead {
+        true => Some(requested_readahead(view, options)),
+        false => None,
+    }
+}
+
+#[inline(never)]
+fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
+    Arc::new(ReadAhead {
+        io: view.family.io.clone(),
+        background: match options.async_io {
+            true => Background::All,
+            false => Background::None,
+        },
+        lower: options
+            .iterate_lower_bound
+            .clone()
+            .filter(|_| options.async_io),
+        upper: options.iterate_upper_bound.clone(),
+        trims: options.auto_readahead_size,
+        keeps_size: options.adaptive_readahead,
+    })
+}
+
+/// The readahead of values in blob files that `options` request.
+#[inline]
+pub(super) fn blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCell<BlobsAhead>>> {
+    match options.async_io {
+        true => requested_blobs_ahead(view, options),
+        false => None,
+    }
+}
+
+#[cold]
+fn requested_blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCell<BlobsAhead>>> {
+    let io = &view.family.io;
+    let is_wanted = options.read_tier == ReadTier::All && io.driver() != ReadDriver::Blocking;
+    is_wanted.then(|| Box::new(RefCell::new(BlobsAhead::new(io.clone()))))
 }
 
 /// The sources of `view` selected by `options`, newest first, and their range tombstones.
@@ -80,8 +129,7 @@ pub(super) fn sources(
         let files = chosen.as_ref().unwrap_or(files);
         if level > 0 {
             if !files.is_empty() {
-                let until = options.iterate_upper_bound.clone();
-                let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
+                let iter = LevelIter::new(level, files.clone(), tables.clone());
                 if let Some(range_dels) = &mut range_dels {
                     range_dels.add_level(children.len(), level, files.clone());
                 }
@@ -100,8 +148,9 @@ pub(super) fn sources(
             {
                 range_dels.add_table(children.len(), file, tombstones);
             }
-            let iter = tables.iter(table);
-            children.push(Child::Table(Box::new(iter), file.seqs.largest));
+            let mut iter = Box::new(tables.iter(table));
+            tables.prepare(&mut iter);
+            children.push(Child::Table(iter, file.seqs.largest));
         }
     }
     Ok((children, range_dels))
@@ -303,9 +352,64 @@ impl DbIter {
     /// Reads the value that an encoded blob index refers to.
     pub(super) fn blob(&self, index: &[u8]) -> Result<Value> {
         let family = &self.view.family;
+        if let Some(ahead) = &self.blobs_ahead {
+            return self.blob_ahead(index, &mut ahead.borrow_mut());
+        }
         family
             .blobs
             .read(index, &self.key, &family.io, self.settings.blob_options)
+    }
+
+    /// Reads the value that an encoded blob index refers to, and starts to read those of further entries.
+    #[cold]
+    fn blob_ahead(&self, index: &[u8], ahead: &mut BlobsAhead) -> Result<Value> {
+        let Reading { blobs, io, .. } = &*self.view.family;
+        let started = ahead.take(index);
+        let was_ahead = started.is_some();
+        let (place, request) = match started {
+            Some(started) => started,
+            None => match blobs.locate(index, &self.key, self.settings.blob_options)? {
+                Located::Cached(value) => return Ok(value),
+                Located::InFile(place, request) => (place, request),
+            },
+        };
+        if ahead.reads_on(was_ahead) {
+            self.start_blobs(ahead);
+        }
+        let mut bytes = io.read_now(&request);
+        if was_ahead && bytes.is_err() {
+            blobs.count_failed_start();
+            // It was collected: this reads again.
+            bytes = io.read_now(&request);
+        }
+        blobs.complete(&place, &self.key, bytes?)
+    }
+
+    /// Starts to read the values of the entries that follow.
+    fn start_blobs(&self, ahead: &mut BlobsAhead) {
+        let blobs = &self.view.family.blobs;
+        self.merging.visit_following(|internal, index| {
+            let Ok(key) = key::parse(internal) else {
+                return false;
+            };
+            let is_outside = match self.back {
+                true => self.is_before_start(key.user_key),
+                false => self.is_past_end(key.user_key),
+            };
+            if is_outside {
+                return false;
+            }
+            let is_wanted = key.kind == ValueKind::BlobIndex && key.seq <= self.seq;
+            if !is_wanted || ahead.has(index) || blobs.is_cached(index) {
+                return true;
+            }
+            match blobs.locate(index, key.user_key, self.settings.blob_options) {
+                Ok(Located::InFile(place, request)) => ahead.start(index, place, request),
+                Ok(Located::Cached(_)) => true,
+                // Reported when the scan reaches it.
+                Err(_) => false,
+            }
+        });
     }
 }
 

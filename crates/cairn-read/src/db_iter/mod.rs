@@ -15,7 +15,7 @@
 //! block is missing and continue from there. `DbIter::fetch_pending` reads the missing blocks on
 //! the calling thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use cairn_table::IterOptions;
 use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::blob::BlobReadOptions;
+use crate::blobs_ahead::BlobsAhead;
 use crate::columns::Columns;
 use crate::level::{Tables, storage_forbidden};
 use crate::merging_iter::MergingIter;
@@ -127,6 +128,8 @@ pub struct DbIter {
     /// The target of the last reseek in this direction. A reseek must go further, so that a file
     /// with keys out of order cannot cause an endless loop.
     last_reseek_target: Vec<u8>,
+    /// Values in blob files that are being read (`async_io`).
+    blobs_ahead: Option<Box<RefCell<BlobsAhead>>>,
     error: Option<Error>,
     /// The last field: dropped after everything else that keeps files of the view open.
     view: Arc<View>,
@@ -243,6 +246,7 @@ impl DbIter {
                 prefix_filter: false,
             },
             cache_only,
+            ahead: bounds::read_ahead(&view, options),
         };
         let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();
@@ -303,6 +307,7 @@ impl DbIter {
             },
             target,
             last_reseek_target: Vec::new(),
+            blobs_ahead: bounds::blobs_ahead(&view, options),
             error,
             view,
         }
@@ -716,6 +721,9 @@ impl DbIter {
         self.counters.hidden = 0;
         self.last_reseek_target.clear();
         self.versions.operands.clear();
+        if let Some(ahead) = &mut self.blobs_ahead {
+            ahead.get_mut().clear();
+        }
         if let Some(trigger) = &mut self.counters.flush_trigger {
             trigger.end_scan();
         }

@@ -102,7 +102,7 @@ pub(crate) enum Landing {
 ///
 /// Movements that need a block are only recorded; [`IndexIter::settle`] carries them out as far as
 /// blocks are in memory, and is called again after it reported a missing block.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct IndexIter {
     root: IndexCursor,
     leaf: IndexCursor,

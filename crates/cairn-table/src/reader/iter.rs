@@ -21,11 +21,12 @@ use cairn_format::table::Handle;
 use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
+use cairn_types::{Code, Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
+use super::ahead::{self, Ahead, Found, ReadAhead};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
-use super::prefetch::{Prefetch, piece_size};
+use super::prefetch::{Prefetch, ReadaheadSize, piece_size};
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// The number of bytes to prefetch, starting at the target entry.
@@ -122,6 +123,8 @@ pub struct TableIter {
     /// The charges of held blocks that are not in the cache.
     held: Option<Box<HeldCharges>>,
     prefetch: Prefetch,
+    /// Readahead in the background.
+    ahead: Option<Box<Ahead>>,
     /// Number of searches so far; saturates.
     searches: u8,
 }
@@ -132,6 +135,8 @@ struct Lack {
     request: ReadRequest,
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
+    /// True if the request is that of the first chunk of the readahead.
+    is_chunk: bool,
 }
 
 /// The charges of the blocks that an iterator holds and that were not in the cache when it read them.
@@ -170,6 +175,10 @@ fn take(
 
 impl Drop for TableIter {
     fn drop(&mut self) {
+        self.prefetch.count_end(&self.table);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.count_end(&self.table);
+        }
         if !self.supplied.counts.is_empty() {
             self.table.bring(&self.supplied.counts);
         }
@@ -233,6 +242,7 @@ impl TableIter {
             target,
             searches: 0,
             prefetch: Prefetch::new(options.readahead),
+            ahead: None,
             pads: table.pad > 0,
             table,
             options,
@@ -249,6 +259,61 @@ impl TableIter {
             supplied: SuppliedBlocks::default(),
             held: None,
         }
+    }
+
+    /// Reads ahead by `plan`: before the first movement.
+    pub fn read_ahead(&mut self, plan: &Arc<ReadAhead>) {
+        if plan.is_in_background(&self.table) {
+            let ahead = Ahead::new(plan, &self.table, &self.options);
+            self.ahead = Some(Box::new(ahead));
+        } else {
+            self.prefetch.set_plan(plan.clone());
+        }
+    }
+
+    /// True if the iterator reads ahead in the background, and has read up to the end of the table in the
+    /// direction of its movement: the next table is to be read.
+    #[must_use]
+    pub fn has_read_to_end(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_end())
+    }
+
+    /// True if more reads than the `held` ones may be under way.
+    #[must_use]
+    pub fn admits_beyond(&self, held: usize) -> bool {
+        let ahead = self.ahead.as_ref();
+        ahead.is_some_and(|ahead| ahead.admits_beyond(held))
+    }
+
+    /// The number of reads of the iterator that are under way or whose bytes it holds.
+    #[must_use]
+    pub fn chunks_held(&self) -> usize {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.chunks_held())
+    }
+
+    /// Starts to read the table of `next`, which continues the movement of this iterator.
+    pub fn read_into(&self, next: &mut TableIter, back: bool) {
+        if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead) {
+            ahead.continue_from(before, &next.table, back);
+        }
+    }
+
+    /// Continues what [`TableIter::read_into`] has started, before the first movement.
+    pub fn read_on(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.read_on_before(&self.table);
+        }
+    }
+
+    /// Returns the size of readahead that is not in the background.
+    #[must_use]
+    pub fn readahead(&self) -> ReadaheadSize {
+        self.prefetch.size()
+    }
+
+    /// Lets readahead begin with the size that it had in the preceding table.
+    pub fn keep_readahead(&mut self, size: ReadaheadSize) {
+        self.prefetch.continue_with(size);
     }
 
     /// Enables or disables the prefix filter lookup of seeks ([`IterOptions::prefix_filter`]).
@@ -402,6 +467,26 @@ impl TableIter {
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
         let block = self.block.as_ref().expect("the iterator is valid");
         (block.0.clone(), self.data.value_range())
+    }
+
+    /// Passes the entries of the current block after the current one to `visit`, or, if `back`, the current one
+    /// and those before it, until it returns false.
+    #[cold]
+    pub fn visit_following(&self, back: bool, mut visit: impl FnMut(&[u8], &[u8]) -> bool) {
+        let Some((block, layout)) = self.block.as_ref().filter(|_| self.valid && !self.pads) else {
+            return;
+        };
+        let mut cursor = self.data.clone();
+        let mut moved = match back {
+            true => Ok(()),
+            false => cursor.next(block, layout),
+        };
+        while moved.is_ok() && cursor.valid() && visit(cursor.key(block), cursor.value(block)) {
+            moved = match back {
+                true => cursor.prev(block, layout),
+                false => cursor.next(block, layout),
+            };
+        }
     }
 
     /// Returns the target of the seek, as stored in the file, if the filter excluded its prefix, which
@@ -630,6 +715,9 @@ impl TableIter {
     /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let lack = self.lack.take().expect("the iterator lacks a block");
+        if lack.is_chunk {
+            return self.supply_chunk(lack, bytes);
+        }
         let Lack {
             block: lack,
             mut charge,
@@ -652,10 +740,37 @@ impl TableIter {
         });
         match taken {
             Ok(block) => {
+                if let Some(ahead) = &mut self.ahead {
+                    ahead.learn(lack, &block.block);
+                }
                 self.supplied.push(block);
                 self.advance()
             }
             Err(error) => self.fail(error),
+        }
+    }
+
+    /// Supplies the first chunk of the readahead, which has the missing block.
+    #[cold]
+    fn supply_chunk(&mut self, lack: Lack, bytes: Result<Buffer>) -> Progress {
+        let supplied = match &mut self.ahead {
+            Some(ahead) => ahead.supply(&self.table, &bytes),
+            None => false,
+        };
+        match bytes {
+            Err(error) if error.code() == Code::TimedOut => self.fail(error),
+            _ if supplied => self.advance(),
+            // The read failed: perhaps only in another block.
+            _ => {
+                let request = self.table.request(lack.block, 0);
+                self.lack = Some(Lack {
+                    charge: self.table.charge_read(&request),
+                    request,
+                    is_chunk: false,
+                    ..lack
+                });
+                Progress::Lacks
+            }
         }
     }
 
@@ -725,6 +840,7 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
+            Ok(Some(lack)) if self.ahead.is_some() => self.lack_in_background(lack),
             Ok(Some(lack)) => {
                 let more = if lack.role == CacheRole::Data && !self.is_back() {
                     self.prefetch.more(lack.handle, &self.table.params.options)
@@ -732,7 +848,12 @@ impl TableIter {
                     0
                 };
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
-                let more = more.min(room);
+                let mut more = more.min(room);
+                if let Some(upper) = self.prefetch.upper()
+                    && more > 0
+                {
+                    more = ahead::trimmed(&self.table, &self.walk, more, upper);
+                }
                 let piece = piece_size(&self.table.params.charge);
                 let file = &*self.table.file;
                 let more = self.prefetch.piece(lack.handle, more, piece, file);
@@ -741,11 +862,54 @@ impl TableIter {
                     block: lack,
                     charge: self.table.charge_read(&request),
                     request,
+                    is_chunk: false,
                 });
                 Progress::Lacks
             }
             Err(error) => self.fail(error),
         }
+    }
+
+    /// Requests the missing block, as part of the readahead if it is one.
+    #[cold]
+    fn lack_in_background(&mut self, lack: MissingBlock) -> Progress {
+        let back = self.is_back();
+        let (table, walk) = (&self.table, &self.walk);
+        let mut request = None;
+        if let Some(ahead) = &mut self.ahead {
+            if lack.role == CacheRole::Data {
+                request = ahead.request_for(table, walk, lack.handle, back);
+            } else if let Some(block) = ahead.known_index(lack) {
+                self.supplied.push(block);
+                return self.advance();
+            } else if let Some(request) = ahead.take_awaited(lack) {
+                self.lack = Some(Lack {
+                    block: lack,
+                    charge: table.charge_read(&request),
+                    request,
+                    is_chunk: false,
+                });
+                return Progress::Lacks;
+            }
+        }
+        self.lack = Some(match request {
+            Some(request) => Lack {
+                block: lack,
+                request,
+                charge: None,
+                is_chunk: true,
+            },
+            None => {
+                let request = table.request(lack, 0);
+                Lack {
+                    block: lack,
+                    charge: table.charge_read(&request),
+                    request,
+                    is_chunk: false,
+                }
+            }
+        });
+        Progress::Lacks
     }
 
     /// Holds the charge of the current data block in place of that of the last one.
@@ -880,7 +1044,14 @@ impl TableIter {
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
-                match self.prefetch.take(handle) {
+                let raw = match &mut self.ahead {
+                    Some(ahead) => match ahead.find(&self.table, handle) {
+                        Found::Block(raw) => Some(raw),
+                        Found::Missing => None,
+                    },
+                    None => self.prefetch.take(handle),
+                };
+                match raw {
                     Some(raw) => {
                         self.table.count_found_ahead(raw.len());
                         let raw = (Raw::Part(raw), None);
@@ -898,6 +1069,9 @@ impl TableIter {
         self.block = Some((block, layout));
         self.block_handle = handle;
         self.calm = calm;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.visit(&self.table, handle, landing.is_back());
+        }
         Ok(None)
     }
 

@@ -1,5 +1,6 @@
 //! Reading a table: opening, point lookups, iteration, verification.
 
+mod ahead;
 pub(crate) mod block_fetcher;
 mod filter;
 mod get;
@@ -14,8 +15,10 @@ pub(crate) mod tier_stats;
 mod uncache;
 mod verify;
 
+pub use ahead::{Background, ReadAhead};
 pub use get::{GetOptions, TableGet, ValueRef};
 pub use iter::{IterOptions, TableIter};
 pub use open::OpenParams;
+pub use prefetch::ReadaheadSize;
 pub use table::Table;
 pub use tier_stats::count_lookup_below;

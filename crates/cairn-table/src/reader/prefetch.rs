@@ -9,11 +9,16 @@
 //! prefetching (direct reads), the range is read at once.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
+use cairn_observe::statistics::Histogram;
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
+
+use super::ahead::ReadAhead;
+use super::table::Table;
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
 /// for the CPU cache.
@@ -37,15 +42,49 @@ pub(crate) fn piece_size(charge: &ChargePolicy) -> u64 {
 pub(crate) struct Prefetch {
     /// Fixed readahead in bytes; 0 for automatic readahead.
     fixed: u64,
+    /// The bounds of the scan.
+    plan: Option<Arc<ReadAhead>>,
     reads: u64,
     next_offset: u64,
     size: u64,
+    /// `None` until something is read ahead.
+    held: Option<Box<Held>>,
+}
+
+/// The size of automatic readahead.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadaheadSize {
+    /// The number of sequential reads.
+    reads: u64,
+    /// In bytes.
+    size: u64,
+}
+
+/// What has been read ahead, apart from the other state to keep iterators small.
+#[derive(Default)]
+struct Held {
     /// The range last passed to the kernel for prefetching.
     requested: Range<u64>,
     /// Bytes read ahead, with the offset of the first.
     ahead: Option<(u64, Buffer)>,
     /// The charge of those bytes.
     charge: Option<CacheCharge>,
+    /// The bytes of `ahead` that were used.
+    used: u64,
+    /// The bytes of earlier readahead that were not used.
+    discarded: u64,
+}
+
+impl Held {
+    /// Adds the unused bytes of the buffer to those discarded.
+    fn discard(&mut self) {
+        let bytes = self
+            .ahead
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.len() as u64);
+        self.discarded += bytes.saturating_sub(self.used);
+        self.used = 0;
+    }
 }
 
 impl Prefetch {
@@ -54,6 +93,17 @@ impl Prefetch {
             fixed,
             ..Prefetch::default()
         }
+    }
+
+    /// Lets readahead stop at the upper bound of `plan`.
+    pub(crate) fn set_plan(&mut self, plan: Arc<ReadAhead>) {
+        self.plan = Some(plan);
+    }
+
+    /// The upper bound at which readahead stops.
+    pub(crate) fn upper(&self) -> Option<&[u8]> {
+        let plan = self.plan.as_ref().filter(|plan| plan.trims)?;
+        plan.upper.as_deref()
     }
 
     /// Returns the number of bytes to read after the block at `handle`, which must be read.
@@ -96,17 +146,18 @@ impl Prefetch {
             return more;
         }
         let end = handle.end().saturating_add(more);
-        let goes_on = (self.requested.start..=self.requested.end).contains(&handle.offset);
-        if !goes_on || self.requested.end < end - more / 2 {
+        let requested = &mut self.held.get_or_insert_default().requested;
+        let goes_on = (requested.start..=requested.end).contains(&handle.offset);
+        if !goes_on || requested.end < end - more / 2 {
             let start = if goes_on {
-                self.requested.end
+                requested.end
             } else {
                 handle.offset
             };
             if !file.prefetch(start, (end - start) as usize) {
                 return more;
             }
-            self.requested = handle.offset..end;
+            *requested = handle.offset..end;
         }
         piece
     }
@@ -122,29 +173,64 @@ impl Prefetch {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
         if has_more {
-            self.ahead = Some((handle.offset, bytes.clone()));
-            self.charge = reading.take();
-            if let Some(charge) = &mut self.charge {
+            let held = self.held.get_or_insert_default();
+            held.discard();
+            held.used = len as u64;
+            held.ahead = Some((handle.offset, bytes.clone()));
+            held.charge = reading.take();
+            if let Some(charge) = &mut held.charge {
                 charge.reuse(MemoryUse::Prefetch);
             }
         }
         has_more
     }
 
+    /// Returns the size of automatic readahead.
+    pub(crate) fn size(&self) -> ReadaheadSize {
+        ReadaheadSize {
+            reads: self.reads,
+            size: self.size,
+        }
+    }
+
+    /// Continues with the size that readahead had in the preceding table.
+    pub(crate) fn continue_with(&mut self, before: ReadaheadSize) {
+        self.reads = before.reads;
+        self.size = before.size;
+    }
+
+    /// Counts the bytes that were read ahead in vain.
+    #[inline]
+    pub(crate) fn count_end(&mut self, table: &Table) {
+        if let Some(held) = &mut self.held {
+            held.discard();
+            let discarded = held.discarded;
+            let record = Histogram::PrefetchedBytesDiscarded;
+            let meter = &table.params.meter;
+            meter.update(|update| update.record(record, discarded));
+        }
+    }
+
     /// Returns the readahead buffer for reuse, if it has `len` bytes.
     pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
-        let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
-        self.charge = None;
-        Some(bytes)
+        let held = self.held.as_mut()?;
+        held.ahead
+            .as_ref()
+            .filter(|(_, bytes)| bytes.len() == len)?;
+        held.discard();
+        held.charge = None;
+        held.ahead.take().map(|(_, bytes)| bytes)
     }
 
     /// Returns the block at `handle` with its trailer, if it was read ahead.
     pub(crate) fn take(&mut self, handle: Handle) -> Option<&[u8]> {
-        let (at, bytes) = self.ahead.as_ref()?;
+        let held = self.held.as_mut()?;
+        let (at, bytes) = held.ahead.as_ref()?;
         let start = usize::try_from(handle.offset.checked_sub(*at)?).ok()?;
         let len = (handle.size as usize).checked_add(TRAILER_LEN)?;
         let found = bytes.get(start..start.checked_add(len)?)?;
         self.next_offset = handle.end();
+        held.used += len as u64;
         Some(found)
     }
 }

@@ -279,6 +279,12 @@ impl Table {
         cache.lookup(&self.cache_key(handle), role)
     }
 
+    /// True if the data block at `handle` is in the cache. Does not count as a lookup.
+    pub(crate) fn has_cached(&self, handle: Handle) -> bool {
+        let cache = self.params.cache.as_ref();
+        cache.is_some_and(|cache| cache.contains(&self.cache_key(handle)))
+    }
+
     /// Prefetches the cache slot of the data block at `handle`.
     #[inline]
     pub(crate) fn announce(&self, handle: Handle) {

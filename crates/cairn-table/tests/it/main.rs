@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, and its fixtures are real files"
 )]
 
+mod ahead;
 mod charges;
 mod damage;
 mod golden;

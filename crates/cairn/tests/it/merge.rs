@@ -18,8 +18,7 @@ fn a_built_in_operator_is_selected_by_name() {
     let operands = db
         .get_merge_operands(b"k", 8, &ReadOptions::default())
         .unwrap();
-    let operands: Vec<&[u8]> = operands.iter().map(|operand| &**operand).collect();
-    assert_eq!(operands, [&b"a"[..], b"b", b"c"]);
+    assert_eq!(operands.iter().collect::<Vec<_>>(), [&b"a"[..], b"b", b"c"]);
 }
 
 /// Keeps the longest operand.

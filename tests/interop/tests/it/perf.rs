@@ -96,6 +96,7 @@ fn counts(
     counted: impl Fn(&mut dyn FnMut()) -> String,
 ) -> [String; 4] {
     let settings = Settings {
+        copy_operands: false,
         sync: false,
         disable_wal: false,
         verify_checksums: true,

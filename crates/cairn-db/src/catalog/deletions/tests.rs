@@ -258,6 +258,10 @@ fn obsolete_files_are_deleted_when_their_last_reader_has_ended() {
     assert!(it.deletions.may_have_unread());
     assert!(it.purge() && it.tables() == [3] && !it.has_blob());
     assert_eq!((it.deletions.table_bytes(), read(&it)), (0, 0));
+    let view = it.family.view_full();
+    let next = view.with_version(view.version.clone(), &[]);
+    it.family.set_view(next);
+    drop(view);
     assert!(!it.deletions.may_have_unread(), "nothing is obsolete");
 }
 

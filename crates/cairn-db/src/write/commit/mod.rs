@@ -147,16 +147,37 @@ impl CommitPipeline {
             Waiter::new(kind, batch.to_vec())
         });
         let Some(waiter) = waiter else {
-            return self.lead(env, batch, mode);
+            return self.lead(env, batch, mode, || Ok(()));
         };
         match waiter.wait() {
-            Turn::Lead => self.lead(env, batch, mode),
+            Turn::Lead => self.lead(env, batch, mode, || Ok(())),
             Turn::Insert(seq, group) => {
                 let inserted = env.insert(&waiter.batch, seq, Company::Group);
                 self.end_insertion(env, &group, inserted)
             }
             Turn::Finished(result) => result,
         }
+    }
+
+    /// [`CommitPipeline::commit`] of a batch on a condition: `check` runs with all earlier writes inserted and visible,
+    /// and no other write is committed between it and the batch. If it fails, nothing is written. The batch joins no
+    /// group of another writer; others may join its group.
+    ///
+    /// # Errors
+    ///
+    /// That of `check`; those of [`CommitPipeline::commit`].
+    pub(crate) fn commit_if(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        mode: Mode,
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.queue.lead_alone();
+        self.lead(env, batch, mode, || {
+            self.wait_for_insertions();
+            check()
+        })
     }
 
     /// Takes the lead for an exclusive operation, with all earlier writes inserted and visible, until the
@@ -189,12 +210,19 @@ impl CommitPipeline {
         }
     }
 
-    /// Commits the caller's batch and those of its group. The caller leads.
+    /// Commits the caller's batch and those of its group, if `check` succeeds. The caller leads.
     // Inlined along with its callees for a group of one: each call would return its outcome through memory.
     #[inline(always)]
-    fn lead(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
+    fn lead(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        mode: Mode,
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let lead = self.lead_of(self.note_lead());
         env.prepare(mode.no_slowdown)?;
+        check()?;
         let limit = || env.group_limit(batch.len());
         let followers = self.queue.followers(Kind::Batch(mode), limit);
         let pending = PendingFollowers(&followers);

@@ -1,0 +1,143 @@
+//! Databases with optimistic transactions.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_txn::{
+    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
+};
+
+use crate::batch::rocksdb_writebatch_t;
+use crate::database::{Database, hold, rocksdb_column_family_handle_t, rocksdb_t};
+use crate::db::{default_family, descriptors, store_families};
+use crate::error::{path, report, report_ptr, store, text};
+use crate::handle::{create, maybe, of, of_mut, take};
+use crate::metadata::rocksdb_checkpoint_t;
+use crate::options::{Checked, rocksdb_options_t, rocksdb_writeoptions_t};
+use crate::transaction::{begun, rocksdb_transaction_t};
+use crate::transaction_db::{opened, property_text};
+
+/// A database with optimistic transactions, and the handle of its base, which listeners receive.
+pub struct OptimisticDatabase {
+    db: OptimisticTransactionDb,
+    base: *mut rocksdb_t,
+}
+
+handles! {
+    /// A database with optimistic transactions.
+    rocksdb_optimistictransactiondb_t = OptimisticDatabase;
+    /// Options of an optimistic transaction.
+    rocksdb_optimistictransaction_options_t = Checked<OptimisticTransactionOptions>;
+}
+
+c_destructors! {
+    /// Frees options.
+    rocksdb_optimistictransaction_options_destroy(rocksdb_optimistictransaction_options_t);
+}
+
+c_setters! { rocksdb_optimistictransaction_options_t:
+    rocksdb_optimistictransaction_options_set_set_snapshot(c_uchar) => set_snapshot;
+}
+
+/// The handle of an open transaction database.
+fn hold_transactions(db: OptimisticTransactionDb) -> *mut rocksdb_optimistictransactiondb_t {
+    let base = hold(db.db().clone());
+    create(OptimisticDatabase { db, base })
+}
+
+c_functions! {
+    /// Creates options with RocksDB's defaults.
+    fn rocksdb_optimistictransaction_options_create() -> *mut rocksdb_optimistictransaction_options_t {
+        create(Checked::new(OptimisticTransactionOptions::default()))
+    }
+    /// Opens the database in the directory `name`, which must have only the default family.
+    fn rocksdb_optimistictransactiondb_open(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_optimistictransactiondb_t {
+        report_ptr(errptr, || {
+            let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
+            let families = default_family(all);
+            let db = opened(all, &path(name), &families, |request| OptimisticTransactionDb::open(request, &own))?;
+            Ok(hold_transactions(db))
+        })
+    }
+    /// Opens a database with all of its families.
+    fn rocksdb_optimistictransactiondb_open_column_families(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_optimistictransactiondb_t {
+        report_ptr(errptr, || {
+            let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let db = opened(all, &path(name), &families, |request| OptimisticTransactionDb::open(request, &own))?;
+            store_families(db.db(), &families, column_family_handles)?;
+            Ok(hold_transactions(db))
+        })
+    }
+    /// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
+    /// afterwards; any other use of them reports that the database is closed.
+    fn rocksdb_optimistictransactiondb_close(otxn_db: *mut rocksdb_optimistictransactiondb_t) {
+        if !otxn_db.is_null() {
+            let OptimisticDatabase { db, base } = take(otxn_db);
+            drop(db);
+            crate::db::close(base);
+        }
+    }
+    /// Returns a handle of the underlying database, to be destroyed with
+    /// `rocksdb_optimistictransactiondb_close_base_db`.
+    fn rocksdb_optimistictransactiondb_get_base_db(otxn_db: *mut rocksdb_optimistictransactiondb_t) -> *mut rocksdb_t {
+        create(Database { db: of(otxn_db.cast_const()).db.db().clone() })
+    }
+    /// Destroys a handle of an underlying database, which stays open.
+    fn rocksdb_optimistictransactiondb_close_base_db(base_db: *mut rocksdb_t) {
+        crate::handle::destroy(base_db);
+    }
+    /// Begins a transaction; in `old_txn`, whose transaction is rolled back, unless it is null.
+    fn rocksdb_optimistictransaction_begin(
+        otxn_db: *mut rocksdb_optimistictransactiondb_t,
+        write_options: *const rocksdb_writeoptions_t,
+        otxn_options: *const rocksdb_optimistictransaction_options_t,
+        old_txn: *mut rocksdb_transaction_t,
+    ) -> *mut rocksdb_transaction_t {
+        let db = &of(otxn_db.cast_const()).db;
+        let options = maybe(otxn_options).map(|options| (**options).clone());
+        begun(old_txn, write_options, |write_options| {
+            db.begin_with(write_options, &options.unwrap_or_default())
+        })
+    }
+    /// Writes a batch atomically, outside of a transaction.
+    fn rocksdb_optimistictransactiondb_write(
+        otxn_db: *mut rocksdb_optimistictransactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        batch: *mut rocksdb_writebatch_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of(otxn_db.cast_const()).db.write(of(batch.cast_const()), of(options).checked()?)
+        });
+    }
+    /// Returns a property of the default family as text, or null, to be freed with `free`.
+    fn rocksdb_optimistictransactiondb_property_value(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char) -> *mut c_char {
+        property_text(of(db.cast_const()).db.db(), &text(propname))
+    }
+    /// Stores an integer property of the default family; returns -1 if there is no such property.
+    fn rocksdb_optimistictransactiondb_property_int(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
+        match of(db.cast_const()).db.db().property_number(&text(propname)) {
+            Some(value) => {
+                store(out_val, value);
+                0
+            }
+            None => -1,
+        }
+    }
+    /// Creates an object for creating checkpoints of a database.
+    fn rocksdb_optimistictransactiondb_checkpoint_object_create(otxn_db: *mut rocksdb_optimistictransactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
+        report_ptr(errptr, || Ok(create(of(otxn_db.cast_const()).db.db().clone())))
+    }
+}

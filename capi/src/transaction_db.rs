@@ -1,0 +1,436 @@
+//! Databases with pessimistic transactions: their options, opening and closing, and operations outside of transactions.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest};
+use cairn_txn::{TransactionDb, TransactionDbOptions};
+use cairn_types::Result;
+
+use crate::batch::rocksdb_writebatch_t;
+use crate::database::{
+    Database, ReadPoint, hold, release_snapshot, rocksdb_column_family_handle_t,
+    rocksdb_snapshot_t, rocksdb_t,
+};
+use crate::db::{default_family, descriptors, store_families};
+use crate::error::{array, bytes, malloc_text, path, report, report_ptr, store, text};
+use crate::handle::{create, of, of_mut, take};
+use crate::iter::{iter_over, rocksdb_iterator_t};
+use crate::metadata::rocksdb_checkpoint_t;
+use crate::options::{
+    AllOptions, Checked, rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t,
+    rocksdb_writeoptions_t,
+};
+use crate::reads::{Lists, get_copy, get_pinned, keys, multi_get, rocksdb_pinnableslice_t};
+use crate::transaction::rocksdb_transaction_t;
+
+/// A database with pessimistic transactions, and the handle of its base, which listeners receive.
+pub struct TransactionDatabase {
+    pub(crate) db: TransactionDb,
+    base: *mut rocksdb_t,
+}
+
+handles! {
+    /// A database with pessimistic transactions.
+    rocksdb_transactiondb_t = TransactionDatabase;
+    /// Options of a database with pessimistic transactions.
+    rocksdb_transactiondb_options_t = Checked<TransactionDbOptions>;
+}
+
+c_destructors! {
+    /// Frees options.
+    rocksdb_transactiondb_options_destroy(rocksdb_transactiondb_options_t);
+}
+
+c_setters! { rocksdb_transactiondb_options_t:
+    rocksdb_transactiondb_options_set_max_num_locks(i64) => max_num_locks;
+    rocksdb_transactiondb_options_set_num_stripes(usize) => num_stripes;
+    rocksdb_transactiondb_options_set_transaction_lock_timeout(i64) => transaction_lock_timeout;
+    rocksdb_transactiondb_options_set_default_lock_timeout(i64) => default_lock_timeout;
+    rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(c_uchar) => use_per_key_point_lock_mgr;
+}
+
+/// Calls `open` with the request to open a database with `families`.
+pub(crate) fn opened<T>(
+    all: &AllOptions,
+    path: &std::path::Path,
+    families: &[FamilyDescriptor],
+    open: impl FnOnce(&OpenRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    open(&OpenRequest {
+        path,
+        options: &all.db,
+        families,
+        others: None,
+        read_only: false,
+        world: all.world(),
+    })
+}
+
+/// The handle of an open transaction database.
+fn hold_transactions(db: TransactionDb) -> *mut rocksdb_transactiondb_t {
+    let base = hold(db.db().clone());
+    create(TransactionDatabase { db, base })
+}
+
+/// The underlying database of a handle.
+///
+/// # Safety
+///
+/// The handle is valid as `c.h` requires.
+unsafe fn base<'a>(db: *mut rocksdb_transactiondb_t) -> &'a Db {
+    // SAFETY: guaranteed by the caller.
+    unsafe { of(db.cast_const()) }.db.db()
+}
+
+/// A property as text, or null.
+pub(crate) fn property_text(family: &Family, name: &str) -> *mut c_char {
+    let value = family.property(name);
+    value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+}
+
+/// Flushes `families`.
+fn flush(
+    db: &Db,
+    options: &Checked<cairn_options::FlushOptions>,
+    families: &[&Family],
+) -> Result<()> {
+    options.checked()?.check_supported()?;
+    match families.is_empty() {
+        true => Ok(()),
+        false => db.flush_families(families),
+    }
+}
+
+c_functions! {
+    /// Creates options with RocksDB's defaults.
+    fn rocksdb_transactiondb_options_create() -> *mut rocksdb_transactiondb_options_t {
+        create(Checked::new(TransactionDbOptions::default()))
+    }
+    /// Opens the database in the directory `name`, which must have only the default family.
+    fn rocksdb_transactiondb_open(
+        options: *const rocksdb_options_t,
+        txn_db_options: *const rocksdb_transactiondb_options_t,
+        name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_transactiondb_t {
+        report_ptr(errptr, || {
+            let (all, own) = (of(options).checked()?, of(txn_db_options).checked()?);
+            let families = default_family(all);
+            let db = opened(all, &path(name), &families, |request| TransactionDb::open(request, own))?;
+            Ok(hold_transactions(db))
+        })
+    }
+    /// Opens a database with all of its families.
+    fn rocksdb_transactiondb_open_column_families(
+        options: *const rocksdb_options_t,
+        txn_db_options: *const rocksdb_transactiondb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_transactiondb_t {
+        report_ptr(errptr, || {
+            let (all, own) = (of(options).checked()?, of(txn_db_options).checked()?);
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let db = opened(all, &path(name), &families, |request| TransactionDb::open(request, own))?;
+            store_families(db.db(), &families, column_family_handles)?;
+            Ok(hold_transactions(db))
+        })
+    }
+    /// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
+    /// afterwards; any other use of them reports that the database is closed.
+    fn rocksdb_transactiondb_close(txn_db: *mut rocksdb_transactiondb_t) {
+        if !txn_db.is_null() {
+            let TransactionDatabase { db, base } = take(txn_db);
+            drop(db);
+            crate::db::close(base);
+        }
+    }
+    /// Returns a handle of the underlying database, to be destroyed with `rocksdb_transactiondb_close_base_db`. Its
+    /// writes ignore the locks of transactions.
+    fn rocksdb_transactiondb_get_base_db(txn_db: *mut rocksdb_transactiondb_t) -> *mut rocksdb_t {
+        create(Database { db: base(txn_db).clone() })
+    }
+    /// Destroys a handle of an underlying database, which stays open.
+    fn rocksdb_transactiondb_close_base_db(base_db: *mut rocksdb_t) {
+        crate::handle::destroy(base_db);
+    }
+    /// Creates a family.
+    fn rocksdb_transactiondb_create_column_family(
+        txn_db: *mut rocksdb_transactiondb_t,
+        column_family_options: *const rocksdb_options_t,
+        column_family_name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_column_family_handle_t {
+        report_ptr(errptr, || {
+            let options = of(column_family_options).checked()?;
+            let db = &of(txn_db.cast_const()).db;
+            Ok(create(db.create_family(&text(column_family_name), &options.family)?))
+        })
+    }
+    /// Creates a snapshot of the current state.
+    fn rocksdb_transactiondb_create_snapshot(txn_db: *mut rocksdb_transactiondb_t) -> *const rocksdb_snapshot_t {
+        create::<rocksdb_snapshot_t>(ReadPoint::Snapshot(base(txn_db).snapshot())).cast_const()
+    }
+    /// Releases a snapshot.
+    fn rocksdb_transactiondb_release_snapshot(_txn_db: *mut rocksdb_transactiondb_t, snapshot: *const rocksdb_snapshot_t) {
+        release_snapshot(snapshot);
+    }
+    /// Returns a property of the default family as text, or null, to be freed with `free`.
+    fn rocksdb_transactiondb_property_value(db: *mut rocksdb_transactiondb_t, propname: *const c_char) -> *mut c_char {
+        property_text(base(db), &text(propname))
+    }
+    /// Stores an integer property of the default family; returns -1 if there is no such property.
+    fn rocksdb_transactiondb_property_int(db: *mut rocksdb_transactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
+        match base(db).property_number(&text(propname)) {
+            Some(value) => {
+                store(out_val, value);
+                0
+            }
+            None => -1,
+        }
+    }
+    /// Returns null: there are no prepared transactions, because two-phase commit is not supported.
+    fn rocksdb_transactiondb_get_prepared_transactions(txn_db: *mut rocksdb_transactiondb_t, cnt: *mut usize) -> *mut *mut rocksdb_transaction_t {
+        let _ = base(txn_db);
+        store(cnt, 0);
+        std::ptr::null_mut()
+    }
+    /// Returns the value of `key`, to be freed with `free`; null if there is none.
+    fn rocksdb_transactiondb_get(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        klen: usize,
+        vlen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        get_copy(base(txn_db), options, bytes(key, klen), vlen, errptr)
+    }
+    /// The same for a column family.
+    fn rocksdb_transactiondb_get_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        let _ = base(txn_db);
+        get_copy(of(column_family.cast_const()), options, bytes(key, keylen), vallen, errptr)
+    }
+    /// Returns the pinned value of `key` in the default family, or null.
+    fn rocksdb_transactiondb_get_pinned(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        klen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        get_pinned(base(txn_db), options, key, klen, errptr)
+    }
+    /// The same for a column family.
+    fn rocksdb_transactiondb_get_pinned_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        let _ = base(txn_db);
+        get_pinned(of(column_family.cast_const()), options, key, keylen, errptr)
+    }
+    /// Reads several keys of the default family: copies, lengths and errors.
+    fn rocksdb_transactiondb_multi_get(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        errs: *mut *mut c_char,
+    ) {
+        let (db, keys) = (base(txn_db), keys(num_keys, keys_list, keys_list_sizes));
+        let families = vec![db.default_family(); keys.len()];
+        let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
+        for (at, result) in multi_get(db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
+            lists.put(at, result);
+        }
+    }
+    /// Reads several keys, with a family for each key.
+    fn rocksdb_transactiondb_multi_get_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        column_families: *const *const rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        errs: *mut *mut c_char,
+    ) {
+        let (db, keys) = (base(txn_db), keys(num_keys, keys_list, keys_list_sizes));
+        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
+        for (at, result) in multi_get(db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
+            lists.put(at, result);
+        }
+    }
+    /// Creates an iterator over the default family, which is not positioned.
+    fn rocksdb_transactiondb_create_iterator(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
+        iter_over(base(txn_db), of(options))
+    }
+    /// Creates an iterator over a family, which is not positioned.
+    fn rocksdb_transactiondb_create_iterator_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+    ) -> *mut rocksdb_iterator_t {
+        let _ = base(txn_db);
+        iter_over(of(column_family.cast_const()), of(options))
+    }
+    /// Sets `key` to `val` in the default family, outside of a transaction.
+    fn rocksdb_transactiondb_put(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let db = &of(txn_db.cast_const()).db;
+            db.put(db.db(), bytes(key, klen), bytes(val, vlen), of(options).checked()?)
+        });
+    }
+    /// Sets `key` to `val` in a family, outside of a transaction.
+    fn rocksdb_transactiondb_put_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        val: *const c_char,
+        vallen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let family = of(column_family.cast_const());
+            of(txn_db.cast_const()).db.put(family, bytes(key, keylen), bytes(val, vallen), of(options).checked()?)
+        });
+    }
+    /// Writes a batch atomically, outside of a transaction.
+    fn rocksdb_transactiondb_write(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        batch: *mut rocksdb_writebatch_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of(txn_db.cast_const()).db.write(of(batch.cast_const()), of(options).checked()?)
+        });
+    }
+    /// Adds a merge operand to `key` in the default family, outside of a transaction.
+    fn rocksdb_transactiondb_merge(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let db = &of(txn_db.cast_const()).db;
+            db.merge(db.db(), bytes(key, klen), bytes(val, vlen), of(options).checked()?)
+        });
+    }
+    /// Adds a merge operand to `key` in a family, outside of a transaction.
+    fn rocksdb_transactiondb_merge_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let family = of(column_family.cast_const());
+            of(txn_db.cast_const()).db.merge(family, bytes(key, klen), bytes(val, vlen), of(options).checked()?)
+        });
+    }
+    /// Deletes `key` from the default family, outside of a transaction.
+    fn rocksdb_transactiondb_delete(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        key: *const c_char,
+        klen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let db = &of(txn_db.cast_const()).db;
+            db.delete(db.db(), bytes(key, klen), of(options).checked()?)
+        });
+    }
+    /// Deletes `key` from a family, outside of a transaction.
+    fn rocksdb_transactiondb_delete_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_writeoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let family = of(column_family.cast_const());
+            of(txn_db.cast_const()).db.delete(family, bytes(key, keylen), of(options).checked()?)
+        });
+    }
+    /// Flushes the memtables of the default family.
+    fn rocksdb_transactiondb_flush(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char) {
+        report(errptr, || {
+            let db = base(txn_db);
+            flush(db, of(options), &[db.default_family()])
+        });
+    }
+    /// Flushes the memtables of a family.
+    fn rocksdb_transactiondb_flush_cf(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_flushoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || flush(base(txn_db), of(options), &[of(column_family.cast_const())]));
+    }
+    /// Flushes the memtables of several families.
+    fn rocksdb_transactiondb_flush_cfs(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_flushoptions_t,
+        column_families: *mut *mut rocksdb_column_family_handle_t,
+        num_column_families: c_int,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let count = usize::try_from(num_column_families).unwrap_or(0);
+            let handles = array(column_families.cast_const(), count);
+            let families: Vec<_> = handles.iter().map(|handle| of(handle.cast_const())).collect();
+            flush(base(txn_db), of(options), &families)
+        });
+    }
+    /// Writes buffered WAL records to the file and, with `sync`, syncs it.
+    fn rocksdb_transactiondb_flush_wal(txn_db: *mut rocksdb_transactiondb_t, sync: c_uchar, errptr: *mut *mut c_char) {
+        report(errptr, || base(txn_db).flush_wal(sync != 0));
+    }
+    /// Creates an object for creating checkpoints of a database.
+    fn rocksdb_transactiondb_checkpoint_object_create(txn_db: *mut rocksdb_transactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
+        report_ptr(errptr, || Ok(create(base(txn_db).clone())))
+    }
+}

@@ -1,0 +1,80 @@
+//! Keys of locks: a key of a family, with its hash.
+
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+
+use cairn_format::hash::hash64;
+
+/// A key of a column family. Clones share the bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct LockKey {
+    hash: u64,
+    family: u32,
+    bytes: Arc<[u8]>,
+}
+
+impl LockKey {
+    pub(crate) fn new(family: u32, bytes: &[u8]) -> LockKey {
+        LockKey {
+            hash: hash_of(family, bytes),
+            family,
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The id of the family.
+    pub(crate) fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// The key in the family.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The hash of family and key.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// The hash of a key of a family.
+pub(crate) fn hash_of(family: u32, bytes: &[u8]) -> u64 {
+    // An odd factor, so that families differ in all bits.
+    hash64(bytes) ^ u64::from(family).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl PartialEq for LockKey {
+    fn eq(&self, other: &LockKey) -> bool {
+        self.hash == other.hash && self.family == other.family && self.bytes == other.bytes
+    }
+}
+
+impl Eq for LockKey {}
+
+impl Hash for LockKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A hasher of values that are hashes already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= hash64(bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A map whose keys are [`LockKey`]s.
+pub(crate) type KeyMap<T> = std::collections::HashMap<LockKey, T, BuildHasherDefault<Hashed>>;

@@ -1,0 +1,59 @@
+//! Transactions: groups of reads and writes that take effect together or not at all, and are isolated from each other.
+//!
+//! A [`Transaction`] collects its writes in an indexed batch, so that its own reads see them, and writes the batch
+//! atomically when it is committed. Two kinds of databases differ in the way they isolate transactions:
+//!
+//! ```text
+//! OptimisticTransactionDb   no locks; a commit fails with Busy if one of its keys was written in the meantime
+//! TransactionDb             each write, and each read for update, locks its key until the transaction ends
+//! ```
+//!
+//! The crate owns the locks ([`locks`]), the keys that a transaction has locked or must check ([`tracker`]), and the
+//! states of transactions ([`owner`]). It only uses public functions of the database: a commit is a write of one batch,
+//! and atomicity and durability are those of the batch.
+//!
+//! # Isolation
+//!
+//! A transaction that reads only with [`Transaction::get_for_update`] is serializable. With a snapshot
+//! ([`Transaction::set_snapshot`]) and reads at that snapshot, it has snapshot isolation: its writes fail if their keys
+//! were written after the snapshot. Plain reads without a snapshot see the latest committed writes.
+//!
+//! # Invariants
+//!
+//! T1. A transaction holds a lock for each key that it tracks, unless its locks were stolen after it expired or it
+//! skips concurrency control. It holds no other locks between calls.
+//! T2. The tracked sequence number of a key is a point in time since which no other transaction has written the key,
+//! if that was validated or the key was locked.
+//! T3. A transaction ends once: it is committed, rolled back, or dropped, and then holds no locks.
+//! T4. The check of an optimistic commit and its write are atomic with respect to other transactions, and, with
+//! [`ValidatePolicy::Serial`], to all writes of the database.
+//!
+//! # Cost
+//!
+//! A lock and its release take one mutex of a stripe each, and one allocation for the key. A transaction that waits
+//! also takes the lock of the wait graph, which all waiting transactions share. A commit takes no lock other than those
+//! of the write queue. An optimistic commit looks up each tracked key in the memtables.
+//!
+//! # Limitations
+//!
+//! Two-phase commit (`Transaction::prepare`), the write policies other than "committed", range locks and keys with
+//! timestamps are not supported.
+
+mod key;
+mod locks;
+mod optimistic;
+mod options;
+mod owner;
+mod pessimistic;
+mod tracker;
+mod transaction;
+
+pub use locks::{DeadlockInfo, DeadlockPath, LockStatus};
+pub use optimistic::{LockBuckets, OptimisticTransactionDb};
+pub use options::{
+    OptimisticTransactionDbOptions, OptimisticTransactionOptions, TransactionDbOptions,
+    TransactionOptions, ValidatePolicy, WritePolicy,
+};
+pub use owner::TransactionState;
+pub use pessimistic::TransactionDb;
+pub use transaction::{Transaction, WriteCounts};

@@ -1,0 +1,507 @@
+//! The lock manager: shared and exclusive locks of keys, with a queue of waiting transactions per key.
+//!
+//! Locked keys are in a table that is divided into stripes by the hash of the key, each under a mutex of its own. A key
+//! for which transactions wait is *contended*: its holders and its queue are also part of the wait graph ([`graph`]),
+//! under one mutex, so that a search for deadlocks sees all waiting transactions at one point in time.
+//!
+//! ```text
+//! lock, key free            stripe: insert the key
+//! lock, key held by others  stripe, graph: join the queue; search for a cycle; wait
+//! unlock                    stripe: remove the key; if it is contended, also graph: grant the lock to the next
+//! ```
+//!
+//! A released lock is handed to the first waiting transactions, in the order in which they came: one exclusive one, or
+//! all shared ones before the next exclusive one. A transaction that makes its shared lock exclusive precedes waiting
+//! exclusive ones. The lock of an expired transaction is taken away from it when another transaction waits for it.
+//!
+//! Invariants:
+//!
+//! L1. A key is in the table exactly as long as it has holders.
+//! L2. A key is contended exactly as long as its queue is not empty. The holders in the graph are those in the table.
+//! L3. An exclusive lock has one holder.
+//! L4. A waiting transaction is in one queue and not among the holders that it waits for, except to upgrade.
+//! L5. The mutex of a stripe is taken before that of the graph, and no other lock is taken under them, except for the
+//! list of transactions that expire.
+
+mod deadlocks;
+mod graph;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_platform::Clock;
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
+use cairn_types::{Code, Error, Result, Subcode};
+
+pub use deadlocks::{DeadlockInfo, DeadlockPath};
+
+use crate::key::{KeyMap, LockKey};
+use crate::owner::Owner;
+use deadlocks::Deadlocks;
+use graph::{WaitGraph, Waiter};
+
+/// A locked key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockStatus {
+    /// The id of the column family.
+    pub family: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The ids of the transactions that hold the lock.
+    pub holders: Vec<u64>,
+    /// True if the lock is exclusive.
+    pub exclusive: bool,
+}
+
+/// The holders of a lock. Most locks have one.
+#[derive(Clone, Debug)]
+pub(crate) enum Holders {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+impl Holders {
+    fn as_slice(&self) -> &[u64] {
+        match self {
+            Holders::One(id) => std::slice::from_ref(id),
+            Holders::Many(ids) => ids,
+        }
+    }
+
+    fn is_only(&self, id: u64) -> bool {
+        self.as_slice() == [id]
+    }
+
+    fn contains(&self, id: u64) -> bool {
+        self.as_slice().contains(&id)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    fn retain(&mut self, stays: impl Fn(u64) -> bool) {
+        match self {
+            Holders::One(id) if stays(*id) => {}
+            Holders::One(_) => *self = Holders::Many(Vec::new()),
+            Holders::Many(ids) => ids.retain(|id| stays(*id)),
+        }
+    }
+
+    fn add(&mut self, id: u64) {
+        match self {
+            Holders::One(first) => *self = Holders::Many(vec![*first, id]),
+            Holders::Many(ids) if ids.is_empty() => *self = Holders::One(id),
+            Holders::Many(ids) => ids.push(id),
+        }
+    }
+}
+
+/// A lock in the table.
+struct Held {
+    holders: Holders,
+    exclusive: bool,
+    contended: bool,
+}
+
+impl Held {
+    /// True if the lock can be given to `id` in addition to its holders.
+    fn fits(&self, id: u64, exclusive: bool) -> bool {
+        self.holders.is_empty() || self.holders.is_only(id) || (!self.exclusive && !exclusive)
+    }
+
+    /// Gives the lock, which fits, to `id`.
+    fn give(&mut self, id: u64, exclusive: bool) {
+        if !self.holders.contains(id) {
+            self.exclusive &= !self.holders.is_empty();
+            self.holders.add(id);
+        }
+        self.exclusive |= exclusive;
+        debug_assert!(
+            !self.exclusive || self.holders.is_only(id),
+            "an exclusive lock has one holder (L3)"
+        );
+    }
+}
+
+/// A request for a lock.
+pub(crate) struct Request<'a> {
+    pub(crate) owner: &'a Owner,
+    pub(crate) exclusive: bool,
+    /// The time to wait; `None` for no limit.
+    pub(crate) timeout: Option<Duration>,
+    /// The number of transactions that a search for a deadlock visits; `None` for no search.
+    pub(crate) detect: Option<usize>,
+}
+
+/// A part of the lock table, on cache lines of its own.
+#[repr(align(128))]
+struct Stripe(Mutex<KeyMap<Held>>);
+
+/// The locks of one database.
+pub(crate) struct LockManager {
+    stripes: Box<[Stripe]>,
+    graph: Mutex<WaitGraph>,
+    /// The maximum number of locked keys per family.
+    limit: Option<u64>,
+    /// The number of locked keys per family, if there is a limit.
+    counts: Mutex<HashMap<u32, u64>>,
+    /// The transactions that expire, by id.
+    expiring: Mutex<HashMap<u64, Arc<Owner>>>,
+    deadlocks: Mutex<Deadlocks>,
+    clock: Arc<dyn Clock>,
+    next_id: AtomicU64,
+}
+
+impl LockManager {
+    /// Creates a lock manager without locks. The number of stripes is rounded up to a power of two.
+    pub(crate) fn new(
+        stripes: usize,
+        limit: Option<u64>,
+        deadlocks: u32,
+        clock: Arc<dyn Clock>,
+    ) -> LockManager {
+        let stripes = stripes.clamp(1, 1 << 16).next_power_of_two();
+        LockManager {
+            stripes: (0..stripes)
+                .map(|_| Stripe(Mutex::new(KeyMap::default())))
+                .collect(),
+            graph: Mutex::new(WaitGraph::default()),
+            limit,
+            counts: Mutex::new(HashMap::new()),
+            expiring: Mutex::new(HashMap::new()),
+            deadlocks: Mutex::new(Deadlocks::new(deadlocks)),
+            clock,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Returns the id of a new owner.
+    pub(crate) fn next_id(&self) -> u64 {
+        // Relaxed: ids are only compared.
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Registers a transaction that expires.
+    pub(crate) fn register(&self, owner: &Arc<Owner>) {
+        self.expiring.lock().insert(owner.id, owner.clone());
+    }
+
+    /// Ends the registration of a transaction.
+    pub(crate) fn unregister(&self, id: u64) {
+        self.expiring.lock().remove(&id);
+    }
+
+    #[inline]
+    fn stripe(&self, key: &LockKey) -> MutexGuard<'_, KeyMap<Held>> {
+        // The map of the stripe uses the other bits.
+        let at = (key.hash() >> 32) as usize & (self.stripes.len() - 1);
+        self.stripes[at].0.lock()
+    }
+
+    /// Locks `key`, or makes the lock of the owner exclusive.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` with `LockTimeout`; `Busy` with `Deadlock`; `Aborted` with `LockLimit`.
+    pub(crate) fn lock(&self, key: &LockKey, request: &Request<'_>) -> Result<()> {
+        let mut stripe = self.stripe(key);
+        let id = request.owner.id;
+        let Some(held) = stripe.get_mut(key) else {
+            self.count(key.family())?;
+            let held = Held {
+                holders: Holders::One(id),
+                exclusive: request.exclusive,
+                contended: false,
+            };
+            stripe.insert(key.clone(), held);
+            return Ok(());
+        };
+        if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
+            return Ok(());
+        }
+        // A transaction does not overtake those that wait, unless it upgrades the only lock.
+        if held.holders.is_only(id) || (!held.contended && held.fits(id, request.exclusive)) {
+            held.give(id, request.exclusive);
+            self.show(key, held);
+            return Ok(());
+        }
+        if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
+            held.give(id, request.exclusive);
+            return Ok(());
+        }
+        if request.timeout == Some(Duration::ZERO) {
+            return Err(timed_out());
+        }
+        self.wait(stripe, key, request)
+    }
+
+    /// Waits for the lock of `key`, whose stripe is `stripe`.
+    #[cold]
+    fn wait(
+        &self,
+        mut stripe: MutexGuard<'_, KeyMap<Held>>,
+        key: &LockKey,
+        request: &Request<'_>,
+    ) -> Result<()> {
+        let id = request.owner.id;
+        let now = self.clock.monotonic_nanos();
+        let deadline = request.timeout.map(|timeout| {
+            now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+        });
+        let mut graph = self.graph.lock();
+        let held = stripe
+            .get_mut(key)
+            .expect("a lock that is waited for is held");
+        held.contended = true;
+        let waiter = Arc::new(Waiter::new(request.owner, request.exclusive));
+        graph.join(key, &held.holders, held.exclusive, waiter.clone());
+        drop(stripe);
+        if let Some(depth) = request.detect
+            && let Some(path) = graph.find_cycle(id, depth)
+        {
+            drop(graph);
+            return match self.leave(key, id, &waiter) {
+                true => Ok(()),
+                false => {
+                    self.deadlocks.lock().add(path, self.clock.wall_seconds());
+                    let text = "waiting for the lock of a key would complete a cycle";
+                    Err(Error::new(Code::Busy, Subcode::Deadlock, text))
+                }
+            };
+        }
+        loop {
+            if waiter.is_granted() {
+                return Ok(());
+            }
+            let now = self.clock.monotonic_nanos();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                break;
+            }
+            // Holders that have expired but are being committed are looked at again soon.
+            let soon = now.saturating_add(1_000_000);
+            let expiry = self.expiry(&graph, key).map(|expiry| expiry.max(soon));
+            let until = [deadline, expiry].into_iter().flatten().min();
+            let limit = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+            let (guard, notified) = waiter.changed.wait(graph, limit);
+            graph = guard;
+            if notified || waiter.is_granted() {
+                continue;
+            }
+            // The time has passed, although the clock may be a simulated one.
+            if until == deadline {
+                break;
+            }
+            drop(graph);
+            self.take_expired(key);
+            graph = self.graph.lock();
+        }
+        drop(graph);
+        // One more attempt: the holders may have expired.
+        self.take_expired(key);
+        match self.leave(key, id, &waiter) {
+            true => Ok(()),
+            false => Err(timed_out()),
+        }
+    }
+
+    /// Removes a waiter from the queue of `key`. Returns true if it was granted the lock instead.
+    fn leave(&self, key: &LockKey, id: u64, waiter: &Waiter) -> bool {
+        let mut stripe = self.stripe(key);
+        let mut graph = self.graph.lock();
+        if waiter.is_granted() {
+            return true;
+        }
+        graph.leave(key, id);
+        self.grant(&mut stripe, &mut graph, key);
+        false
+    }
+
+    /// The earliest time at which a holder of `key` expires.
+    fn expiry(&self, graph: &WaitGraph, key: &LockKey) -> Option<u64> {
+        let expiring = self.expiring.lock();
+        if expiring.is_empty() {
+            return None;
+        }
+        let holders = graph.holders(key).iter();
+        holders
+            .filter_map(|id| Some(expiring.get(id)?.expires))
+            .min()
+    }
+
+    /// Takes the lock of `key` away from holders that have expired, and gives it to waiting transactions.
+    fn take_expired(&self, key: &LockKey) {
+        let mut stripe = self.stripe(key);
+        let mut graph = self.graph.lock();
+        if let Some(held) = stripe.get_mut(key)
+            && self.steal(held)
+        {
+            self.grant(&mut stripe, &mut graph, key);
+        }
+    }
+
+    /// Removes the holders of `held` that have expired. Returns true if there were any.
+    fn steal(&self, held: &mut Held) -> bool {
+        let expiring = self.expiring.lock();
+        if expiring.is_empty() {
+            return false;
+        }
+        let now = self.clock.monotonic_nanos();
+        let before = held.holders.as_slice().len();
+        held.holders
+            .retain(|id| !expiring.get(&id).is_some_and(|owner| owner.steal(now)));
+        held.exclusive &= !held.holders.is_empty();
+        held.holders.as_slice().len() < before
+    }
+
+    /// Releases the lock of the owner `id`, unless it was stolen.
+    pub(crate) fn unlock(&self, key: &LockKey, id: u64) {
+        let mut stripe = self.stripe(key);
+        let Some(held) = stripe.get_mut(key) else {
+            return;
+        };
+        if !held.contended && held.holders.is_only(id) {
+            stripe.remove(key);
+            self.uncount(key.family());
+            return;
+        }
+        if !held.holders.contains(id) {
+            return;
+        }
+        held.holders.retain(|holder| holder != id);
+        held.exclusive &= !held.holders.is_empty();
+        if held.contended {
+            let mut graph = self.graph.lock();
+            self.grant(&mut stripe, &mut graph, key);
+        }
+    }
+
+    /// Makes the exclusive lock of the owner `id` a shared one.
+    pub(crate) fn downgrade(&self, key: &LockKey, id: u64) {
+        let mut stripe = self.stripe(key);
+        let Some(held) = stripe.get_mut(key).filter(|held| held.holders.is_only(id)) else {
+            return;
+        };
+        held.exclusive = false;
+        if held.contended {
+            let mut graph = self.graph.lock();
+            self.grant(&mut stripe, &mut graph, key);
+        }
+    }
+
+    /// Shows a changed lock in the graph, if it is contended.
+    fn show(&self, key: &LockKey, held: &Held) {
+        if held.contended {
+            let mut graph = self.graph.lock();
+            graph.set_holders(key, &held.holders, held.exclusive);
+        }
+    }
+
+    /// Grants the contended lock of `key` to the waiting transactions that it fits, and removes it if no transaction
+    /// holds it or waits for it.
+    fn grant(&self, stripe: &mut KeyMap<Held>, graph: &mut WaitGraph, key: &LockKey) {
+        let Some(held) = stripe.get_mut(key) else {
+            return;
+        };
+        while let Some(first) = graph.first(key)
+            && held.fits(first.id, first.exclusive)
+        {
+            let first = graph.take_first(key);
+            held.give(first.id, first.exclusive);
+        }
+        held.contended = graph.set_holders(key, &held.holders, held.exclusive);
+        if held.holders.is_empty() {
+            debug_assert!(
+                !held.contended,
+                "a free lock is granted to the first waiter"
+            );
+            stripe.remove(key);
+            self.uncount(key.family());
+        }
+    }
+
+    /// Counts a locked key.
+    fn count(&self, family: u32) -> Result<()> {
+        let Some(limit) = self.limit else {
+            return Ok(());
+        };
+        let mut counts = self.counts.lock();
+        let count = counts.entry(family).or_insert(0);
+        if *count >= limit {
+            let text = format!("{limit} keys of column family {family} are locked");
+            return Err(Error::new(Code::Aborted, Subcode::LockLimit, text));
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    fn uncount(&self, family: u32) {
+        if self.limit.is_some()
+            && let Some(count) = self.counts.lock().get_mut(&family)
+        {
+            debug_assert!(*count > 0, "a key that is unlocked was counted");
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// The locked keys, in the order of families and bytes.
+    pub(crate) fn status(&self) -> Vec<LockStatus> {
+        let mut found = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = stripe.0.lock();
+            found.extend(stripe.iter().map(|(key, held)| LockStatus {
+                family: key.family(),
+                key: key.bytes().to_vec(),
+                holders: held.holders.as_slice().to_vec(),
+                exclusive: held.exclusive,
+            }));
+        }
+        found.sort_by(|a, b| (a.family, &a.key).cmp(&(b.family, &b.key)));
+        found
+    }
+
+    /// The key for which the transaction `id` waits, and the holders of its lock.
+    pub(crate) fn waits_for(&self, id: u64) -> Option<LockStatus> {
+        let graph = self.graph.lock();
+        let (key, exclusive) = graph.waits_for(id)?;
+        Some(LockStatus {
+            family: key.family(),
+            key: key.bytes().to_vec(),
+            holders: graph.holders(key).to_vec(),
+            exclusive,
+        })
+    }
+
+    /// The most recent deadlocks, newest first.
+    pub(crate) fn deadlocks(&self) -> Vec<DeadlockPath> {
+        self.deadlocks.lock().list()
+    }
+
+    /// Sets the number of deadlocks that are kept.
+    pub(crate) fn set_deadlock_buffer(&self, size: u32) {
+        self.deadlocks.lock().resize(size);
+    }
+
+    /// True if no key is locked and no transaction waits.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let counted = self.counts.lock().values().any(|count| *count > 0);
+        self.status().is_empty() && self.graph.lock().is_empty() && !counted
+    }
+}
+
+#[cold]
+fn timed_out() -> Error {
+    let text = "the key is locked by another transaction";
+    Error::new(Code::TimedOut, Subcode::LockTimeout, text)
+}

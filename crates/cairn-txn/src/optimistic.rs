@@ -1,0 +1,327 @@
+//! Optimistic transactions: the database, and the validation of a commit.
+//!
+//! A transaction records the sequence number at which it accessed each key. Its commit fails with `Busy` if a key was
+//! written afterwards, and with `TryAgain` if the memtables do not reach back that far: families keep flushed memtables
+//! for this (`max_write_buffer_size_to_maintain`). Tables are not read.
+//!
+//! With parallel validation, a commit locks the buckets of its keys, in ascending order, checks the keys, and writes its
+//! batch before it unlocks the buckets. Writes of [`OptimisticTransactionDb`] itself lock the buckets of their keys as
+//! well. With serial validation the keys are checked by the leader of the write queue.
+
+use std::sync::Arc;
+
+use cairn_db::{Db, Family, FamilyDescriptor, KeyState, OpenRequest, WriteBatch};
+use cairn_options::{FamilyOptions, WriteOptions};
+use cairn_platform::sync::{Mutex, MutexGuard};
+use cairn_types::{Error, Result};
+
+use crate::key::{LockKey, hash_of};
+use crate::options::{
+    OptimisticTransactionDbOptions, OptimisticTransactionOptions, ValidatePolicy, keep_history,
+};
+use crate::tracker::Tracker;
+use crate::transaction::{Transaction, retry};
+
+/// Locks for the parallel validation of optimistic transactions, which databases can share.
+#[derive(Debug)]
+pub struct LockBuckets(Buckets);
+
+/// A bucket on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Aligned(Mutex<()>);
+
+#[derive(Debug)]
+enum Buckets {
+    Dense(Box<[Mutex<()>]>),
+    Aligned(Box<[Aligned]>),
+}
+
+impl LockBuckets {
+    /// Creates `count` buckets, at least one; each on a cache line of its own if `cache_aligned`.
+    #[must_use]
+    pub fn new(count: usize, cache_aligned: bool) -> LockBuckets {
+        let count = count.max(1);
+        LockBuckets(match cache_aligned {
+            true => Buckets::Aligned((0..count).map(|_| Aligned::default()).collect()),
+            false => Buckets::Dense((0..count).map(|_| Mutex::new(())).collect()),
+        })
+    }
+
+    /// The memory of the buckets in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        match &self.0 {
+            Buckets::Dense(buckets) => std::mem::size_of_val(&**buckets),
+            Buckets::Aligned(buckets) => std::mem::size_of_val(&**buckets),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.0 {
+            Buckets::Dense(buckets) => buckets.len(),
+            Buckets::Aligned(buckets) => buckets.len(),
+        }
+    }
+
+    /// Locks the buckets of keys with these hashes, in ascending order.
+    fn lock(&self, hashes: impl Iterator<Item = u64>) -> Vec<MutexGuard<'_, ()>> {
+        let count = self.len() as u64;
+        let mut places: Vec<usize> = hashes.map(|hash| (hash % count) as usize).collect();
+        places.sort_unstable();
+        places.dedup();
+        let lock = |at: usize| match &self.0 {
+            Buckets::Dense(buckets) => buckets[at].lock(),
+            Buckets::Aligned(buckets) => buckets[at].0.lock(),
+        };
+        places.into_iter().map(lock).collect()
+    }
+}
+
+/// The validation of the commits of one database.
+#[derive(Debug)]
+pub(crate) struct Validation {
+    policy: ValidatePolicy,
+    buckets: Arc<LockBuckets>,
+}
+
+impl Validation {
+    /// Writes `batch` to `db` if no key of `tracker` was written after its sequence number. `families` has the families
+    /// of the keys other than the default family.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` for a conflict, `TryAgain` if it is unknown whether there is one; those of a write.
+    pub(crate) fn commit(
+        &self,
+        db: &Db,
+        families: &[Family],
+        tracker: &Tracker,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let check = || {
+            tracker.iter().try_for_each(|(key, tracked)| {
+                check(family_of(db, families, key), key, tracked.seq)
+            })
+        };
+        match self.policy {
+            ValidatePolicy::Serial => db.write_if(batch, options, check),
+            ValidatePolicy::Parallel => {
+                let hashes = tracker.iter().map(|(key, _)| key.hash());
+                let _buckets = self.buckets.lock(hashes);
+                check()?;
+                match batch.is_empty() && !options.sync {
+                    true => Ok(()),
+                    false => db.write_with(batch, options),
+                }
+            }
+        }
+    }
+}
+
+/// The family of `key`, which is in `families` or the default family of `db`.
+fn family_of<'a>(db: &'a Db, families: &'a [Family], key: &LockKey) -> &'a Family {
+    let found = families.iter().find(|family| family.id() == key.family());
+    found.unwrap_or(db.default_family())
+}
+
+/// Returns an error if `key` was written after `seq`, or if that is unknown.
+fn check(family: &Family, key: &LockKey, seq: cairn_types::SequenceNumber) -> Result<()> {
+    match family.state_since(key.bytes(), seq, true)? {
+        KeyState::Unchanged => Ok(()),
+        KeyState::Written => Err(Error::busy(
+            "a key of the transaction was written by another one",
+        )),
+        KeyState::Unknown { oldest } => Err(Error::try_again(format!(
+            "Transaction could not check for conflicts for operation at SequenceNumber {seq} as the \
+             MemTable only contains changes newer than SequenceNumber {oldest}.  Increasing the \
+             value of the max_write_buffer_size_to_maintain option could reduce the frequency of \
+             this error."
+        ))),
+    }
+}
+
+/// A database whose transactions take no locks and are checked for conflicts when they are committed.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use cairn_db::OpenRequest;
+/// use cairn_options::DbOptions;
+/// use cairn_txn::OptimisticTransactionDb;
+/// use cairn_types::Code;
+///
+/// let options = DbOptions { create_if_missing: true, ..DbOptions::default() };
+/// let db = OptimisticTransactionDb::open(
+///     &OpenRequest {
+///         path: dir.path(),
+///         options: &options,
+///         families: &[],
+///         others: None,
+///         read_only: false,
+///         world: cairn_platform::World::posix(),
+///     },
+///     &Default::default(),
+/// )?;
+/// let (mut first, mut second) = (db.begin(), db.begin());
+/// first.put(b"slate", b"metamorphic")?;
+/// second.put(b"slate", b"blue")?;
+/// first.commit()?;
+/// assert_eq!(second.commit().unwrap_err().code(), Code::Busy);
+/// # Ok::<(), cairn_types::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct OptimisticTransactionDb {
+    db: Db,
+    validation: Arc<Validation>,
+}
+
+impl OptimisticTransactionDb {
+    /// Opens a database. Families keep flushed memtables for conflict checks, unless their options set a limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cairn_db::open()`].
+    pub fn open(
+        request: &OpenRequest<'_>,
+        options: &OptimisticTransactionDbOptions,
+    ) -> Result<OptimisticTransactionDb> {
+        Ok(OptimisticTransactionDb::new(
+            open_with_history(request)?,
+            options,
+        ))
+    }
+
+    /// Makes a transaction database of an open one.
+    #[must_use]
+    pub fn new(db: Db, options: &OptimisticTransactionDbOptions) -> OptimisticTransactionDb {
+        let buckets = || Arc::new(LockBuckets::new(options.occ_lock_buckets as usize, false));
+        let buckets = match (&options.shared_lock_buckets, options.validate_policy) {
+            (Some(shared), _) => shared.clone(),
+            (None, ValidatePolicy::Parallel) => buckets(),
+            (None, ValidatePolicy::Serial) => Arc::new(LockBuckets::new(1, false)),
+        };
+        OptimisticTransactionDb {
+            db,
+            validation: Arc::new(Validation {
+                policy: options.validate_policy,
+                buckets,
+            }),
+        }
+    }
+
+    /// Begins a transaction.
+    #[must_use]
+    pub fn begin(&self) -> Transaction {
+        self.begin_with(
+            &WriteOptions::default(),
+            &OptimisticTransactionOptions::default(),
+        )
+    }
+
+    /// Begins a transaction that is committed with `write_options`.
+    #[must_use]
+    pub fn begin_with(
+        &self,
+        write_options: &WriteOptions,
+        options: &OptimisticTransactionOptions,
+    ) -> Transaction {
+        let validation = self.validation.clone();
+        let mut transaction =
+            Transaction::optimistic(self.db.clone(), validation, write_options.clone());
+        if options.set_snapshot {
+            transaction.set_snapshot();
+        }
+        transaction
+    }
+
+    /// Runs `work` in a transaction and commits it. After a conflict, it is repeated in a new transaction, a limited
+    /// number of times.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`; that of the commit.
+    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        retry(|| self.begin(), work)
+    }
+
+    /// Returns the underlying database. With parallel validation, its writes are not seen by a commit that is being
+    /// validated.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::create_family`].
+    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
+        let mut options = options.clone();
+        keep_history(&mut options);
+        self.db.create_family(name, &options)
+    }
+
+    /// Writes `batch` outside of a transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`].
+    pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let _buckets = match self.validation.policy {
+            ValidatePolicy::Serial => Vec::new(),
+            ValidatePolicy::Parallel => {
+                let mut hashes = Vec::with_capacity(batch.count() as usize);
+                for record in batch.records() {
+                    let record = record?;
+                    if let (Some(family), Some(key)) = (record.family(), key_of(&record)) {
+                        hashes.push(hash_of(family, key));
+                    }
+                }
+                self.validation.buckets.lock(hashes.into_iter())
+            }
+        };
+        self.db.write_with(batch, options)
+    }
+}
+
+/// The key of a record; that at the beginning of a range.
+pub(crate) fn key_of<'a>(record: &cairn_db::Record<'a>) -> Option<&'a [u8]> {
+    use cairn_db::Record;
+    Some(match *record {
+        Record::Put { key, .. }
+        | Record::TimedPut { key, .. }
+        | Record::Delete { key, .. }
+        | Record::SingleDelete { key, .. }
+        | Record::Merge { key, .. }
+        | Record::PutEntity { key, .. }
+        | Record::PutBlobIndex { key, .. } => key,
+        Record::DeleteRange { begin, .. } => begin,
+        _ => return None,
+    })
+}
+
+/// Opens the database of `request` with families that keep flushed memtables.
+pub(crate) fn open_with_history(request: &OpenRequest<'_>) -> Result<Db> {
+    let mut families: Vec<FamilyDescriptor> = request.families.to_vec();
+    if families.iter().all(|family| family.name != "default") {
+        let default = request.others.cloned().unwrap_or_default();
+        families.push(FamilyDescriptor::new("default", default));
+    }
+    families
+        .iter_mut()
+        .for_each(|family| keep_history(&mut family.options));
+    let mut others = request.others.cloned();
+    if let Some(others) = &mut others {
+        keep_history(others);
+    }
+    cairn_db::open(&OpenRequest {
+        path: request.path,
+        options: request.options,
+        families: &families,
+        others: others.as_ref(),
+        read_only: request.read_only,
+        world: request.world.clone(),
+    })
+}

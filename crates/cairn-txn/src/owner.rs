@@ -1,0 +1,90 @@
+//! The states of transactions, and the part of a transaction that others see: its id, its state and its expiration.
+
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::AtomicU8;
+
+/// The state of a transaction. The numbers are RocksDB's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TransactionState {
+    /// Open for writes.
+    Started = 0,
+    /// Being prepared.
+    AwaitingPrepare = 1,
+    /// Prepared.
+    Prepared = 2,
+    /// Being committed, or the commit failed.
+    AwaitingCommit = 3,
+    /// Committed.
+    Committed = 4,
+    /// Being rolled back.
+    AwaitingRollback = 5,
+    /// Rolled back after it was prepared.
+    RolledBack = 6,
+    /// Another transaction has taken its locks after it expired.
+    LocksStolen = 7,
+}
+
+impl TransactionState {
+    fn of(number: u8) -> TransactionState {
+        match number {
+            0 => TransactionState::Started,
+            1 => TransactionState::AwaitingPrepare,
+            2 => TransactionState::Prepared,
+            3 => TransactionState::AwaitingCommit,
+            4 => TransactionState::Committed,
+            5 => TransactionState::AwaitingRollback,
+            6 => TransactionState::RolledBack,
+            _ => TransactionState::LocksStolen,
+        }
+    }
+}
+
+/// The owner of locks: a transaction, or a write outside of transactions.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// Unique in the database.
+    pub(crate) id: u64,
+    /// The time after which its locks can be stolen, on the monotonic clock in nanoseconds; 0 for never.
+    pub(crate) expires: u64,
+    state: AtomicU8,
+}
+
+impl Owner {
+    pub(crate) fn new(id: u64, expires: u64) -> Owner {
+        Owner {
+            id,
+            expires,
+            state: AtomicU8::new(TransactionState::Started as u8),
+        }
+    }
+
+    pub(crate) fn state(&self) -> TransactionState {
+        TransactionState::of(self.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_state(&self, state: TransactionState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Changes the state from `Started`. Returns false in another state: the locks may have been stolen.
+    pub(crate) fn leave_started(&self, next: TransactionState) -> bool {
+        let started = TransactionState::Started as u8;
+        // AcqRel: either the transaction goes on with its locks, or another one takes them.
+        self.state
+            .compare_exchange(started, next as u8, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// True if it has expired at the time `now`.
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.expires > 0 && self.expires <= now
+    }
+
+    /// Takes its locks away if it has expired at `now` and is not being committed. Returns true if it has lost them.
+    pub(crate) fn steal(&self, now: u64) -> bool {
+        self.is_expired(now)
+            && (self.leave_started(TransactionState::LocksStolen)
+                || self.state() == TransactionState::LocksStolen)
+    }
+}

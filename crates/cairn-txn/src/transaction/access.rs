@@ -1,0 +1,568 @@
+//! Reads and writes of a transaction, and the locks of their keys.
+
+use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBatch};
+use cairn_indexed::{BaseDeltaIter, IndexedBatch};
+use cairn_options::ReadOptions;
+use cairn_types::{Error, Result, SequenceNumber};
+
+use super::{Pessimistic, Policy, Transaction, WriteCounts};
+use crate::key::LockKey;
+use crate::locks::Request;
+use crate::pessimistic::wait_time;
+use crate::tracker::{Tracked, Untracked};
+
+/// The access to a key for which it is locked or tracked.
+#[derive(Clone, Copy)]
+struct Access {
+    read_only: bool,
+    exclusive: bool,
+    /// The key must not have been written after the snapshot.
+    validates: bool,
+}
+
+const WRITE: Access = Access {
+    read_only: false,
+    exclusive: true,
+    validates: true,
+};
+
+const UNTRACKED: Access = Access {
+    validates: false,
+    ..WRITE
+};
+
+impl Transaction {
+    /// Locks `key` for `access`, or tracks it for the check at the commit.
+    fn lock(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+        let (key, seq) = match &self.policy {
+            Policy::Optimistic(_) if !access.validates => return Ok(()),
+            Policy::Optimistic(_) => {
+                self.set_snapshot_if_needed();
+                let seq = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
+                let seq = seq.unwrap_or_else(|| self.db.latest_sequence());
+                (LockKey::new(family.id(), key), seq)
+            }
+            Policy::Pessimistic(own) if own.skip_concurrency_control => return Ok(()),
+            Policy::Pessimistic(_) => self.lock_key(family, key, access)?,
+        };
+        if family.id() != 0 && self.families.iter().all(|known| known.id() != family.id()) {
+            self.families.push(family.clone());
+        }
+        let (read_only, exclusive) = (access.read_only, access.exclusive);
+        if let Some(point) = self.save_points.last_mut() {
+            point.since.track(key.clone(), seq, read_only, exclusive);
+        }
+        self.tracker.track(key, seq, read_only, exclusive);
+        Ok(())
+    }
+
+    /// Locks `key` in a pessimistic transaction. Returns the sequence number since which others have not written it
+    /// (T2).
+    fn lock_key(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        access: Access,
+    ) -> Result<(LockKey, SequenceNumber)> {
+        let key = LockKey::new(family.id(), key);
+        let tracked = self.tracker.get(&key);
+        let upgrades = tracked.is_some_and(|tracked| access.exclusive && !tracked.exclusive);
+        if tracked.is_none() || upgrades {
+            let own = self.own_locks().expect("the policy has locks");
+            own.locking.locks.lock(
+                &key,
+                &Request {
+                    owner: &own.owner,
+                    exclusive: access.exclusive,
+                    timeout: wait_time(own.lock_timeout),
+                    detect: own.detect,
+                },
+            )?;
+        }
+        self.set_snapshot_if_needed();
+        let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
+        let seq = match snapshot.filter(|_| access.validates) {
+            Some(snapshot) => validated(family, &key, snapshot, tracked).inspect_err(|_| {
+                let own = self.own_locks().expect("the policy has locks");
+                match (upgrades, tracked) {
+                    (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
+                    (false, None) => own.locking.locks.unlock(&key, own.owner.id),
+                    (false, Some(_)) => {}
+                }
+            })?,
+            None => match tracked {
+                Some(tracked) => tracked.seq,
+                None => self.db.latest_sequence(),
+            },
+        };
+        Ok((key, seq))
+    }
+
+    fn own_locks(&self) -> Option<&Pessimistic> {
+        match &self.policy {
+            Policy::Optimistic(_) => None,
+            Policy::Pessimistic(own) => Some(own),
+        }
+    }
+
+    fn set_snapshot_if_needed(&mut self) {
+        if self.snapshot_needed {
+            self.set_snapshot();
+        }
+    }
+
+    /// Locks `key` and adds a write of it to the batch.
+    fn write(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        access: Access,
+        count: impl FnOnce(&mut WriteCounts) -> &mut u64,
+        add: impl FnOnce(&IndexedBatch),
+    ) -> Result<()> {
+        self.lock(family, key, access)?;
+        add(&self.batch);
+        if let Some(error) = self.batch.refused() {
+            self.batch.forget_refused();
+            return Err(error);
+        }
+        *count(&mut self.counts) += 1;
+        Ok(())
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// Pessimistic: `TimedOut` with `LockTimeout`, `Busy` with `Deadlock`, or `Aborted` with `LockLimit` if the key
+    /// cannot be locked; `Busy` if it was written after the snapshot. Both: `Aborted` with `MemoryLimit` if the batch
+    /// would be too large.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_in(&self.db.default_family().clone(), key, value)
+    }
+
+    /// Sets `key` of `family` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn put_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            WRITE,
+            |counts| &mut counts.puts,
+            |batch| {
+                batch.put_in(family, key, value);
+            },
+        )
+    }
+
+    /// Sets `key` of `family` to an entity.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn put_entity_in(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        columns: &[Column<'_>],
+    ) -> Result<()> {
+        self.write(
+            family,
+            key,
+            WRITE,
+            |counts| &mut counts.put_entities,
+            |batch| {
+                batch.put_entity_in(family, key, columns);
+            },
+        )
+    }
+
+    /// Deletes `key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.delete_in(&self.db.default_family().clone(), key)
+    }
+
+    /// Deletes `key` from `family`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            WRITE,
+            |counts| &mut counts.deletes,
+            |batch| {
+                batch.delete_in(family, key);
+            },
+        )
+    }
+
+    /// Deletes `key`, which was put exactly once, from `family`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn single_delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            WRITE,
+            |counts| &mut counts.deletes,
+            |batch| {
+                batch.single_delete_in(family, key);
+            },
+        )
+    }
+
+    /// Adds a merge operand to `key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.merge_in(&self.db.default_family().clone(), key, operand)
+    }
+
+    /// Adds a merge operand to `key` of `family`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`].
+    pub fn merge_in(&mut self, family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            WRITE,
+            |counts| &mut counts.merges,
+            |batch| {
+                batch.merge_in(family, key, operand);
+            },
+        )
+    }
+
+    /// [`Transaction::put_in`] without a check for conflicts. A pessimistic transaction locks the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put`], except for conflicts with the snapshot.
+    pub fn put_untracked_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            UNTRACKED,
+            |counts| &mut counts.puts,
+            |batch| {
+                batch.put_in(family, key, value);
+            },
+        )
+    }
+
+    /// [`Transaction::merge_in`] without a check for conflicts. A pessimistic transaction locks the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put_untracked_in`].
+    pub fn merge_untracked_in(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<()> {
+        self.write(
+            family,
+            key,
+            UNTRACKED,
+            |counts| &mut counts.merges,
+            |batch| {
+                batch.merge_in(family, key, operand);
+            },
+        )
+    }
+
+    /// [`Transaction::delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put_untracked_in`].
+    pub fn delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            UNTRACKED,
+            |counts| &mut counts.deletes,
+            |batch| {
+                batch.delete_in(family, key);
+            },
+        )
+    }
+
+    /// [`Transaction::single_delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put_untracked_in`].
+    pub fn single_delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
+        self.write(
+            family,
+            key,
+            UNTRACKED,
+            |counts| &mut counts.deletes,
+            |batch| {
+                batch.single_delete_in(family, key);
+            },
+        )
+    }
+
+    /// Adds bytes that are written to the log only.
+    pub fn put_log_data(&mut self, data: &[u8]) {
+        self.batch.put_log_data(data);
+    }
+
+    /// Returns the value of `key` as it will be once the transaction is committed. A snapshot in `options` applies to
+    /// the database only.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get.
+    pub fn get(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.get_in(self.db.default_family(), key, options)
+    }
+
+    /// [`Transaction::get`] in `family`.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get.
+    pub fn get_in(
+        &self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
+        self.batch.get_over(family, key, options)
+    }
+
+    /// [`Transaction::get_in`] for wide-column entities.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get.
+    pub fn get_entity_in(
+        &self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Columns>> {
+        self.batch.get_entity_over(family, key, options)
+    }
+
+    /// [`Transaction::get_in`] for several keys. `sorted` states that they are in key order.
+    #[must_use]
+    pub fn multi_get_in<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Value>>> {
+        self.batch.multi_get_over(family, keys, options, sorted)
+    }
+
+    /// Locks `key` exclusively and returns its value: no other transaction can change it until this one has ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get; those of [`Transaction::put`].
+    pub fn get_for_update(&mut self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        let family = self.db.default_family().clone();
+        self.get_for_update_in(&family, key, options, true, true)
+    }
+
+    /// Locks `key` of `family`, for this transaction alone if `exclusive`, and returns its value. With `validate`, the
+    /// key must not have been written after the snapshot of the transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get; those of [`Transaction::put`]; `InvalidArgument` for a snapshot in `options` without `validate`.
+    pub fn get_for_update_in(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+        exclusive: bool,
+        validate: bool,
+    ) -> Result<Option<Value>> {
+        self.lock_for_update(family, key, options, exclusive, validate)?;
+        self.get_in(family, key, options)
+    }
+
+    /// [`Transaction::get_for_update_in`] for wide-column entities.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::get_for_update_in`].
+    pub fn get_entity_for_update_in(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+        exclusive: bool,
+        validate: bool,
+    ) -> Result<Option<Columns>> {
+        self.lock_for_update(family, key, options, exclusive, validate)?;
+        self.get_entity_in(family, key, options)
+    }
+
+    /// Locks `key` of `family` for a read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::get_for_update_in`].
+    pub fn lock_for_update(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+        exclusive: bool,
+        validate: bool,
+    ) -> Result<()> {
+        if !validate && options.snapshot.is_some() {
+            return Err(Error::invalid_argument(
+                "If do_validate is false then GetForUpdate with snapshot is not defined.",
+            ));
+        }
+        let access = Access {
+            read_only: true,
+            exclusive,
+            validates: validate,
+        };
+        self.lock(family, key, access)
+    }
+
+    /// Locks several keys exclusively and returns their values. If one cannot be locked, its error is that of all; the
+    /// keys before it stay locked.
+    #[must_use]
+    pub fn multi_get_for_update(
+        &mut self,
+        keys: &[(&Family, &[u8])],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<Value>>> {
+        let locked = keys
+            .iter()
+            .try_for_each(|(family, key)| self.lock_for_update(family, key, options, true, true));
+        let get = |(family, key): &(&Family, &[u8])| match &locked {
+            Ok(()) => self.get_in(family, key, options),
+            Err(error) => Err(error.clone()),
+        };
+        keys.iter().map(get).collect()
+    }
+
+    /// Takes back a read for update. If the key was not accessed otherwise, it is unlocked, or not checked. Within a
+    /// save point, only reads since the save point are taken back.
+    pub fn undo_get_for_update(&mut self, family: &Family, key: &[u8]) {
+        let key = LockKey::new(family.id(), key);
+        if let Some(point) = self.save_points.last_mut()
+            && point.since.untrack_read(&key) == Untracked::No
+        {
+            return;
+        }
+        if self.tracker.untrack_read(&key) == Untracked::Key
+            && let Some(own) = self.own_locks()
+        {
+            own.locking.locks.unlock(&key, own.owner.id);
+        }
+    }
+
+    /// Returns an iterator over the default family as it will be once the transaction is committed.
+    #[must_use]
+    pub fn iter(&self, options: &ReadOptions) -> BaseDeltaIter {
+        self.iter_in(self.db.default_family(), options)
+    }
+
+    /// [`Transaction::iter`] over `family`.
+    #[must_use]
+    pub fn iter_in(&self, family: &Family, options: &ReadOptions) -> BaseDeltaIter {
+        self.batch
+            .iter_over(family, family.iter_with(options), options)
+    }
+
+    /// Adds the writes of `batch`, locking or tracking their keys.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writes; `NotSupported` for range deletions and other records that are not writes of one key;
+    /// `InvalidArgument` for a family that does not exist. The writes before stay.
+    pub fn rebuild_from_write_batch(&mut self, batch: &WriteBatch) -> Result<()> {
+        let families = self.db.families();
+        for record in batch.records() {
+            let record = record?;
+            let Some(id) = record.family() else {
+                match record {
+                    Record::LogData(_) | Record::Noop => continue,
+                    _ => {
+                        return Err(Error::invalid_argument(
+                            "the batch has a marker of a two-phase transaction",
+                        ));
+                    }
+                }
+            };
+            let family = families.iter().find(|family| family.id() == id);
+            let Some(family) = family else {
+                return Err(Error::invalid_argument(format!(
+                    "the batch writes to column family {id}, which does not exist or was dropped"
+                )));
+            };
+            match record {
+                Record::Put { key, value, .. } => self.put_in(family, key, value)?,
+                Record::Delete { key, .. } => self.delete_in(family, key)?,
+                Record::SingleDelete { key, .. } => self.single_delete_in(family, key)?,
+                Record::Merge { key, operand, .. } => self.merge_in(family, key, operand)?,
+                Record::PutEntity { key, entity, .. } => {
+                    let found = Found::Entity(entity.to_vec().into());
+                    if let Some(columns) = found.into_columns()? {
+                        let columns: Vec<Column<'_>> = columns.iter().collect();
+                        self.put_entity_in(family, key, &columns)?;
+                    }
+                }
+                _ => {
+                    return Err(Error::not_supported(
+                        "a record other than a write of one key in a transaction",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the sequence number since which others have not written `key`, which is locked, given the snapshot of the
+/// transaction.
+///
+/// # Errors
+///
+/// `Busy` if the key was written after the snapshot.
+fn validated(
+    family: &Family,
+    key: &LockKey,
+    snapshot: SequenceNumber,
+    tracked: Option<Tracked>,
+) -> Result<SequenceNumber> {
+    if let Some(tracked) = tracked.filter(|tracked| tracked.seq <= snapshot) {
+        return Ok(tracked.seq);
+    }
+    match family.state_since(key.bytes(), snapshot, false)? {
+        KeyState::Written => Err(Error::busy(
+            "the key was written after the snapshot of the transaction",
+        )),
+        KeyState::Unchanged | KeyState::Unknown { .. } => Ok(snapshot),
+    }
+}

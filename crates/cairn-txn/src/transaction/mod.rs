@@ -1,0 +1,469 @@
+//! A transaction: its batch, the keys that it tracks, and its end.
+//!
+//! ```text
+//! begin -> [lock or track a key -> add to the batch]* -> commit: check (optimistic), write the batch, unlock
+//!                                                     -> rollback, drop: unlock
+//! ```
+//!
+//! This module creates and ends transactions. [`access`] has the locks of keys, reads and writes; [`save_points`] takes
+//! back a part of a transaction.
+
+mod access;
+mod save_points;
+
+use std::sync::Arc;
+
+use cairn_db::{Db, Family, Snapshot};
+use cairn_indexed::IndexedBatch;
+use cairn_options::WriteOptions;
+use cairn_types::{Code, Error, Result, Subcode};
+
+use crate::optimistic::Validation;
+use crate::options::TransactionOptions;
+use crate::owner::{Owner, TransactionState};
+use crate::pessimistic::Locking;
+use crate::tracker::Tracker;
+use save_points::SavePoint;
+
+/// The numbers of writes of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounts {
+    /// Puts.
+    pub puts: u64,
+    /// Puts of entities.
+    pub put_entities: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Merge operands.
+    pub merges: u64,
+}
+
+/// The isolation of a transaction from others.
+enum Policy {
+    Optimistic(Arc<Validation>),
+    Pessimistic(Pessimistic),
+}
+
+/// The part of a transaction that takes locks.
+struct Pessimistic {
+    locking: Arc<Locking>,
+    owner: Arc<Owner>,
+    /// Empty if the transaction has none.
+    name: Vec<u8>,
+    /// In milliseconds; negative for no limit.
+    lock_timeout: i64,
+    /// The number of transactions that a search for a deadlock visits; `None` for no search.
+    detect: Option<usize>,
+    skip_concurrency_control: bool,
+    skip_prepare: bool,
+}
+
+/// A transaction. It is rolled back when it is dropped, unless it was committed.
+///
+/// Methods without a family use the default family. A transaction belongs to one thread at a time; its iterators can be
+/// used while it is written to, and see later writes.
+pub struct Transaction {
+    db: Db,
+    policy: Policy,
+    batch: IndexedBatch,
+    /// The families of tracked keys, except the default family.
+    families: Vec<Family>,
+    tracker: Tracker,
+    save_points: Vec<SavePoint>,
+    snapshot: Option<Arc<Snapshot>>,
+    /// True if the next operation sets a snapshot.
+    snapshot_needed: bool,
+    counts: WriteCounts,
+    write_options: WriteOptions,
+}
+
+impl Transaction {
+    fn new(db: Db, policy: Policy, write_options: WriteOptions) -> Transaction {
+        Transaction {
+            batch: IndexedBatch::with_order(db.default_family().options().comparator.clone(), true),
+            db,
+            policy,
+            families: Vec::new(),
+            tracker: Tracker::default(),
+            save_points: Vec::new(),
+            snapshot: None,
+            snapshot_needed: false,
+            counts: WriteCounts::default(),
+            write_options,
+        }
+    }
+
+    pub(crate) fn optimistic(
+        db: Db,
+        validation: Arc<Validation>,
+        write_options: WriteOptions,
+    ) -> Transaction {
+        Transaction::new(db, Policy::Optimistic(validation), write_options)
+    }
+
+    pub(crate) fn pessimistic(
+        db: Db,
+        locking: Arc<Locking>,
+        write_options: WriteOptions,
+        options: &TransactionOptions,
+    ) -> Transaction {
+        let locks = &locking.locks;
+        let expires = match u64::try_from(options.expiration) {
+            Ok(millis) => {
+                let after = millis.saturating_mul(1_000_000);
+                locks.clock().monotonic_nanos().saturating_add(after).max(1)
+            }
+            Err(_) => 0,
+        };
+        let owner = Arc::new(Owner::new(locks.next_id(), expires));
+        if expires > 0 {
+            locks.register(&owner);
+        }
+        let pessimistic = Pessimistic {
+            lock_timeout: match options.lock_timeout {
+                millis @ 0.. => millis,
+                _ => locking.options().transaction_lock_timeout,
+            },
+            detect: options
+                .deadlock_detect
+                .then(|| usize::try_from(options.deadlock_detect_depth).unwrap_or(0)),
+            skip_concurrency_control: options.skip_concurrency_control,
+            skip_prepare: options.skip_prepare,
+            owner,
+            name: Vec::new(),
+            locking,
+        };
+        let policy = Policy::Pessimistic(pessimistic);
+        let mut transaction = Transaction::new(db, policy, write_options);
+        if options.max_write_batch_size > 0 {
+            transaction
+                .batch
+                .set_max_bytes(options.max_write_batch_size);
+        }
+        if options.set_snapshot {
+            transaction.set_snapshot();
+        }
+        transaction
+    }
+
+    /// Writes the batch to the database and ends the transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do
+    /// not reach back far enough to decide that; the transaction can then be rolled back. Pessimistic: `Expired`;
+    /// `InvalidArgument` if the transaction has ended or was to be prepared.
+    pub fn commit(&mut self) -> Result<()> {
+        match &self.policy {
+            Policy::Optimistic(validation) => {
+                self.batch.with_batch(|batch| {
+                    let (tracker, options) = (&self.tracker, &self.write_options);
+                    validation.commit(&self.db, &self.families, tracker, batch, options)
+                })?;
+                self.clear();
+                Ok(())
+            }
+            Policy::Pessimistic(own) => {
+                let owner = own.owner.clone();
+                self.check_may_commit()?;
+                let written = self.batch.with_batch(|batch| {
+                    match batch.is_empty() && !self.write_options.sync {
+                        true => Ok(()),
+                        false => self.db.write_with(batch, &self.write_options),
+                    }
+                });
+                self.unregister_name();
+                self.clear();
+                written?;
+                owner.set_state(TransactionState::Committed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins the commit of a pessimistic transaction, after which its locks can no longer be stolen.
+    fn check_may_commit(&self) -> Result<()> {
+        let Policy::Pessimistic(own) = &self.policy else {
+            return Ok(());
+        };
+        if own.owner.expires > 0
+            && own
+                .owner
+                .is_expired(own.locking.locks.clock().monotonic_nanos())
+        {
+            return Err(expired());
+        }
+        let state = own.owner.state();
+        if state == TransactionState::Started && !own.skip_prepare {
+            return Err(Error::new(
+                Code::InvalidArgument,
+                Subcode::TxnNotPrepared,
+                "the transaction was begun without skip_prepare",
+            ));
+        }
+        match state {
+            _ if own.owner.leave_started(TransactionState::AwaitingCommit) => Ok(()),
+            TransactionState::Started | TransactionState::LocksStolen => Err(expired()),
+            TransactionState::Committed => Err(Error::invalid_argument(
+                "Transaction has already been committed.",
+            )),
+            TransactionState::RolledBack => Err(Error::invalid_argument(
+                "Transaction has already been rolledback.",
+            )),
+            _ => Err(Error::invalid_argument(
+                "Transaction is not in state for commit.",
+            )),
+        }
+    }
+
+    /// Discards the writes of the transaction and releases its locks. It can be used again.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it was committed, or has lost its locks because it expired.
+    pub fn rollback(&mut self) -> Result<()> {
+        match self.state() {
+            TransactionState::Started => {
+                self.clear();
+                Ok(())
+            }
+            TransactionState::Committed => Err(Error::invalid_argument(
+                "This transaction has already been committed.",
+            )),
+            _ => Err(Error::invalid_argument(
+                "Two phase transaction is not in state for rollback.",
+            )),
+        }
+    }
+
+    /// Not supported: two-phase commit.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported`; `InvalidArgument` if the transaction has no name; `Expired`.
+    pub fn prepare(&mut self) -> Result<()> {
+        let Policy::Pessimistic(own) = &self.policy else {
+            return Err(Error::invalid_argument(
+                "Two phase commit not supported for optimistic transactions.",
+            ));
+        };
+        if own.name.is_empty() {
+            return Err(Error::invalid_argument(
+                "Cannot prepare a transaction that has not been named.",
+            ));
+        }
+        Err(Error::not_supported(
+            "Transaction::prepare: two-phase commit",
+        ))
+    }
+
+    /// Names the transaction.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an optimistic transaction, a name of 0 or more than 512 bytes, one in use, or a
+    /// transaction that has a name or has ended.
+    pub fn set_name(&mut self, name: &[u8]) -> Result<()> {
+        let state = self.state();
+        let Policy::Pessimistic(own) = &mut self.policy else {
+            return Err(Error::invalid_argument(
+                "Optimistic transactions cannot be named.",
+            ));
+        };
+        if state != TransactionState::Started {
+            return Err(Error::invalid_argument(
+                "Transaction is beyond state for naming.",
+            ));
+        }
+        if !own.name.is_empty() {
+            return Err(Error::invalid_argument(
+                "Transaction has already been named.",
+            ));
+        }
+        if name.is_empty() || name.len() > 512 {
+            return Err(Error::invalid_argument(
+                "Transaction name length must be between 1 and 512 chars.",
+            ));
+        }
+        own.locking.register_name(name)?;
+        own.name = name.to_vec();
+        Ok(())
+    }
+
+    /// Returns the name; empty if there is none.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        match &self.policy {
+            Policy::Optimistic(_) => &[],
+            Policy::Pessimistic(own) => &own.name,
+        }
+    }
+
+    /// Gives the name of the transaction back.
+    fn unregister_name(&mut self) {
+        if let Policy::Pessimistic(own) = &mut self.policy
+            && !own.name.is_empty()
+        {
+            own.locking.unregister_name(&own.name);
+            own.name.clear();
+        }
+    }
+
+    /// Returns the default family.
+    #[must_use]
+    pub fn default_family(&self) -> &Family {
+        self.db.default_family()
+    }
+
+    /// Returns the id among the transactions of the database; 0 for an optimistic transaction.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        match &self.policy {
+            Policy::Optimistic(_) => 0,
+            Policy::Pessimistic(own) => own.owner.id,
+        }
+    }
+
+    /// Returns the state. An optimistic transaction can always be used again.
+    #[must_use]
+    pub fn state(&self) -> TransactionState {
+        match &self.policy {
+            Policy::Optimistic(_) => TransactionState::Started,
+            Policy::Pessimistic(own) => own.owner.state(),
+        }
+    }
+
+    /// Sets the time to wait for a lock in milliseconds; negative for no limit.
+    pub fn set_lock_timeout(&mut self, millis: i64) {
+        if let Policy::Pessimistic(own) = &mut self.policy {
+            own.lock_timeout = millis;
+        }
+    }
+
+    /// Sets the options of the commit.
+    pub fn set_write_options(&mut self, options: WriteOptions) {
+        self.write_options = options;
+    }
+
+    /// Takes a snapshot. From now on, a write or a read for update of a key that others have written after the snapshot
+    /// fails: immediately in a pessimistic transaction, and when an optimistic one is committed. Reads use the snapshot
+    /// only if their options name it.
+    pub fn set_snapshot(&mut self) {
+        self.snapshot = Some(Arc::new(self.db.snapshot()));
+        self.snapshot_needed = false;
+    }
+
+    /// Makes the next write or read for update take a snapshot, after it has locked its key.
+    pub fn set_snapshot_on_next_operation(&mut self) {
+        self.snapshot_needed = true;
+    }
+
+    /// Returns the snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
+    /// Releases the snapshot. Keys accessed before remain validated against it.
+    pub fn clear_snapshot(&mut self) {
+        self.snapshot = None;
+        self.snapshot_needed = false;
+    }
+
+    /// Returns the numbers of writes.
+    #[must_use]
+    pub fn counts(&self) -> WriteCounts {
+        self.counts
+    }
+
+    /// Returns the number of keys that are locked, or will be checked.
+    #[must_use]
+    pub fn num_keys(&self) -> usize {
+        self.tracker.len()
+    }
+
+    /// Returns the batch of the transaction. Writes to it are neither locked nor checked.
+    #[must_use]
+    pub fn write_batch(&self) -> &IndexedBatch {
+        &self.batch
+    }
+
+    /// Discards the batch, and releases all locks (T3).
+    fn clear(&mut self) {
+        self.save_points.clear();
+        self.families.clear();
+        self.batch.clear();
+        self.counts = WriteCounts::default();
+        self.release_locks();
+    }
+
+    fn release_locks(&mut self) {
+        match &self.policy {
+            Policy::Optimistic(_) => self.tracker.drain(|_| ()),
+            Policy::Pessimistic(own) => {
+                let (locks, id) = (&own.locking.locks, own.owner.id);
+                self.tracker.drain(|key| locks.unlock(key, id));
+            }
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.release_locks();
+        if let Policy::Pessimistic(own) = &self.policy
+            && own.owner.expires > 0
+        {
+            own.locking.locks.unregister(own.owner.id);
+        }
+        self.unregister_name();
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("id", &self.id())
+            .field("state", &self.state())
+            .field("keys", &self.num_keys())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn expired() -> Error {
+    let text = "the transaction has expired";
+    Error::new(Code::Expired, Subcode::None, text)
+}
+
+/// The number of times that the work of a transaction is repeated.
+const MAX_ATTEMPTS: usize = 1000;
+
+/// Runs `work` in a transaction made by `begin` and commits it, again after errors that another attempt may not have.
+pub(crate) fn retry<T>(
+    begin: impl Fn() -> Transaction,
+    mut work: impl FnMut(&mut Transaction) -> Result<T>,
+) -> Result<T> {
+    let mut attempts = 0;
+    loop {
+        let mut transaction = begin();
+        let done = work(&mut transaction).and_then(|value| transaction.commit().map(|()| value));
+        attempts += 1;
+        match done {
+            Err(error) if attempts < MAX_ATTEMPTS && is_transient(&error) => {
+                drop(transaction);
+                std::thread::yield_now();
+            }
+            done => return done,
+        }
+    }
+}
+
+/// True if another attempt of the transaction may succeed.
+fn is_transient(error: &Error) -> bool {
+    match error.code() {
+        Code::Busy | Code::TryAgain | Code::Expired => true,
+        Code::TimedOut => error.subcode() == Subcode::LockTimeout,
+        _ => false,
+    }
+}

@@ -1,0 +1,177 @@
+//! Histories of concurrent transactions that append to lists, checked for their isolation level.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use cairn_db::Db;
+use cairn_options::ReadOptions;
+use cairn_txn::{
+    OptimisticTransactionDbOptions, Transaction, TransactionDbOptions, TransactionOptions,
+    ValidatePolicy,
+};
+use cairn_types::{Code, Result};
+
+use crate::checker::{Committed, Level, check};
+use crate::{optimistic, pessimistic};
+
+const LISTS: usize = 5;
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 250;
+
+fn elements(value: Option<cairn_db::Value>) -> Vec<u32> {
+    let value = value.unwrap_or_else(|| Vec::new().into());
+    value
+        .chunks_exact(4)
+        .map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect()
+}
+
+fn key(list: usize) -> [u8; 1] {
+    [list as u8]
+}
+
+/// The reads of a transaction.
+#[derive(Clone, Copy, PartialEq)]
+enum Reads {
+    /// All reads are for update.
+    ForUpdate,
+    /// Reads use the snapshot, and only appends are tracked.
+    AtSnapshot,
+}
+
+/// Reads two or three lists and appends to some of them.
+fn work(txn: &mut Transaction, reads: Reads, random: &mut u64, element: u32) -> Result<Committed> {
+    let mut next = |below: u64| {
+        *random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (*random >> 33) % below
+    };
+    let mut options = ReadOptions::default();
+    if reads == Reads::AtSnapshot {
+        txn.set_snapshot();
+        options.snapshot = txn.snapshot().map(|snapshot| snapshot.sequence());
+    }
+    let mut done = Committed::default();
+    let mut lists = BTreeSet::new();
+    for _ in 0..2 + next(2) {
+        lists.insert(next(LISTS as u64) as usize);
+    }
+    let mut lists: Vec<usize> = lists.into_iter().collect();
+    if next(2) == 0 {
+        lists.reverse();
+    }
+    for list in lists {
+        let read = match reads {
+            Reads::ForUpdate => txn.get_for_update(&key(list), &options)?,
+            Reads::AtSnapshot => txn.get(&key(list), &options)?,
+        };
+        let mut read = elements(read);
+        done.reads.push((list, read.clone()));
+        if next(3) < 2 {
+            std::thread::yield_now();
+            // Elements are unique: one per transaction and list.
+            let element = element * LISTS as u32 + list as u32;
+            read.push(element);
+            let bytes: Vec<u8> = read
+                .iter()
+                .flat_map(|element| element.to_le_bytes())
+                .collect();
+            txn.put(&key(list), &bytes)?;
+            done.appends.push((list, element));
+        }
+    }
+    Ok(done)
+}
+
+fn history(db: &Db, begin: impl Fn() -> Transaction + Sync, reads: Reads) -> Vec<Committed> {
+    let committed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (begin, committed) = (&begin, &committed);
+            scope.spawn(move || {
+                let mut random = u64::from(thread) + 1;
+                for round in 0..ROUNDS {
+                    let mut txn = begin();
+                    let element = 1 + thread * ROUNDS + round;
+                    let done = work(&mut txn, reads, &mut random, element)
+                        .and_then(|done| txn.commit().map(|()| done));
+                    match done {
+                        Ok(done) => committed.lock().unwrap().push(done),
+                        Err(error) => assert!(
+                            matches!(error.code(), Code::Busy | Code::TimedOut | Code::TryAgain),
+                            "{error}"
+                        ),
+                    }
+                    if round % 100 == 99 {
+                        db.flush_families(&[db.default_family()]).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let mut history = committed.into_inner().unwrap();
+    let reads = (0..LISTS).map(|list| (list, elements(db.get(&key(list)).unwrap())));
+    history.push(Committed {
+        reads: reads.collect(),
+        appends: Vec::new(),
+    });
+    history
+}
+
+fn must_hold(history: &[Committed], level: Level) {
+    // Every element in a list was committed, or the checker would not find its writer.
+    let written: BTreeSet<u32> = history
+        .iter()
+        .flat_map(|txn| txn.appends.iter().map(|(_, element)| *element))
+        .collect();
+    let read = history.iter().flat_map(|txn| &txn.reads);
+    let aborted = read
+        .flat_map(|(_, list)| list.iter().copied())
+        .filter(|element| !written.contains(element))
+        .collect();
+    assert!(history.len() > 100, "{} were committed", history.len());
+    check(history, &aborted, level).unwrap();
+}
+
+#[test]
+fn pessimistic_transactions_with_reads_for_update_are_serializable() {
+    let db = pessimistic(&TransactionDbOptions::default());
+    let options = TransactionOptions {
+        deadlock_detect: true,
+        lock_timeout: 60_000,
+        ..TransactionOptions::default()
+    };
+    let begin = || db.begin_with(&cairn_options::WriteOptions::default(), &options);
+    let found = history(db.db(), begin, Reads::ForUpdate);
+    must_hold(&found, Level::Serializable);
+    assert!(db.lock_status().is_empty());
+}
+
+#[test]
+fn pessimistic_transactions_with_a_snapshot_have_snapshot_isolation() {
+    let db = pessimistic(&TransactionDbOptions {
+        transaction_lock_timeout: 20,
+        ..TransactionDbOptions::default()
+    });
+    let found = history(db.db(), || db.begin(), Reads::AtSnapshot);
+    must_hold(&found, Level::Snapshot);
+    assert!(db.lock_status().is_empty());
+}
+
+#[test]
+fn optimistic_transactions_are_serializable_or_have_snapshot_isolation() {
+    for validate_policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
+        for (reads, level) in [
+            (Reads::ForUpdate, Level::Serializable),
+            (Reads::AtSnapshot, Level::Snapshot),
+        ] {
+            let db = optimistic(&OptimisticTransactionDbOptions {
+                validate_policy,
+                occ_lock_buckets: 64,
+                ..OptimisticTransactionDbOptions::default()
+            });
+            must_hold(&history(db.db(), || db.begin(), reads), level);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Optimistic transactions.
+
+use std::sync::Arc;
+
+use cairn_db::{Family, WriteBatch};
+use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
+use cairn_txn::{
+    LockBuckets, OptimisticTransactionDb, OptimisticTransactionDbOptions,
+    OptimisticTransactionOptions, TransactionState, ValidatePolicy,
+};
+use cairn_types::{Code, Subcode};
+
+use crate::{codes, optimistic};
+
+fn each_policy(test: impl Fn(&OptimisticTransactionDb)) {
+    for validate_policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
+        test(&optimistic(&OptimisticTransactionDbOptions {
+            validate_policy,
+            occ_lock_buckets: 16,
+            ..OptimisticTransactionDbOptions::default()
+        }));
+    }
+}
+
+fn read() -> ReadOptions {
+    ReadOptions::default()
+}
+
+#[test]
+fn a_transaction_sees_its_writes_and_others_see_them_after_the_commit() {
+    each_policy(|db| {
+        db.db().put(b"a", b"0").unwrap();
+        let mut txn = db.begin();
+        txn.put(b"a", b"1").unwrap();
+        txn.put(b"b", b"2").unwrap();
+        txn.delete(b"c").unwrap();
+        assert_eq!(txn.get(b"a", &read()).unwrap().unwrap(), b"1"[..]);
+        assert_eq!(db.db().get(b"a").unwrap().unwrap(), b"0"[..]);
+        let mut keys = Vec::new();
+        let mut iter = txn.iter(&read());
+        iter.seek_to_first();
+        while iter.valid() {
+            keys.push((iter.key().to_vec(), iter.value().to_vec()));
+            iter.next();
+        }
+        let expected = [(b"a", b"1"), (b"b", b"2")].map(|(k, v)| (k.to_vec(), v.to_vec()));
+        assert_eq!(keys, expected);
+        assert_eq!(txn.counts().puts, 2);
+        assert_eq!(txn.num_keys(), 3);
+        txn.commit().unwrap();
+        assert_eq!(txn.num_keys(), 0);
+        assert_eq!(db.db().get(b"b").unwrap().unwrap(), b"2"[..]);
+        txn.commit().unwrap();
+    });
+}
+
+#[test]
+fn a_conflicting_commit_is_busy_and_can_be_rolled_back() {
+    each_policy(|db| {
+        let mut txn = db.begin();
+        txn.put(b"k", b"1").unwrap();
+        db.write(&batch(b"k"), &WriteOptions::default()).unwrap();
+        assert_eq!(codes(txn.commit()), (Code::Busy, Subcode::None));
+        assert_eq!(codes(txn.commit()), (Code::Busy, Subcode::None));
+        assert_eq!(db.db().get(b"k").unwrap().unwrap(), b"other"[..]);
+        txn.rollback().unwrap();
+        txn.put(b"k", b"2").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(txn.state(), TransactionState::Started);
+    });
+}
+
+fn batch(key: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(key, b"other");
+    batch
+}
+
+#[test]
+fn reads_for_update_and_snapshots_are_checked_and_untracked_writes_are_not() {
+    each_policy(|db| {
+        let mut txn = db.begin();
+        assert!(txn.get_for_update(b"r", &read()).unwrap().is_none());
+        db.db().put(b"r", b"1").unwrap();
+        assert_eq!(codes(txn.commit()), (Code::Busy, Subcode::None));
+
+        let mut txn = db.begin();
+        txn.get_for_update(b"r", &read()).unwrap();
+        txn.undo_get_for_update(db.db().default_family(), b"r");
+        db.db().put(b"r", b"2").unwrap();
+        txn.commit().unwrap();
+
+        let snapshot = OptimisticTransactionOptions { set_snapshot: true };
+        let mut txn = db.begin_with(&WriteOptions::default(), &snapshot);
+        db.db().put(b"s", b"1").unwrap();
+        txn.put(b"s", b"2").unwrap();
+        assert_eq!(codes(txn.commit()), (Code::Busy, Subcode::None));
+
+        let mut txn = db.begin();
+        txn.set_snapshot_on_next_operation();
+        assert!(txn.snapshot().is_none());
+        db.db().put(b"s", b"3").unwrap();
+        txn.put(b"s", b"4").unwrap();
+        assert!(txn.snapshot().is_some());
+        txn.commit().unwrap();
+
+        let mut txn = db.begin();
+        txn.put_untracked_in(db.db().default_family(), b"u", b"1")
+            .unwrap();
+        db.db().put(b"u", b"2").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(db.db().get(b"u").unwrap().unwrap(), b"1"[..]);
+    });
+}
+
+#[test]
+fn save_points_take_back_writes_and_tracked_keys() {
+    each_policy(|db| {
+        let mut txn = db.begin();
+        txn.put(b"a", b"1").unwrap();
+        txn.set_save_point();
+        txn.put(b"b", b"1").unwrap();
+        txn.set_save_point();
+        txn.put(b"c", b"1").unwrap();
+        txn.pop_save_point().unwrap();
+        txn.rollback_to_save_point().unwrap();
+        assert_eq!(codes(txn.rollback_to_save_point()).0, Code::NotFound);
+        assert_eq!(codes(txn.pop_save_point()).0, Code::NotFound);
+        assert_eq!((txn.num_keys(), txn.counts().puts), (1, 1));
+        db.db().put(b"b", b"2").unwrap();
+        db.db().put(b"c", b"2").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(db.db().get(b"b").unwrap().unwrap(), b"2"[..]);
+    });
+}
+
+#[test]
+fn a_commit_tries_again_if_the_memtables_do_not_reach_back() {
+    each_policy(|db| {
+        let forgetful = FamilyOptions {
+            max_write_buffer_size_to_maintain: 1,
+            ..FamilyOptions::default()
+        };
+        let forgetful = db.create_family("forgetful", &forgetful).unwrap();
+        let txn_of = |family: &Family| {
+            let mut txn = db.begin();
+            txn.put_in(family, b"k", b"1").unwrap();
+            family.put(b"other", b"1").unwrap();
+            db.db().flush_families(&[family]).unwrap();
+            txn
+        };
+        // Flushed memtables are kept.
+        txn_of(db.db().default_family()).commit().unwrap();
+        let mut txn = txn_of(&forgetful);
+        assert_eq!(codes(txn.commit()).0, Code::TryAgain);
+        txn.rollback().unwrap();
+        txn.put(b"k", b"2").unwrap();
+        txn.commit().unwrap();
+    });
+}
+
+#[test]
+fn families_are_checked_apart_and_a_dropped_one_fails_the_commit() {
+    each_policy(|db| {
+        let family = db.create_family("f", &FamilyOptions::default()).unwrap();
+        let mut txn = db.begin();
+        txn.put_in(&family, b"k", b"1").unwrap();
+        db.db().put(b"k", b"other").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(family.get(b"k").unwrap().unwrap(), b"1"[..]);
+        txn.put_in(&family, b"k", b"2").unwrap();
+        family.put(b"k", b"3").unwrap();
+        assert_eq!(codes(txn.commit()).0, Code::Busy);
+        txn.rollback().unwrap();
+        txn.put_in(&family, b"k", b"4").unwrap();
+        db.db().drop_family(&family).unwrap();
+        assert_eq!(codes(txn.commit()).0, Code::InvalidArgument);
+    });
+}
+
+#[test]
+fn counters_incremented_by_many_threads_lose_nothing() {
+    each_policy(|db| {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..200_u32 {
+                        let key = [(n % 3) as u8];
+                        db.transact(|txn| {
+                            let old = txn.get_for_update(&key, &read())?;
+                            let old =
+                                old.map_or(0, |v| u32::from_le_bytes((*v).try_into().unwrap()));
+                            txn.put(&key, &(old + 1).to_le_bytes())
+                        })
+                        .unwrap();
+                    }
+                });
+            }
+        });
+        let sum: u32 = (0..3_u8)
+            .map(|key| db.db().get(&[key]).unwrap().unwrap())
+            .map(|value| u32::from_le_bytes((*value).try_into().unwrap()))
+            .sum();
+        assert_eq!(sum, 800);
+    });
+}
+
+#[test]
+fn databases_share_buckets_and_reject_names_and_prepare() {
+    let buckets = Arc::new(LockBuckets::new(2, true));
+    assert_eq!(buckets.memory(), 128);
+    let options = OptimisticTransactionDbOptions {
+        shared_lock_buckets: Some(buckets),
+        ..OptimisticTransactionDbOptions::default()
+    };
+    for db in [optimistic(&options), optimistic(&options)] {
+        let mut txn = db.begin();
+        txn.put(b"k", b"1").unwrap();
+        assert_eq!(codes(txn.set_name(b"n")).0, Code::InvalidArgument);
+        assert_eq!(codes(txn.prepare()).0, Code::InvalidArgument);
+        txn.commit().unwrap();
+    }
+}
