@@ -240,7 +240,8 @@ pub struct Flags {
     /// kernel has it]. Only for the engine `ours`.
     #[arg(long, value_name = "HOW")]
     pub io: Option<IoBy>,
-    /// Read option async_io: the files of a level are read in parallel by multireadrandom.
+    /// Read option async_io: scans read ahead in the background, and the files of a level are read in parallel by
+    /// multireadrandom.
     #[arg(long = "async_io", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub async_io: bool,
     /// Read option optimize_multiget_for_io: with --async_io, all levels are read in parallel.

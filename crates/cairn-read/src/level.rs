@@ -81,6 +81,10 @@ pub struct LevelIter {
     at: usize,
     iter: Option<TableIter>,
     /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
+    #[expect(
+        clippy::box_collection,
+        reason = "few iterators read ahead, and the others stay small"
+    )]
     next: Option<Box<VecDeque<(usize, TableIter)>>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
@@ -276,6 +280,8 @@ impl LevelIter {
     /// target.
     pub(crate) fn set_prefix_filter(&mut self, on: bool) {
         self.tables.options.prefix_filter = on;
+        // Made with the other setting.
+        self.next = None;
         if let Some(iter) = &mut self.iter {
             let extractor = self.tables.reading.prefix_extractor.as_ref();
             iter.set_prefix_filter(on && iter.table().has_prefixes_of(extractor));
@@ -447,33 +453,35 @@ impl LevelIter {
     /// Makes the file at position `at` the current one. Returns `None` if there is none, or if its
     /// table cannot be opened; the error is then the status.
     fn enter(&mut self, at: Option<usize>) -> Option<&mut TableIter> {
-        if let Some(at) = at.filter(|_| self.next.is_some())
-            && (self.iter.is_none() || self.at != at)
-            && self.enter_next(at)
-        {
-            return self.iter.as_mut();
-        }
-        let file = at.and_then(|at| Some((at, self.files.files().get(at)?)));
-        let Some((at, file)) = file else {
+        let Some(at) = at.filter(|&at| at < self.files.len()) else {
             self.iter = None;
             return None;
         };
         if self.iter.is_none() || self.at != at {
-            let before = self.leave_readahead(at);
-            self.iter = None;
-            self.at = at;
-            match self.tables.table(file, self.level) {
-                Ok(table) => {
-                    let iter = self.iter.insert(self.tables.iter(table));
-                    self.tables.prepare(iter);
-                    if let Some(before) = before {
-                        iter.keep_readahead(before);
-                    }
-                }
-                Err(error) => self.error = Some(error),
-            }
+            self.enter_other(at);
         }
         self.iter.as_mut()
+    }
+
+    /// Makes the file at position `at` the current one, which it is not.
+    #[inline(never)]
+    fn enter_other(&mut self, at: usize) {
+        if self.next.is_some() && self.enter_next(at) {
+            return;
+        }
+        let before = self.leave_readahead(at);
+        self.iter = None;
+        self.at = at;
+        match self.tables.table(&self.files.files()[at], self.level) {
+            Ok(table) => {
+                let iter = self.iter.insert(self.tables.iter(table));
+                self.tables.prepare(iter);
+                if let Some(before) = before {
+                    iter.keep_readahead(before);
+                }
+            }
+            Err(error) => self.error = Some(error),
+        }
     }
 
     /// Makes the file at position `at` the current one, if it is the next of those that are being read.

@@ -399,7 +399,7 @@ impl Ahead {
 
     /// Starts the reads that the depth admits.
     fn read_on(&mut self, table: &Table) {
-        while self.scouting == Scouting::Going && self.admits_beyond(self.chunks.len()) {
+        while self.scouting == Scouting::Going && self.admits_another() {
             let Some(range) = self.next_range(table, false) else {
                 return;
             };
@@ -580,11 +580,17 @@ impl Ahead {
         self.scouting == Scouting::AtEnd
     }
 
-    /// True if the depth, and the length of the scan so far, admit more than the `held` chunks.
+    /// True if the depth admits more than the `held` chunks.
     pub(crate) fn admits_beyond(&self, held: usize) -> bool {
-        let further = held.saturating_sub(1) as u64;
-        let is_long = further == 0 || further.saturating_mul(self.size) <= 2 * self.visited;
-        held <= self.depth && (is_long || self.fixed > 0)
+        held <= self.depth
+    }
+
+    /// True if the depth, and the length of the scan so far, admit another chunk.
+    fn admits_another(&self) -> bool {
+        let further = self.chunks.iter().skip(1);
+        let bytes: u64 = further.map(|one| one.range.end - one.range.start).sum();
+        let is_long = self.fixed > 0 || bytes <= 2 * self.visited;
+        self.admits_beyond(self.chunks.len()) && is_long
     }
 
     pub(crate) fn chunks_held(&self) -> usize {

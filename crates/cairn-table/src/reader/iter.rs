@@ -94,6 +94,17 @@ impl Landing {
     }
 }
 
+/// The state of the filter lookup of a seek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrefixFilter {
+    /// No lookup is needed, or the filter may have the prefix of the target.
+    Settled,
+    /// The lookup is pending.
+    Pending,
+    /// The filter excluded the prefix of the target.
+    Excluded,
+}
+
 /// The number of cache hits that an iterator counts before it reports them.
 const HITS_KEPT: u64 = 16;
 
@@ -108,10 +119,7 @@ pub struct TableIter {
     block_handle: Handle,
     calm: NoPrefetch,
     landing: Option<Landing>,
-    /// True if the filter lookup is pending.
-    ask_filter: bool,
-    /// True if the filter excluded the prefix of the target.
-    ruled_out: bool,
+    filter: PrefixFilter,
     target: Vec<u8>,
     /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
     pads: bool,
@@ -123,8 +131,6 @@ pub struct TableIter {
     /// The charges of held blocks that are not in the cache.
     held: Option<Box<HeldCharges>>,
     prefetch: Prefetch,
-    /// Readahead in the background.
-    ahead: Option<Box<Ahead>>,
     /// Number of searches so far; saturates.
     searches: u8,
 }
@@ -176,7 +182,7 @@ fn take(
 impl Drop for TableIter {
     fn drop(&mut self) {
         self.prefetch.count_end(&self.table);
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.count_end(&self.table);
         }
         if !self.supplied.counts.is_empty() {
@@ -242,7 +248,6 @@ impl TableIter {
             target,
             searches: 0,
             prefetch: Prefetch::new(options.readahead),
-            ahead: None,
             pads: table.pad > 0,
             table,
             options,
@@ -250,8 +255,7 @@ impl TableIter {
             block_handle: Handle::NULL,
             calm: PREFETCH_NEVER,
             landing: None,
-            ask_filter: false,
-            ruled_out: false,
+            filter: PrefixFilter::Settled,
             padded: Vec::new(),
             valid: false,
             error: None,
@@ -265,7 +269,7 @@ impl TableIter {
     pub fn read_ahead(&mut self, plan: &Arc<ReadAhead>) {
         if plan.is_in_background(&self.table) {
             let ahead = Ahead::new(plan, &self.table, &self.options);
-            self.ahead = Some(Box::new(ahead));
+            self.prefetch.background = Some(Box::new(ahead));
         } else {
             self.prefetch.set_plan(plan.clone());
         }
@@ -275,32 +279,40 @@ impl TableIter {
     /// direction of its movement: the next table is to be read.
     #[must_use]
     pub fn has_read_to_end(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.is_at_end())
+        self.prefetch
+            .background
+            .as_ref()
+            .is_some_and(|ahead| ahead.is_at_end())
     }
 
     /// True if more reads than the `held` ones may be under way.
     #[must_use]
     pub fn admits_beyond(&self, held: usize) -> bool {
-        let ahead = self.ahead.as_ref();
+        let ahead = self.prefetch.background.as_ref();
         ahead.is_some_and(|ahead| ahead.admits_beyond(held))
     }
 
     /// The number of reads of the iterator that are under way or whose bytes it holds.
     #[must_use]
     pub fn chunks_held(&self) -> usize {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.chunks_held())
+        self.prefetch
+            .background
+            .as_ref()
+            .map_or(0, |ahead| ahead.chunks_held())
     }
 
     /// Starts to read the table of `next`, which continues the movement of this iterator.
     pub fn read_into(&self, next: &mut TableIter, back: bool) {
-        if let (Some(before), Some(ahead)) = (&self.ahead, &mut next.ahead) {
+        if let (Some(before), Some(ahead)) =
+            (&self.prefetch.background, &mut next.prefetch.background)
+        {
             ahead.continue_from(before, &next.table, back);
         }
     }
 
     /// Continues what [`TableIter::read_into`] has started, before the first movement.
     pub fn read_on(&mut self) {
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.read_on_before(&self.table);
         }
     }
@@ -493,7 +505,7 @@ impl TableIter {
     /// made the iterator invalid.
     #[must_use]
     pub fn ruled_out(&self) -> Option<&[u8]> {
-        self.ruled_out.then_some(&self.target)
+        (self.filter == PrefixFilter::Excluded).then_some(&self.target)
     }
 
     /// Returns the bytes of the current block.
@@ -740,7 +752,7 @@ impl TableIter {
         });
         match taken {
             Ok(block) => {
-                if let Some(ahead) = &mut self.ahead {
+                if let Some(ahead) = &mut self.prefetch.background {
                     ahead.learn(lack, &block.block);
                 }
                 self.supplied.push(block);
@@ -753,7 +765,7 @@ impl TableIter {
     /// Supplies the first chunk of the readahead, which has the missing block.
     #[cold]
     fn supply_chunk(&mut self, lack: Lack, bytes: Result<Buffer>) -> Progress {
-        let supplied = match &mut self.ahead {
+        let supplied = match &mut self.prefetch.background {
             Some(ahead) => ahead.supply(&self.table, &bytes),
             None => false,
         };
@@ -808,8 +820,10 @@ impl TableIter {
             self.target.extend_from_slice(stored);
         }
         self.searches = self.searches.saturating_add(u8::from(target.is_some()));
-        self.ask_filter = self.options.prefix_filter && target.is_some();
-        self.ruled_out = false;
+        self.filter = match self.options.prefix_filter && target.is_some() {
+            true => PrefixFilter::Pending,
+            false => PrefixFilter::Settled,
+        };
         self.walk.start(index);
         self.landing = Some(landing);
     }
@@ -840,7 +854,7 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
-            Ok(Some(lack)) if self.ahead.is_some() => self.lack_in_background(lack),
+            Ok(Some(lack)) if self.prefetch.background.is_some() => self.lack_in_background(lack),
             Ok(Some(lack)) => {
                 let more = if lack.role == CacheRole::Data && !self.is_back() {
                     self.prefetch.more(lack.handle, &self.table.params.options)
@@ -876,7 +890,7 @@ impl TableIter {
         let back = self.is_back();
         let (table, walk) = (&self.table, &self.walk);
         let mut request = None;
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             if lack.role == CacheRole::Data {
                 request = ahead.request_for(table, walk, lack.handle, back);
             } else if let Some(block) = ahead.known_index(lack) {
@@ -958,7 +972,7 @@ impl TableIter {
 
     /// Carries out the pending filter lookup; the iterator becomes invalid if the prefix is excluded.
     fn check_filter(&mut self) -> Result<Option<MissingBlock>> {
-        if self.ask_filter {
+        if self.filter == PrefixFilter::Pending {
             match self
                 .table
                 .may_have_prefix_of(key::user_key(&self.target), &self.supplied)?
@@ -966,11 +980,10 @@ impl TableIter {
                 Err(lack) => return Ok(Some(lack)),
                 Ok(false) => {
                     self.landing = None;
-                    self.ask_filter = false;
-                    self.ruled_out = true;
+                    self.filter = PrefixFilter::Excluded;
                     return Ok(None);
                 }
-                Ok(true) => self.ask_filter = false,
+                Ok(true) => self.filter = PrefixFilter::Settled,
             }
         }
         Ok(None)
@@ -1044,7 +1057,7 @@ impl TableIter {
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
-                let raw = match &mut self.ahead {
+                let raw = match &mut self.prefetch.background {
                     Some(ahead) => match ahead.find(&self.table, handle) {
                         Found::Block(raw) => Some(raw),
                         Found::Missing => None,
@@ -1069,7 +1082,7 @@ impl TableIter {
         self.block = Some((block, layout));
         self.block_handle = handle;
         self.calm = calm;
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.prefetch.background {
             ahead.visit(&self.table, handle, landing.is_back());
         }
         Ok(None)

@@ -17,7 +17,7 @@ use cairn_observe::statistics::Histogram;
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
-use super::ahead::ReadAhead;
+use super::ahead::{Ahead, ReadAhead};
 use super::table::Table;
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
@@ -47,6 +47,8 @@ pub(crate) struct Prefetch {
     reads: u64,
     next_offset: u64,
     size: u64,
+    /// Readahead in the background, which replaces the rest.
+    pub(crate) background: Option<Box<Ahead>>,
     /// `None` until something is read ahead.
     held: Option<Box<Held>>,
 }
