@@ -24,7 +24,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 /// Crates with shuttle tests. The full names of such tests contain `shuttle`.
-const SHUTTLED: [&str; 2] = ["cairn-memory", "cairn-txn"];
+const SHUTTLED: [&str; 3] = ["cairn-memory", "cairn-txn", "cairn-platform"];
 
 /// Runs the shuttle tests of a crate, one at a time: they share the headers of buffers.
 fn shuttle(root: &Path, name: &str) -> Result<(), String> {
