@@ -81,6 +81,10 @@ pub struct LevelIter {
     at: usize,
     iter: Option<TableIter>,
     /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
+    #[expect(
+        clippy::box_collection,
+        reason = "most iterators have none, and are small"
+    )]
     next: Option<Box<VecDeque<(usize, TableIter)>>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
