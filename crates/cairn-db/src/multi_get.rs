@@ -186,19 +186,21 @@ fn families_of<'k>(keys: &[(&'k Family, &[u8])]) -> (Vec<&'k FamilyState>, Vec<u
 }
 
 impl<'a> Wanted<'a> {
-    /// Looks `keys` up in the views `of_key`.
+    /// Looks `keys` up in the views with the indices `of_key`, as of a sequence number.
+    #[inline]
     fn new(
         shared: &Arc<Shared>,
         keys: &[(&Family, &[u8])],
-        of_key: &[&'a View],
-        seq: SequenceNumber,
+        of_key: &[usize],
+        (view, seq): (impl Fn(usize) -> &'a View, SequenceNumber),
         options: &ReadOptions,
     ) -> Wanted<'a> {
         let mut wanted = Wanted {
             keys: Vec::with_capacity(keys.len()),
             refused: Vec::with_capacity(keys.len()),
         };
-        for (&(family, key), &view) in keys.iter().zip(of_key) {
+        for (&(family, key), &of) in keys.iter().zip(of_key) {
+            let view = view(of);
             let found = match Arc::ptr_eq(&family.db.shared, shared) {
                 true => check_held(view).and_then(|()| lookup(&family.state, key, seq, options)),
                 false => Err(Error::invalid_argument(format!(
@@ -249,8 +251,8 @@ fn find_all<T>(
     let (families, of_key) = families_of(keys);
     let (views, seq) = shared.newest_of(&families);
     let seq = options.snapshot.unwrap_or(seq);
-    let of_key: Vec<&View> = of_key.into_iter().map(|of| &*views[of]).collect();
-    let wanted = Wanted::new(shared, keys, &of_key, seq, options);
+    let view = |of: usize| -> &View { &views[of] };
+    let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
     let options = tier_of(shared, options);
     let found = multi_get(&wanted.keys, &options, sorted);
     wanted.results(found, show)
@@ -275,8 +277,8 @@ async fn find_all_async<T>(
         .into_iter()
         .map(|view| AwaitedView::new(view, shared))
         .collect();
-    let of_key: Vec<&View> = of_key.into_iter().map(|of| &*views[of]).collect();
-    let wanted = Wanted::new(shared, keys, &of_key, seq, options);
+    let view = |of: usize| -> &View { &views[of] };
+    let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
     let options = ReadOptions {
         async_io: true,
         ..tier_of(shared, options).into_owned()

@@ -83,7 +83,7 @@ pub struct LevelIter {
     /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
     #[expect(
         clippy::box_collection,
-        reason = "most iterators have none, and are small"
+        reason = "few iterators read ahead, and the others stay small"
     )]
     next: Option<Box<VecDeque<(usize, TableIter)>>>,
     back: bool,

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fs::{FileMode, FileSystem, RandomAccessFile};
 use crate::io::{Io, ReadDriver, ReadRequest, Reads};
-use crate::posix::ring::tests::holds_in_child;
+use crate::posix::fork::holds_in_child;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::{MemFileSystem, PosixFileSystem, RemoteFileSystem, RemoteSettings};
 

@@ -34,3 +34,8 @@ pub(super) fn in_child(act: impl FnOnce() -> i32, meanwhile: impl FnOnce()) -> i
         }
     }
 }
+
+/// True if `act`, run in a child, returns true.
+pub(crate) fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
+    in_child(|| i32::from(!act()), meanwhile) == 0
+}

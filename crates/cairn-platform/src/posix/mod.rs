@@ -16,7 +16,7 @@ mod background_worker;
 mod clock;
 mod eintr;
 #[cfg(test)]
-mod fork;
+pub(crate) mod fork;
 pub mod huge;
 mod lease;
 mod lock;

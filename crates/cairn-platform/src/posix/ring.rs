@@ -158,14 +158,14 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use super::super::fork::in_child;
+    use super::super::fork::holds_in_child;
     use super::*;
     use crate::buffer::Memory;
     use crate::fs::{FileMode, FileSystem};
@@ -222,11 +222,6 @@ pub(crate) mod tests {
         }
         assert_eq!(tickets, (ENTRIES * (ENTRIES - 1) / 2) as usize);
         assert!(ring.push(0, transfer()).is_ok());
-    }
-
-    /// True if `act` returns true in a forked child.
-    pub(crate) fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
-        in_child(|| i32::from(!act()), meanwhile) == 0
     }
 
     fn requests(dir: &tempfile::TempDir) -> Vec<ReadRequest> {

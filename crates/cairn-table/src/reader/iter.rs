@@ -94,6 +94,17 @@ impl Landing {
     }
 }
 
+/// The state of the filter lookup of a seek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrefixFilter {
+    /// No lookup is needed, or the filter may have the prefix of the target.
+    Settled,
+    /// The lookup is pending.
+    Pending,
+    /// The filter excluded the prefix of the target.
+    Excluded,
+}
+
 /// The number of cache hits that an iterator counts before it reports them.
 const HITS_KEPT: u64 = 16;
 
@@ -108,10 +119,7 @@ pub struct TableIter {
     block_handle: Handle,
     calm: NoPrefetch,
     landing: Option<Landing>,
-    /// True if the filter lookup is pending.
-    ask_filter: bool,
-    /// True if the filter excluded the prefix of the target.
-    ruled_out: bool,
+    filter: PrefixFilter,
     target: Vec<u8>,
     /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
     pads: bool,
@@ -247,8 +255,7 @@ impl TableIter {
             block_handle: Handle::NULL,
             calm: PREFETCH_NEVER,
             landing: None,
-            ask_filter: false,
-            ruled_out: false,
+            filter: PrefixFilter::Settled,
             padded: Vec::new(),
             valid: false,
             error: None,
@@ -498,7 +505,7 @@ impl TableIter {
     /// made the iterator invalid.
     #[must_use]
     pub fn ruled_out(&self) -> Option<&[u8]> {
-        self.ruled_out.then_some(&self.target)
+        (self.filter == PrefixFilter::Excluded).then_some(&self.target)
     }
 
     /// Returns the bytes of the current block.
@@ -813,8 +820,10 @@ impl TableIter {
             self.target.extend_from_slice(stored);
         }
         self.searches = self.searches.saturating_add(u8::from(target.is_some()));
-        self.ask_filter = self.options.prefix_filter && target.is_some();
-        self.ruled_out = false;
+        self.filter = match self.options.prefix_filter && target.is_some() {
+            true => PrefixFilter::Pending,
+            false => PrefixFilter::Settled,
+        };
         self.walk.start(index);
         self.landing = Some(landing);
     }
@@ -963,7 +972,7 @@ impl TableIter {
 
     /// Carries out the pending filter lookup; the iterator becomes invalid if the prefix is excluded.
     fn check_filter(&mut self) -> Result<Option<MissingBlock>> {
-        if self.ask_filter {
+        if self.filter == PrefixFilter::Pending {
             match self
                 .table
                 .may_have_prefix_of(key::user_key(&self.target), &self.supplied)?
@@ -971,11 +980,10 @@ impl TableIter {
                 Err(lack) => return Ok(Some(lack)),
                 Ok(false) => {
                     self.landing = None;
-                    self.ask_filter = false;
-                    self.ruled_out = true;
+                    self.filter = PrefixFilter::Excluded;
                     return Ok(None);
                 }
-                Ok(true) => self.ask_filter = false,
+                Ok(true) => self.filter = PrefixFilter::Settled,
             }
         }
         Ok(None)

@@ -22,7 +22,7 @@ pub(crate) struct Waiter {
     /// True if the transaction expires.
     expires: bool,
     granted: AtomicU8,
-    /// Signalled when the lock is granted, or its holders change to ones that expire.
+    /// Signalled when the lock is granted or free, or its holders change to ones that expire.
     pub(crate) changed: Signal,
 }
 
@@ -49,6 +49,8 @@ struct KeyQueue {
     exclusive: bool,
     /// The waiting transactions, in the order in which they get the lock.
     waiters: VecDeque<Arc<Waiter>>,
+    /// The time of the next handover, on the monotonic clock in nanoseconds.
+    handover: u64,
 }
 
 /// The queues of all contended keys.
@@ -63,12 +65,13 @@ pub(crate) struct WaitGraph {
 pub(crate) type Cycle = Option<Vec<DeadlockInfo>>;
 
 impl WaitGraph {
-    /// Adds a waiter for the lock of `key`. One that upgrades its lock precedes all exclusive ones.
+    /// Adds a waiter for the lock of `key`, which has these holders and, if it is not contended yet, is handed over at
+    /// the time `handover`. One that upgrades its lock precedes all exclusive ones.
     pub(crate) fn join(
         &mut self,
         key: &LockKey,
-        holders: &Holders,
-        exclusive: bool,
+        (holders, exclusive): (&Holders, bool),
+        handover: u64,
         waiter: Arc<Waiter>,
     ) {
         let before = self.waiting.insert(waiter.id, key.clone());
@@ -77,6 +80,7 @@ impl WaitGraph {
             holders: holders.as_slice().to_vec(),
             exclusive,
             waiters: VecDeque::new(),
+            handover,
         });
         let waiters = &mut queue.waiters;
         let at = match holders.contains(waiter.id) {
@@ -91,6 +95,35 @@ impl WaitGraph {
         self.waiting.remove(&id);
         if let Some(queue) = self.queues.get_mut(key) {
             queue.waiters.retain(|waiter| waiter.id != id);
+        }
+    }
+
+    /// True if the lock of `key`, which is free, is handed over to the first waiter, at most once in a while.
+    pub(crate) fn hands_over(&mut self, key: &LockKey, now: impl FnOnce() -> u64) -> bool {
+        let Some(queue) = self.queues.get_mut(key) else {
+            return true;
+        };
+        let now = now();
+        let is_due = queue.handover <= now;
+        if is_due {
+            queue.handover = now.saturating_add(super::HANDOVER_NANOS);
+        }
+        is_due
+    }
+
+    /// True if the lock of `key` is free and `id` is the first waiter for it.
+    pub(crate) fn is_free_for(&self, key: &LockKey, id: u64) -> bool {
+        let queue = self.queues.get(key);
+        queue.is_some_and(|queue| {
+            let first = queue.waiters.front();
+            queue.holders.is_empty() && first.is_some_and(|first| first.id == id)
+        })
+    }
+
+    /// Wakes the first waiter for the lock of `key`, which is free.
+    pub(crate) fn wake_first(&self, key: &LockKey) {
+        if let Some(first) = self.first(key) {
+            first.changed.notify();
         }
     }
 

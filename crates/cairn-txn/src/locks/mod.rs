@@ -7,16 +7,19 @@
 //! ```text
 //! lock, key free            stripe: insert the key
 //! lock, key held by others  stripe, graph: join the queue; search for a cycle; wait
-//! unlock                    stripe: remove the key; if it is contended, also graph: grant the lock to the next
+//! unlock                    stripe: remove the key; if it is contended, also graph: wake the next, or grant it the lock
 //! ```
 //!
-//! A released lock is handed to the first waiting transactions, in the order in which they came: one exclusive one, or
-//! all shared ones before the next exclusive one. A transaction that makes its shared lock exclusive precedes waiting
-//! exclusive ones. The lock of an expired transaction is taken away from it when another transaction waits for it.
+//! Waiting transactions get the lock in the order in which they came: one exclusive one, or all shared ones before the
+//! next exclusive one. A transaction that makes its shared lock exclusive precedes waiting exclusive ones. A lock that
+//! becomes free wakes the first of them, but a running transaction may take it before that one runs, since a switch of
+//! threads for each lock would take longer than most transactions. Once per [`HANDOVER_NANOS`], the lock is handed over
+//! instead, so that none waits forever. The lock of an expired transaction is taken away from it when another
+//! transaction waits for it.
 //!
 //! Invariants:
 //!
-//! L1. A key is in the table exactly as long as it has holders.
+//! L1. A key is in the table exactly as long as it has holders or waiting transactions.
 //! L2. A key is contended exactly as long as its queue is not empty. The holders in the graph are those in the table.
 //! L3. An exclusive lock has one holder.
 //! L4. A waiting transaction is in one queue and not among the holders that it waits for, except to upgrade.
@@ -45,6 +48,9 @@ use crate::key::{KeyMap, LockKey};
 use crate::owner::Owner;
 use deadlocks::Deadlocks;
 use graph::{WaitGraph, Waiter};
+
+/// The time between two handovers of a contended lock, in nanoseconds.
+const HANDOVER_NANOS: u64 = 500_000;
 
 /// A locked key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,8 +236,9 @@ impl LockManager {
         if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
             return Ok(());
         }
-        // A transaction does not overtake those that wait, unless it upgrades the only lock.
-        if held.holders.is_only(id) || (!held.contended && held.fits(id, request.exclusive)) {
+        // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
+        let is_free = held.holders.is_empty() || held.holders.is_only(id);
+        if is_free || (!held.contended && held.fits(id, request.exclusive)) {
             held.give(id, request.exclusive);
             self.show(key, held);
             return Ok(());
@@ -265,7 +272,13 @@ impl LockManager {
             .expect("a lock that is waited for is held");
         held.contended = true;
         let waiter = Arc::new(Waiter::new(request.owner, request.exclusive));
-        graph.join(key, &held.holders, held.exclusive, waiter.clone());
+        let handover = now.saturating_add(HANDOVER_NANOS);
+        graph.join(
+            key,
+            (&held.holders, held.exclusive),
+            handover,
+            waiter.clone(),
+        );
         drop(stripe);
         if let Some(depth) = request.detect
             && let Some(path) = graph.find_cycle(id, depth)
@@ -284,6 +297,13 @@ impl LockManager {
             if waiter.is_granted() {
                 return Ok(());
             }
+            if graph.is_free_for(key, id) {
+                // It became free after the last look, when no thread waited for the signal.
+                drop(graph);
+                self.serve(key);
+                graph = self.graph.lock();
+                continue;
+            }
             let now = self.clock.monotonic_nanos();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 break;
@@ -295,20 +315,19 @@ impl LockManager {
             let limit = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
             let (guard, notified) = waiter.changed.wait(graph, limit);
             graph = guard;
-            if notified || waiter.is_granted() {
-                continue;
-            }
-            // The time has passed, although the clock may be a simulated one.
-            if until == deadline {
-                break;
+            if waiter.is_granted() {
+                return Ok(());
             }
             drop(graph);
-            self.take_expired(key);
+            // The lock is free, or its holders may have expired.
+            self.serve(key);
             graph = self.graph.lock();
+            // The time has passed, although the clock may be a simulated one.
+            if !notified && until == deadline {
+                break;
+            }
         }
         drop(graph);
-        // One more attempt: the holders may have expired.
-        self.take_expired(key);
         match self.leave(key, id, &waiter) {
             true => Ok(()),
             false => Err(timed_out()),
@@ -339,13 +358,12 @@ impl LockManager {
             .min()
     }
 
-    /// Takes the lock of `key` away from holders that have expired, and gives it to waiting transactions.
-    fn take_expired(&self, key: &LockKey) {
+    /// Takes the lock of `key` away from holders that have expired, and grants it to waiting transactions if it fits.
+    fn serve(&self, key: &LockKey) {
         let mut stripe = self.stripe(key);
         let mut graph = self.graph.lock();
-        if let Some(held) = stripe.get_mut(key)
-            && self.steal(held)
-        {
+        if let Some(held) = stripe.get_mut(key) {
+            self.steal(held);
             self.grant(&mut stripe, &mut graph, key);
         }
     }
@@ -382,7 +400,12 @@ impl LockManager {
         held.exclusive &= !held.holders.is_empty();
         if held.contended {
             let mut graph = self.graph.lock();
-            self.grant(&mut stripe, &mut graph, key);
+            if held.holders.is_empty() && !graph.hands_over(key, || self.clock.monotonic_nanos()) {
+                graph.set_holders(key, &held.holders, held.exclusive);
+                graph.wake_first(key);
+            } else {
+                self.grant(&mut stripe, &mut graph, key);
+            }
         }
     }
 

@@ -26,7 +26,7 @@ fn write(txn: &mut Transaction, family: &cairn_db::Family, number: u64) {
 
 fn options(number: u64) -> WriteOptions {
     WriteOptions {
-        sync: number % 5 == 0,
+        sync: number.is_multiple_of(5),
         ..WriteOptions::default()
     }
 }
@@ -65,7 +65,7 @@ fn crash_everywhere(run: impl Fn(&SimWorld, &mut dyn FnMut(u64, usize))) {
                 let last = recovered(image);
                 images += 1;
                 let durable = acknowledged.iter().filter(|(number, len)| {
-                    *len <= at && (model.kernel_survives() || number % 5 == 0)
+                    *len <= at && (model.kernel_survives() || number.is_multiple_of(5))
                 });
                 let least = durable.map(|(number, _)| *number).max().unwrap_or(0);
                 assert!(

@@ -1,10 +1,10 @@
 //! Histories of concurrent transactions that append to lists, checked for their isolation level.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use cairn_db::Db;
 use cairn_options::ReadOptions;
+use cairn_platform::sync::Mutex;
 use cairn_txn::{
     OptimisticTransactionDbOptions, Transaction, TransactionDbOptions, TransactionOptions,
     ValidatePolicy,
@@ -97,7 +97,7 @@ fn history(db: &Db, begin: impl Fn() -> Transaction + Sync, reads: Reads) -> Vec
                     let done = work(&mut txn, reads, &mut random, element)
                         .and_then(|done| txn.commit().map(|()| done));
                     match done {
-                        Ok(done) => committed.lock().unwrap().push(done),
+                        Ok(done) => committed.lock().push(done),
                         Err(error) => assert!(
                             matches!(error.code(), Code::Busy | Code::TimedOut | Code::TryAgain),
                             "{error}"
@@ -110,7 +110,7 @@ fn history(db: &Db, begin: impl Fn() -> Transaction + Sync, reads: Reads) -> Vec
             });
         }
     });
-    let mut history = committed.into_inner().unwrap();
+    let mut history = committed.into_inner();
     let reads = (0..LISTS).map(|list| (list, elements(db.get(&key(list)).unwrap())));
     history.push(Committed {
         reads: reads.collect(),
