@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result, Veil};
 
-use crate::io::StartedRead;
-use crate::read_queue::{FileReads, ReadQueue};
+use crate::read_queue::{FileReads, ReadQueue, Started};
 
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +161,7 @@ pub trait RandomAccessFile: Send + Sync {
     /// wrapper finishes them in its target before it uses the results.
     fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
     /// The started read that stands for the file in its request.
-    fn started(&self) -> Option<&StartedRead> {
+    fn started(&self) -> Option<&dyn Started> {
         None
     }
     /// True if the `len` bytes at `offset`, or those before the end of the file, may never have been written:

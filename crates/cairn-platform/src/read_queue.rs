@@ -22,7 +22,7 @@ use std::time::Duration;
 use cairn_types::{Error, Result};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
-use crate::buffer::{Memory, pool};
+use crate::buffer::{Buffer, Memory, pool};
 use crate::clock::Clock;
 
 /// A read of a batch, with the memory that it fills.
@@ -153,6 +153,15 @@ impl FileReads {
             (reads + 1, bytes + got as u64)
         })
     }
+}
+
+/// A read that was started, and stands for its file in a request.
+pub trait Started: Send + Sync {
+    /// True if the read can be collected without waiting.
+    fn has_ended(&self) -> bool;
+    /// Waits for the read and returns its result. `None` if there is nothing to collect: it was collected
+    /// before, deferred, or started by the parent of this process.
+    fn collect(&self) -> Option<Result<Buffer>>;
 }
 
 /// The place of a transfer in its queue.

@@ -33,7 +33,7 @@ use crate::rate_limited_file::Limits;
 pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
 pub use read_future::{Read, Reads};
 
-pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
+pub use crate::read_queue::{BatchRead, FileReads, ReadQueue, Started};
 pub use started::StartedRead;
 
 /// A range of a file to be read.
@@ -86,7 +86,7 @@ impl ReadRequest {
 
     /// The read, if it has been started: executing the request then waits for it.
     #[must_use]
-    pub fn started(&self) -> Option<&StartedRead> {
+    pub fn started(&self) -> Option<&dyn Started> {
         self.file.started()
     }
 
@@ -230,7 +230,7 @@ impl Io {
     /// Those of [`ReadRequest::read_now`].
     pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
         if let Some(started) = request.started()
-            && let Some(result) = started.collect(request)
+            && let Some(result) = started.collect()
         {
             return result;
         }

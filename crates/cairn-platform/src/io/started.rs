@@ -15,7 +15,7 @@ use super::{BatchRead, FileReads, ReadQueue, ReadRequest};
 use crate::buffer::Buffer;
 use crate::fs::{Access, RandomAccessFile};
 use crate::posix::process::Process;
-use crate::read_queue::Transfer;
+use crate::read_queue::{Started, Transfer};
 use crate::sync::Mutex;
 
 /// A read that was started by [`Io::start`](super::Io::start). It takes the place of the file in the request by
@@ -88,10 +88,10 @@ impl StartedRead {
             ..self.request
         }
     }
+}
 
-    /// True if the read can be collected without waiting.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
+impl Started for StartedRead {
+    fn has_ended(&self) -> bool {
         let state = self.state.lock();
         let Some(in_flight) = &*state else {
             return false;
@@ -102,9 +102,7 @@ impl StartedRead {
             && in_flight.queue.is_due()
     }
 
-    /// Waits for the read and returns its result, for `request`. `None` if there is nothing
-    /// to collect: it was collected before, deferred, or started by the parent of this process.
-    pub(super) fn collect(&self, request: &ReadRequest) -> Option<Result<Buffer>> {
+    fn collect(&self) -> Option<Result<Buffer>> {
         let in_flight = self.state.lock().take()?;
         if !in_flight.process.is_this() {
             // The memory of its transfers is the parent's to write to; a copy of the child's is never used.
@@ -125,8 +123,8 @@ impl StartedRead {
         file.finish_reads(&mut reads, &mut queue);
         let read = reads.reads.pop()?;
         let (got, memory) = read.into_memory();
-        let checked = got.and_then(|got| request.check(got));
-        Some(checked.map(|()| Buffer::of(memory, request.len)))
+        let checked = got.and_then(|got| self.request.check(got));
+        Some(checked.map(|()| Buffer::of(memory, self.request.len)))
     }
 }
 
@@ -147,7 +145,7 @@ impl RandomAccessFile for StartedRead {
         self.request.file.finish_reads(reads, queue);
     }
 
-    fn started(&self) -> Option<&StartedRead> {
+    fn started(&self) -> Option<&dyn Started> {
         Some(self)
     }
 

@@ -369,7 +369,7 @@ fn a_started_read_outlives_its_thread_and_is_collected_once() {
     let dir = tempfile::tempdir().unwrap();
     for file in files(dir.path()) {
         let request = started(&file, 5000);
-        let ended = || request.started().is_some_and(StartedRead::has_ended);
+        let ended = || request.started().is_some_and(|read| read.has_ended());
         while !ended() {
             std::thread::yield_now();
         }

@@ -254,7 +254,7 @@ impl Ahead {
             return Found::Missing;
         }
         if let Some(request) = self.request()
-            && request.started().is_some_and(StartedRead::has_ended)
+            && request.started().is_some_and(|read| read.has_ended())
         {
             let bytes = self.plan.io.read_now(&request);
             if !self.supply(table, &bytes) {
@@ -488,7 +488,7 @@ impl Ahead {
     /// Positions the scout, as far as index blocks are in memory. Returns true if it is at a block.
     fn settle(&mut self, table: &Table) -> bool {
         if let Some((lack, request, reading)) = &mut self.awaited {
-            if !request.started().is_some_and(StartedRead::has_ended) {
+            if !request.started().is_some_and(|read| read.has_ended()) {
                 return false;
             }
             let bytes = self.plan.io.read_now(request);
