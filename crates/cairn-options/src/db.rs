@@ -49,8 +49,8 @@ options! {
         fast_sst_open: bool = false, dynamic, hint, recent;
         /// True if opening skips the statistics of tables.
         skip_stats_update_on_db_open: bool = false, hint;
-        /// Threads of asynchronous reads.
-        read_io_executor_threads: i32 = 1, hint, recent;
+        /// Threads that execute the reads of futures where io_uring is not available.
+        read_io_executor_threads: i32 = 1, recent;
         /// log2 of the number of table cache shards.
         table_cache_numshardbits: i32 = 6, hint;
         /// Maximum number of concurrent flushes and compactions; a quarter of them are flushes.
