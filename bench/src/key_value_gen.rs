@@ -102,7 +102,7 @@ impl Layout {
     }
 }
 
-/// Changes a prefix of more than [`NUMBER_LEN`] bytes to a missing one between two existing ones.
+/// Changes a prefix of more than `NUMBER_LEN` bytes to a missing one between two existing ones.
 #[inline]
 pub fn make_missing(key: &mut [u8]) {
     key[NUMBER_LEN] = b'1';

@@ -8,8 +8,8 @@
 //! TransactionDb             each write, and each read for update, locks its key until the transaction ends
 //! ```
 //!
-//! The crate owns the locks ([`locks`]), the keys that a transaction has locked or must check ([`tracker`]), and the
-//! states of transactions ([`owner`]). It only uses public functions of the database: a commit is a write of one batch,
+//! The crate owns the locks (`locks`), the keys that a transaction has locked or must check (`tracker`), and the
+//! states of transactions (`owner`). It only uses public functions of the database: a commit is a write of one batch,
 //! and atomicity and durability are those of the batch.
 //!
 //! # Isolation

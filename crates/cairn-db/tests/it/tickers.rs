@@ -76,8 +76,14 @@ const ZERO: &[(&str, &str)] = &[
         "blobdb.lazy.",
         "columns in blob files are read when they are asked for, without a count",
     ),
-    ("txn.", "there are no transactions"),
-    ("num.op.per.transaction", "there are no transactions"),
+    (
+        "txn.",
+        "they count the work of write policies other than committed",
+    ),
+    (
+        "num.op.per.transaction",
+        "operations of transactions are not counted",
+    ),
     ("backup.", "there are no backups"),
     ("remote.compact.", "there is no compaction service"),
     ("open.and.compact.", "there is no compaction service"),
