@@ -81,6 +81,7 @@ static char* counted_merge(void* state, const char* key, size_t klen, const char
                            unsigned char* success, size_t* len) {
   (void)state, (void)key, (void)klen;
   *success = 0;
+  *len = 0;
   if (count == 3) return NULL; /* A failure without a result. */
   results++;
   return join(existing, elen, operands, lengths, count, success, len);
@@ -94,8 +95,9 @@ static void counted_delete(void* state, const char* value, size_t len) {
 
 static char* no_partial_merge(void* state, const char* key, size_t klen, const char* const* operands,
                               const size_t* lengths, int count, unsigned char* success, size_t* len) {
-  (void)state, (void)key, (void)klen, (void)operands, (void)lengths, (void)count, (void)len;
+  (void)state, (void)key, (void)klen, (void)operands, (void)lengths, (void)count;
   *success = 0;
+  *len = 0; /* RocksDB copies the result before it looks at `success`. */
   return NULL;
 }
 
