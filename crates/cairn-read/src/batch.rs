@@ -388,6 +388,8 @@ impl Member<'_> {
 }
 
 impl<'a> Batch<'a> {
+    // Inlined, here and in `search`: members are large, and are built where they stay.
+    #[inline(always)]
     fn new(
         keys: &'a [BatchKey<'a>],
         part: &[usize],
@@ -415,6 +417,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Searches until every member has finished or failed.
+    #[inline(always)]
     fn search(&mut self) {
         for member in &mut self.members {
             member.get.search_memtables();
