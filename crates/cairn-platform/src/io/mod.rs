@@ -12,7 +12,6 @@
 
 mod batch;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
 mod faulty_ring;
 mod flight;
 mod helpers;
