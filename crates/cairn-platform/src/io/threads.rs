@@ -137,7 +137,7 @@ fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
     batch.finish(transfers);
 }
 
-/// Transfers that threads execute while the caller goes on.
+/// Transfers that threads execute while the caller continues.
 ///
 /// The threads own a transfer, and thereby its memory and descriptor, until it has ended. The caller may move
 /// to another thread, or end; a `Background` that is dropped takes back the transfers that have not started,
