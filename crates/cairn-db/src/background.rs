@@ -261,11 +261,14 @@ mod tests {
         db.put(b"a", b"1").unwrap();
         db.shared()
             .spawn_job(Priority::High, |_| panic!("a defect"));
-        // The wait is for the job, which notifies nothing else.
-        while db.background_error().is_none() {
-            std::thread::yield_now();
-        }
-        let error = db.put(b"b", b"2").unwrap_err();
+        // The job notifies nobody. Writes are refused from shortly after the error is known.
+        let error = loop {
+            match db.put(b"b", b"2") {
+                Ok(()) => std::thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        assert!(db.background_error().is_some());
         assert!(error.to_string().contains("a defect"), "{error}");
         assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     }

@@ -6,21 +6,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::flight::Flight;
-use super::workers::Workers;
+use super::workers::{Workers, contained};
 use crate::executor::Job;
 use crate::posix::Process;
-use crate::posix::process::PerProcess;
+use crate::posix::process::ThreadsOfProcess;
 
 /// The number of threads above which a job waits for one of them.
 const MOST: usize = 64;
 
 /// Runs `job` on a thread, of which there may be `most`; without any thread, the caller runs it.
 fn run(job: Job, most: usize) {
-    static HELPERS: PerProcess<Workers<Job>> =
-        PerProcess::new(|| Workers::new("cairn-helper", |job: Job| job()));
-    let helpers = HELPERS.get();
-    let left = helpers.submit([job], most);
-    left.into_iter().for_each(|job| helpers.execute(job));
+    static HELPERS: ThreadsOfProcess<Workers<Job>> =
+        ThreadsOfProcess::new(|| Workers::new("cairn-helper", |job: Job| job()));
+    let left = match HELPERS.get() {
+        Some(helpers) => helpers.submit([job], most),
+        None => [job].into(),
+    };
+    left.into_iter().for_each(contained);
 }
 
 /// Runs `job`, which may wait for other work for long, such as a write that is stalled, on a thread.

@@ -12,7 +12,7 @@
 //! A transfer, with its memory and descriptor, is owned by the reactor until it has ended, whatever becomes of
 //! the future that waits for it. A transfer whose future was dropped before it was submitted is not executed.
 //!
-//! In a forked child, the threads and the ring belong to the parent, so the child makes a reactor of its own.
+//! In a forked child, the threads and the ring belong to the parent: the thread that polls waits for the reads.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,12 +23,12 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::batch::Refusals;
 use super::flight::Flight;
-use super::workers::Workers;
+use super::workers::{Workers, contained};
 use crate::buffer::Memory;
 use crate::clock::Clock;
 use crate::executor::Priority;
 use crate::posix::SystemClock;
-use crate::posix::process::PerProcess;
+use crate::posix::process::ThreadsOfProcess;
 use crate::posix::ring::KernelRing;
 use crate::read_queue::{Ring, Ticket, Transfer};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
@@ -63,8 +63,44 @@ impl Call {
     }
 }
 
-/// The threads that execute transfers of this process.
-pub(super) struct Reactor {
+/// Executes `calls` by the ring of the process.
+pub(super) fn submit(calls: Vec<Call>) {
+    match Reactor::of_process() {
+        Some(reactor) => reactor.submit(calls),
+        None => execute_here(calls),
+    }
+}
+
+/// Executes `calls` by up to `threads` threads, or as many as an earlier call has allowed.
+pub(super) fn execute(calls: Vec<Call>, threads: usize) {
+    match Reactor::of_process() {
+        Some(reactor) => reactor.execute(calls, threads),
+        None => execute_here(calls),
+    }
+}
+
+fn execute_here(calls: impl IntoIterator<Item = Call>) {
+    let execute = |call: Call| contained(|| call.execute());
+    calls.into_iter().for_each(execute);
+}
+
+/// Lands a part without content on `flight` once the system's monotonic clock has reached `nanos`.
+pub(super) fn land_at(nanos: u64, flight: Arc<Flight<Part>>) {
+    let delay = Duration::from_nanos(nanos.saturating_sub(SystemClock.monotonic_nanos()));
+    let Some(reactor) = Reactor::of_process() else {
+        SystemClock.sleep(delay);
+        flight.land(None);
+        return;
+    };
+    let land = Box::new(move || flight.land(None));
+    if !reactor.timers.add(delay, Priority::High, land, false) {
+        SystemClock.sleep(delay);
+        reactor.timers.hand_over_due();
+    }
+}
+
+/// The threads that execute transfers of a process.
+struct Reactor {
     ring: RingThread,
     workers: Workers<Call>,
     /// The maximum number of workers.
@@ -73,9 +109,9 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    /// The reactor of the calling process.
-    pub(super) fn of_process() -> &'static Reactor {
-        static REACTOR: PerProcess<Reactor> = PerProcess::new(Reactor::new);
+    /// The reactor of the calling process; `None` in a forked child.
+    fn of_process() -> Option<&'static Reactor> {
+        static REACTOR: ThreadsOfProcess<Reactor> = ThreadsOfProcess::new(Reactor::new);
         REACTOR.get()
     }
 
@@ -90,29 +126,19 @@ impl Reactor {
     }
 
     /// Executes `calls` by the ring.
-    pub(super) fn submit(&'static self, calls: Vec<Call>) {
+    fn submit(&'static self, calls: Vec<Call>) {
         if let Err(calls) = self.ring.submit(calls, || self.start_ring()) {
             self.execute(calls, 1);
         }
     }
 
     /// Executes `calls` by up to `threads` threads, or as many as an earlier call has allowed.
-    pub(super) fn execute(&'static self, calls: Vec<Call>, threads: usize) {
+    fn execute(&'static self, calls: Vec<Call>, threads: usize) {
         let threads = threads.clamp(1, MOST_THREADS);
         // Relaxed: a limit, which orders nothing.
         let most = self.most_workers.fetch_max(threads, Ordering::Relaxed);
         let left = self.workers.submit(calls, most.max(threads));
-        left.into_iter().for_each(|call| self.workers.execute(call));
-    }
-
-    /// Lands a part without content on `flight` once the system's monotonic clock has reached `nanos`.
-    pub(super) fn land_at(&self, nanos: u64, flight: Arc<Flight<Part>>) {
-        let delay = Duration::from_nanos(nanos.saturating_sub(SystemClock.monotonic_nanos()));
-        let land = Box::new(move || flight.land(None));
-        if !self.timers.add(delay, Priority::High, land, false) {
-            SystemClock.sleep(delay);
-            self.timers.hand_over_due();
-        }
+        execute_here(left);
     }
 
     /// Starts the thread of the ring. Returns false if it cannot be started.

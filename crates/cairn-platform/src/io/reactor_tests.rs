@@ -15,7 +15,7 @@ use super::*;
 use crate::fs::{FileMode, FileSystem, RandomAccessFile};
 use crate::io::faulty_ring::{Fault, FaultyRing, fault};
 use crate::io::{Io, ReadDriver, ReadRequest, Reads};
-use crate::posix::fork::holds_in_child;
+use crate::posix::fork::{alone, holds_in_child};
 use crate::{MemFileSystem, PosixFileSystem, RemoteFileSystem, RemoteSettings};
 
 const LEN: usize = 50_000;
@@ -173,10 +173,9 @@ async fn landed(flight: &Flight<Part>) -> Vec<Part> {
 
 #[test]
 fn a_dropped_future_leaves_its_memory_to_the_kernel_until_the_read_ends() {
-    let reactor = Reactor::of_process();
     let (read, mut write) = pipe();
     let (flight, call) = flight_of(&read, 4);
-    reactor.submit(vec![call]);
+    submit(vec![call]);
     // Time to submit it; the test holds either way.
     std::thread::sleep(Duration::from_millis(20));
     flight.abandon();
@@ -193,7 +192,7 @@ fn a_dropped_future_leaves_its_memory_to_the_kernel_until_the_read_ends() {
     // The next read on the ring is correct.
     let (read, mut write) = pipe();
     let (flight, call) = flight_of(&read, 4);
-    reactor.submit(vec![call]);
+    submit(vec![call]);
     std::io::Write::write_all(&mut write, b"next").unwrap();
     let mut parts = block_on(landed(&flight));
     assert_eq!(parts[0].1.bytes(), b"next");
@@ -313,7 +312,7 @@ fn reads_survive_a_ring_that_fails() {
         thread.submit(vec![call], || true).is_err(),
         "the ring is gone"
     );
-    Reactor::of_process().execute(left, 1);
+    execute(left, 1);
     let read = flights.iter().map(|flight| block_on(landed(flight)).len());
     assert_eq!(read.sum::<usize>(), 4);
 }
@@ -369,7 +368,7 @@ fn delays_of_remote_storage_do_not_block_the_thread() {
 }
 
 #[test]
-fn a_forked_child_has_a_reactor_of_its_own() {
+fn a_forked_child_reads_on_its_own_thread() {
     let dir = tempfile::tempdir().unwrap();
     let file = posix_file(&dir);
     let expected = content();
@@ -396,42 +395,38 @@ fn a_forked_child_has_a_reactor_of_its_own() {
 
 #[test]
 fn a_process_ends_with_reads_in_flight() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = posix_file(&dir);
-    assert!(holds_in_child(
-        || {
-            let (read, _write) = pipe();
-            let (_flight, call) = flight_of(&read, 4);
-            Reactor::of_process().submit(vec![call]);
-            let io = Io::with_driver(None).ignoring_page_cache();
-            let mut reads = io.read_all(vec![request(&file, 1, 10); 600]);
-            let _ = poll_once(&mut reads);
-            true
-        },
-        || ()
-    ));
+    let name = "io::reactor::tests::a_process_ends_with_reads_in_flight";
+    alone(name, || {
+        let dir = tempfile::tempdir().unwrap();
+        let file = posix_file(&dir);
+        let (read, write) = pipe();
+        let (_flight, call) = flight_of(&read, 4);
+        submit(vec![call]);
+        let io = Io::with_driver(None).ignoring_page_cache();
+        let mut reads = io.read_all(vec![request(&file, 1, 10); 600]);
+        let _ = poll_once(&mut reads);
+        std::mem::forget((read, write, reads));
+    });
 }
 
 #[test]
 fn without_a_ring_threads_execute_the_reads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
-    let dir = tempfile::tempdir().unwrap();
-    let file = posix_file(&dir);
-    let io = Io::with_driver(Some(ReadDriver::Uring)).ignoring_page_cache();
-    assert!(holds_in_child(
-        || {
-            // The kernel has no descriptor for a ring, and memory must not be locked.
-            for limit in [Resource::Nofile, Resource::Memlock] {
-                let none = Rlimit {
-                    current: Some(0),
-                    maximum: Some(0),
-                };
-                setrlimit(limit, none).unwrap();
-            }
-            let results = block_on(io.read_all(vec![request(&file, 2, 100); 50]));
-            results.iter().all(Result::is_ok)
-        },
-        || ()
-    ));
+    let name = "io::reactor::tests::without_a_ring_threads_execute_the_reads";
+    alone(name, || {
+        let dir = tempfile::tempdir().unwrap();
+        let file = posix_file(&dir);
+        let io = Io::with_driver(Some(ReadDriver::Uring)).ignoring_page_cache();
+        // The kernel has no descriptor for a ring, and memory must not be locked.
+        for limit in [Resource::Nofile, Resource::Memlock] {
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            };
+            setrlimit(limit, none).unwrap();
+        }
+        let results = block_on(io.read_all(vec![request(&file, 2, 100); 50]));
+        assert!(results.iter().all(Result::is_ok));
+    });
 }

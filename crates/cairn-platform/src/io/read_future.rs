@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use super::flight::Flight;
 use super::queued_reads::QueuedReads;
-use super::reactor::{Call, Part, Reactor};
+use super::reactor::{self, Call, Part};
 use super::{Io, ReadDriver, ReadQueue, ReadRequest, threads};
 use crate::buffer::Buffer;
 use crate::posix::Process;
@@ -68,7 +68,6 @@ impl Started {
     /// Leaves everything that is waited for to the reactor.
     fn fly(&mut self, io: &Io, transfers: usize, until: Option<u64>) -> Arc<Flight<Part>> {
         let flight = Arc::new(Flight::new(transfers + usize::from(until.is_some())));
-        let reactor = Reactor::of_process();
         let mut calls = Vec::with_capacity(transfers);
         for (ticket, place) in self.transfers().iter_mut().enumerate() {
             if let Some(transfer) = place.take_if(|transfer| !transfer.has_ended()) {
@@ -81,12 +80,12 @@ impl Started {
             }
         }
         if let Some(nanos) = until {
-            reactor.land_at(nanos, flight.clone());
+            reactor::land_at(nanos, flight.clone());
         }
         match io.driver {
             _ if calls.is_empty() => {}
-            ReadDriver::Uring => reactor.submit(calls),
-            ReadDriver::Threads | ReadDriver::Blocking => reactor.execute(calls, io.threads),
+            ReadDriver::Uring => reactor::submit(calls),
+            ReadDriver::Threads | ReadDriver::Blocking => reactor::execute(calls, io.threads),
         }
         flight
     }

@@ -2,12 +2,12 @@
 //! continue while their caller does other work ([`Background`]).
 //!
 //! A process has at most [`MOST`] such threads. The caller executes transfers as well, so that a batch ends even if no
-//! thread can be started.
+//! thread can be started. In a forked child, it executes all of them.
 
 use std::sync::Arc;
 
 use super::workers::Workers;
-use crate::posix::process::{PerProcess, Process};
+use crate::posix::process::{Process, ThreadsOfProcess};
 use crate::read_queue::{Ticket, Transfer};
 use crate::sync::{Condvar, Mutex};
 
@@ -97,9 +97,9 @@ fn threads() -> Threads {
     Workers::new("cairn-read", |batch: Arc<Batch>| batch.work())
 }
 
-/// The threads of the calling process.
-fn of_process() -> &'static Threads {
-    static THREADS: PerProcess<Threads> = PerProcess::new(threads);
+/// The threads of the calling process; `None` in a forked child.
+fn of_process() -> Option<&'static Threads> {
+    static THREADS: ThreadsOfProcess<Threads> = ThreadsOfProcess::new(threads);
     THREADS.get()
 }
 
@@ -117,11 +117,10 @@ fn recall(threads: &Threads, batch: &Arc<Batch>) {
 
 /// Executes `transfers`. Returns after the last has ended.
 pub(super) fn execute(transfers: &mut [Option<Transfer>]) {
-    if let [Some(transfer)] = transfers {
-        transfer.execute();
-        return;
+    match of_process() {
+        Some(threads) if transfers.len() > 1 => execute_by(threads, transfers),
+        _ => transfers.iter_mut().flatten().for_each(Transfer::execute),
     }
-    execute_by(of_process(), transfers);
 }
 
 fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
@@ -145,7 +144,7 @@ fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
 pub(super) struct Background {
     process: Process,
     batch: Arc<Batch>,
-    threads: &'static Threads,
+    threads: Option<&'static Threads>,
 }
 
 impl Background {
@@ -154,9 +153,14 @@ impl Background {
         Background::start_by(of_process(), transfers)
     }
 
-    fn start_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) -> Background {
+    fn start_by(
+        threads: Option<&'static Threads>,
+        transfers: &mut [Option<Transfer>],
+    ) -> Background {
         let (batch, waiting) = Batch::of(transfers);
-        call(threads, &batch, waiting);
+        if let Some(threads) = threads {
+            call(threads, &batch, waiting);
+        }
         Background {
             process: Process::this(),
             batch,
@@ -179,8 +183,16 @@ impl Background {
     /// the calling thread.
     pub(super) fn finish(self, transfers: &mut [Option<Transfer>]) {
         self.batch.work();
-        recall(self.threads, &self.batch);
+        self.recall();
         self.batch.finish(transfers);
+    }
+}
+
+impl Background {
+    fn recall(&self) {
+        if let Some(threads) = self.threads {
+            recall(threads, &self.batch);
+        }
     }
 }
 
@@ -191,7 +203,7 @@ impl Drop for Background {
         }
         let waiting = std::mem::take(&mut self.batch.state.lock().waiting);
         if !waiting.is_empty() {
-            recall(self.threads, &self.batch);
+            self.recall();
         }
     }
 }
@@ -229,7 +241,7 @@ mod tests {
         // None has started, because all threads are busy elsewhere.
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer(8))).collect();
-        let background = Background::start_by(threads, &mut transfers);
+        let background = Background::start_by(Some(threads), &mut transfers);
         assert!(transfers.iter().all(Option::is_none) && !background.has_ended());
         drop(background);
         assert!(threads.is_empty());
@@ -252,7 +264,7 @@ mod tests {
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = || Transfer::new(file.clone(), 0, Memory::new(8), 0, 8, false);
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
-        let background = Background::start_by(threads, &mut transfers);
+        let background = Background::start_by(Some(threads), &mut transfers);
         background.finish(&mut transfers);
         let done = transfers.iter().flatten();
         assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);

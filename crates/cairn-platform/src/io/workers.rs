@@ -25,6 +25,11 @@ struct State<J> {
     idle: usize,
 }
 
+/// Executes `job`. A panic, which the panic hook reports, ends the job only.
+pub(super) fn contained(job: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(job)));
+}
+
 impl<J: Send + 'static> Workers<J> {
     /// Threads called `name`, which execute a job by `run`.
     pub(super) fn new(name: &'static str, run: fn(J)) -> Workers<J> {
@@ -72,11 +77,6 @@ impl<J: Send + 'static> Workers<J> {
         self.state.lock().waiting.retain(stays);
     }
 
-    /// Executes `job` on the calling thread. A panic, which the panic hook reports, ends the job only.
-    pub(super) fn execute(&self, job: J) {
-        drop(catch_unwind(AssertUnwindSafe(|| (self.run)(job))));
-    }
-
     fn start(&'static self) -> bool {
         let builder = std::thread::Builder::new().name(self.name.to_owned());
         builder.spawn(|| self.serve()).is_ok()
@@ -88,7 +88,7 @@ impl<J: Send + 'static> Workers<J> {
             if let Some(job) = state.waiting.pop_front() {
                 state.idle -= 1;
                 drop(state);
-                self.execute(job);
+                contained(|| (self.run)(job));
                 state = self.state.lock();
                 state.idle += 1;
             } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()

@@ -53,43 +53,29 @@ impl Default for Process {
     }
 }
 
-/// A value of which every process has its own: a forked child creates another, because the threads and locks of the
-/// first belong to its parent.
-pub(crate) struct PerProcess<T: 'static> {
+/// Threads, and the state that they share, of the process that first asks for them.
+///
+/// A forked child of that process has none. It starts no others: a lock of the standard or any other library may be
+/// inherited in the state that a thread of the parent left it in, which is harmless as long as the child has one
+/// thread. The child does the work on its own thread.
+pub(crate) struct ThreadsOfProcess<T: 'static> {
     create: fn() -> T,
-    first: OnceLock<Box<OfProcess<T>>>,
+    threads: OnceLock<(Process, T)>,
 }
 
-struct OfProcess<T> {
-    process: Process,
-    value: T,
-    /// That of a child forked from this process.
-    of_child: OnceLock<Box<OfProcess<T>>>,
-}
-
-impl<T> PerProcess<T> {
-    pub(crate) const fn new(create: fn() -> T) -> PerProcess<T> {
-        PerProcess {
+impl<T> ThreadsOfProcess<T> {
+    pub(crate) const fn new(create: fn() -> T) -> ThreadsOfProcess<T> {
+        ThreadsOfProcess {
             create,
-            first: OnceLock::new(),
+            threads: OnceLock::new(),
         }
     }
 
-    /// The value of the calling process, which is created by the first call.
-    pub(crate) fn get(&'static self) -> &'static T {
-        let create = || {
-            Box::new(OfProcess {
-                process: Process::this(),
-                value: (self.create)(),
-                of_child: OnceLock::new(),
-            })
-        };
-        let mut own = self.first.get_or_init(create);
-        // Nothing of an ancestor is used but this list.
-        while !own.process.is_this() {
-            own = own.of_child.get_or_init(create);
-        }
-        &own.value
+    /// The threads of the calling process; `None` if they belong to an ancestor.
+    pub(crate) fn get(&'static self) -> Option<&'static T> {
+        let create = || (Process::this(), (self.create)());
+        let (process, threads) = self.threads.get_or_init(create);
+        process.is_this().then_some(threads)
     }
 }
 

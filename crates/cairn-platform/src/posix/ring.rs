@@ -165,7 +165,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use super::super::fork::holds_in_child;
+    use super::super::fork::{alone, holds_in_child};
     use super::*;
     use crate::buffer::Memory;
     use crate::fs::{FileMode, FileSystem};
@@ -279,10 +279,12 @@ mod tests {
     fn without_a_ring_threads_read() {
         use rustix::process::{Resource, Rlimit, setrlimit};
 
-        let dir = tempfile::tempdir().unwrap();
-        let requests = requests(&dir);
-        let before = Io::with_driver(None).ignoring_page_cache();
-        let in_child = || {
+        alone("posix::ring::tests::without_a_ring_threads_read", || {
+            let dir = tempfile::tempdir().unwrap();
+            let requests = requests(&dir);
+            // Another thread, because this one is to have no ring.
+            let before = std::thread::spawn(|| Io::with_driver(None).ignoring_page_cache());
+            let before = before.join().unwrap();
             // No descriptor is left for a ring.
             let none = Rlimit {
                 current: Some(0),
@@ -290,11 +292,9 @@ mod tests {
             };
             setrlimit(Resource::Nofile, none).unwrap();
             let after = Io::with_driver(None).ignoring_page_cache();
-            after.driver() == ReadDriver::Threads
-                && after.refusal().is_some()
-                && reads_right(&after, &requests)
-                && reads_right(&before, &requests)
-        };
-        assert!(holds_in_child(in_child, || ()));
+            assert_eq!(after.driver(), ReadDriver::Threads);
+            assert!(after.refusal().is_some());
+            assert!(reads_right(&after, &requests) && reads_right(&before, &requests));
+        });
     }
 }
