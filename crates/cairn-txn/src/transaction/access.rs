@@ -40,20 +40,25 @@ impl Transaction {
                 self.set_snapshot_if_needed();
                 let seq = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
                 let seq = seq.unwrap_or_else(|| self.db.latest_sequence());
+                self.keep_family(family);
                 (LockKey::new(family.id(), key), seq)
             }
             Policy::Pessimistic(own) if own.skip_concurrency_control => return Ok(()),
             Policy::Pessimistic(_) => self.lock_key(family, key, access)?,
         };
-        if family.id() != 0 && self.families.iter().all(|known| known.id() != family.id()) {
-            self.families.push(family.clone());
-        }
         let (read_only, exclusive) = (access.read_only, access.exclusive);
         if let Some(point) = self.save_points.last_mut() {
             point.since.track(key.clone(), seq, read_only, exclusive);
         }
         self.tracker.track(key, seq, read_only, exclusive);
         Ok(())
+    }
+
+    /// Keeps the family of a key that the commit checks, unless it is the default family.
+    fn keep_family(&mut self, family: &Family) {
+        if family.id() != 0 && self.families.iter().all(|known| known.id() != family.id()) {
+            self.families.push(family.clone());
+        }
     }
 
     /// Locks `key` in a pessimistic transaction. Returns the sequence number since which others have not written it
@@ -111,23 +116,56 @@ impl Transaction {
         }
     }
 
-    /// Locks `key` and adds a write of it to the batch.
+    /// Locks `key` and adds a write of it to the batch with `add`, which returns the count of such writes.
     fn write(
         &mut self,
         family: &Family,
         key: &[u8],
         access: Access,
-        count: impl FnOnce(&mut WriteCounts) -> &mut u64,
-        add: impl FnOnce(&IndexedBatch),
+        add: impl for<'c> FnOnce(&IndexedBatch, &'c mut WriteCounts) -> &'c mut u64,
     ) -> Result<()> {
         self.lock(family, key, access)?;
-        add(&self.batch);
+        let count = add(&self.batch, &mut self.counts);
         if let Some(error) = self.batch.refused() {
             self.batch.forget_refused();
             return Err(error);
         }
-        *count(&mut self.counts) += 1;
+        *count += 1;
         Ok(())
+    }
+
+    fn add_put(&mut self, family: &Family, key: &[u8], value: &[u8], access: Access) -> Result<()> {
+        self.write(family, key, access, |batch, counts| {
+            batch.put_in(family, key, value);
+            &mut counts.puts
+        })
+    }
+
+    fn add_merge(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        operand: &[u8],
+        access: Access,
+    ) -> Result<()> {
+        self.write(family, key, access, |batch, counts| {
+            batch.merge_in(family, key, operand);
+            &mut counts.merges
+        })
+    }
+
+    fn add_delete(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+        self.write(family, key, access, |batch, counts| {
+            batch.delete_in(family, key);
+            &mut counts.deletes
+        })
+    }
+
+    fn add_single_delete(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+        self.write(family, key, access, |batch, counts| {
+            batch.single_delete_in(family, key);
+            &mut counts.deletes
+        })
     }
 
     /// Sets `key` to `value`.
@@ -147,15 +185,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn put_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.puts,
-            |batch| {
-                batch.put_in(family, key, value);
-            },
-        )
+        self.add_put(family, key, value, WRITE)
     }
 
     /// Sets `key` of `family` to an entity.
@@ -169,15 +199,10 @@ impl Transaction {
         key: &[u8],
         columns: &[Column<'_>],
     ) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.put_entities,
-            |batch| {
-                batch.put_entity_in(family, key, columns);
-            },
-        )
+        self.write(family, key, WRITE, |batch, counts| {
+            batch.put_entity_in(family, key, columns);
+            &mut counts.put_entities
+        })
     }
 
     /// Deletes `key`.
@@ -195,15 +220,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.delete_in(family, key);
-            },
-        )
+        self.add_delete(family, key, WRITE)
     }
 
     /// Deletes `key`, which was put exactly once, from `family`.
@@ -212,15 +229,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn single_delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.single_delete_in(family, key);
-            },
-        )
+        self.add_single_delete(family, key, WRITE)
     }
 
     /// Adds a merge operand to `key`.
@@ -238,15 +247,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn merge_in(&mut self, family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.merges,
-            |batch| {
-                batch.merge_in(family, key, operand);
-            },
-        )
+        self.add_merge(family, key, operand, WRITE)
     }
 
     /// [`Transaction::put_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -255,15 +256,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`], except for conflicts with the snapshot.
     pub fn put_untracked_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.puts,
-            |batch| {
-                batch.put_in(family, key, value);
-            },
-        )
+        self.add_put(family, key, value, UNTRACKED)
     }
 
     /// [`Transaction::merge_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -277,15 +270,7 @@ impl Transaction {
         key: &[u8],
         operand: &[u8],
     ) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.merges,
-            |batch| {
-                batch.merge_in(family, key, operand);
-            },
-        )
+        self.add_merge(family, key, operand, UNTRACKED)
     }
 
     /// [`Transaction::delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -294,15 +279,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put_untracked_in`].
     pub fn delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.delete_in(family, key);
-            },
-        )
+        self.add_delete(family, key, UNTRACKED)
     }
 
     /// [`Transaction::single_delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -311,15 +288,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put_untracked_in`].
     pub fn single_delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.single_delete_in(family, key);
-            },
-        )
+        self.add_single_delete(family, key, UNTRACKED)
     }
 
     /// Adds bytes that are written to the log only.

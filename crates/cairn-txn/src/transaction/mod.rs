@@ -66,7 +66,7 @@ pub struct Transaction {
     db: Db,
     policy: Policy,
     batch: IndexedBatch,
-    /// The families of tracked keys, except the default family.
+    /// The families of the keys that an optimistic commit checks, except the default family.
     families: Vec<Family>,
     tracker: Tracker,
     save_points: Vec<SavePoint>,
