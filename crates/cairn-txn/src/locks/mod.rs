@@ -281,13 +281,15 @@ impl LockManager {
         );
         drop(stripe);
         if let Some(depth) = request.detect
-            && let Some(path) = graph.find_cycle(id, depth)
+            && let Some(deadlock) = graph.find_deadlock(id, depth)
         {
             drop(graph);
             return match self.leave(key, id, &waiter) {
                 true => Ok(()),
                 false => {
-                    self.deadlocks.lock().add(path, self.clock.wall_seconds());
+                    self.deadlocks
+                        .lock()
+                        .add(deadlock, self.clock.wall_seconds());
                     let text = "waiting for the lock of a key would complete a cycle";
                     Err(Error::new(Code::Busy, Subcode::Deadlock, text))
                 }
