@@ -57,13 +57,11 @@ impl Family {
         let view = state.view();
         check_held(&view)?;
         let lookup = LookupKey::new(key, SequenceNumber::MAX);
-        let found = match newest(view.memtables(), &lookup, since) {
-            Some(seq) => Some(seq),
-            None if oldest(view.memtables()) <= since => return Ok(KeyState::Unchanged),
-            None => None,
-        };
-        if let Some(seq) = found {
+        if let Some(seq) = newest(view.memtables(), &lookup, since) {
             return Ok(state_of(seq, since));
+        }
+        if oldest(view.memtables()) <= since {
+            return Ok(KeyState::Unchanged);
         }
         match in_history(state, &view, &lookup, since) {
             KeyState::Unknown { .. } if !memory_only => {
