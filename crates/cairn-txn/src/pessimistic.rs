@@ -171,10 +171,7 @@ impl TransactionDb {
     ///
     /// The error of `work`; that of the commit.
     pub fn transact<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        self.retry(|mut transaction| {
-            let value = work(&mut transaction)?;
-            transaction.commit().map(|()| value)
-        })
+        self.retry(|transaction| transaction.run(&mut work))
     }
 
     /// Calls `attempt` with a new transaction that detects deadlocks, and which it has to commit. After a conflict, a

@@ -213,6 +213,16 @@ impl Transaction {
         }
     }
 
+    /// Runs `work` and commits.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`; that of the commit.
+    pub(crate) fn run<T>(mut self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        let value = work(&mut self)?;
+        self.commit().map(|()| value)
+    }
+
     /// Discards the writes of the transaction and releases its locks. It can be used again.
     ///
     /// # Errors
