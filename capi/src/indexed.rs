@@ -14,7 +14,7 @@ use crate::handle::{create, maybe, of, take};
 use crate::iter::{Cursor, create_iter, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::reads::rocksdb_pinnableslice_t;
-use crate::spare::malloc_value;
+use crate::value_copy::malloc_value;
 
 handles! {
     /// A batch of writes that is applied atomically and can be read before it is written.

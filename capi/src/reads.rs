@@ -15,7 +15,7 @@ use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
-use crate::spare::malloc_value;
+use crate::value_copy::malloc_value;
 
 /// A pinned value and its location.
 pub struct Pinned {
