@@ -1,4 +1,4 @@
-//! Conflict checks of transactions: whether a key was written after a sequence number.
+//! Conflict checks of transactions: the state of a key relative to a sequence number.
 //!
 //! The memtables of a family, together with the flushed ones that `max_write_buffer_size_to_maintain` keeps, hold
 //! every write after a certain sequence number. For a later point in time, they decide alone; otherwise, the tables

@@ -94,7 +94,7 @@ impl Validation {
     ///
     /// # Errors
     ///
-    /// `Busy` for a conflict, `TryAgain` if it is unknown whether there is one; those of a write.
+    /// `Busy` for a conflict; `TryAgain` if the memtables do not reach back far enough to find one; those of a write.
     pub(crate) fn commit(
         &self,
         db: &Db,
@@ -126,7 +126,7 @@ fn family_of<'a>(db: &'a Db, families: &'a [Family], key: &LockKey) -> &'a Famil
     found.unwrap_or(db.default_family())
 }
 
-/// Returns an error if `key` was written after `seq`, or if that is unknown.
+/// Returns an error if `key` was written after `seq`, or if the memtables do not reach back to `seq`.
 fn check(family: &Family, key: &LockKey, seq: cairn_types::SequenceNumber) -> Result<()> {
     match family.state_since(key.bytes(), seq, true)? {
         KeyState::Unchanged => Ok(()),

@@ -283,8 +283,8 @@ fn an_exclusive_lock_has_one_holder_under_contention() {
     assert!(locks.is_idle());
 }
 
-/// True if the graph of waiting transactions has a cycle through `from`, computed from holders and queues in the plain
-/// way.
+/// True if the graph of waiting transactions has a cycle through `from`, computed directly from holders and
+/// queues.
 fn has_cycle(
     holders: &BTreeMap<usize, BTreeSet<u64>>,
     waiting: &BTreeMap<u64, usize>,

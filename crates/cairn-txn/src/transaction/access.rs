@@ -39,7 +39,7 @@ const READ_FOR_UPDATE: Access = Access {
 
 impl Transaction {
     /// Locks `key` of `family`, or of the default family, for `access`, or tracks it for the check at the commit.
-    // `None` for the default family, whose handle is a part of the transaction and cannot be borrowed by the caller.
+    // `None` for the default family, whose handle is a part of the transaction: the caller cannot borrow it.
     fn lock(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
         let (key, seq) = match &self.policy {
             Policy::Optimistic(_) if !access.validates => return Ok(()),
