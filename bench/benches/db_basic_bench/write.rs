@@ -46,7 +46,7 @@ impl Case for Put {
             }
         };
         let time = in_threads(&entries, |entries| put_all(entries));
-        // Of the operations asked for; each thread executes the same number.
+        // Each thread executes an equal share of the operations.
         time.mul_f64(operations as f64 / (share * entries.len() as u64) as f64)
     }
 

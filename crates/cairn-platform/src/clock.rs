@@ -14,8 +14,8 @@ pub trait Clock: Send + Sync {
     }
     /// Blocks for `duration`.
     fn sleep(&self, duration: Duration);
-    /// True if the time passes by itself, and [`Clock::monotonic_nanos`] is that of the system. Waiting for any
-    /// other clock is left to [`Clock::sleep`], on the thread that waits.
+    /// True if the time passes without calls of [`Clock::sleep`], and [`Clock::monotonic_nanos`] is that of the system.
+    /// A thread that waits for any other clock calls [`Clock::sleep`].
     fn is_real(&self) -> bool {
         false
     }

@@ -176,7 +176,7 @@ pub struct ReadQueue {
     times: Vec<(Arc<dyn Clock>, u64)>,
     /// The number of files with reads in the batch.
     files: u64,
-    /// True if the caller goes on between start and end of the batch.
+    /// True if the caller continues between start and end of the batch.
     in_background: bool,
 }
 
@@ -212,7 +212,7 @@ impl ReadQueue {
         nanos / self.files.max(1)
     }
 
-    /// A queue of reads whose caller goes on between their start and their end.
+    /// A queue of reads whose caller continues between their start and their end.
     pub(crate) fn in_background() -> ReadQueue {
         ReadQueue {
             in_background: true,
@@ -220,7 +220,7 @@ impl ReadQueue {
         }
     }
 
-    /// True if the caller goes on between start and end of the batch, perhaps on another thread. Its CPU time
+    /// True if the caller continues between start and end of the batch, perhaps on another thread. Its CPU time
     /// in between is not that of the reads.
     #[must_use]
     pub fn is_in_background(&self) -> bool {

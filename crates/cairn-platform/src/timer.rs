@@ -55,14 +55,15 @@ impl Timers {
         })
     }
 
-    /// Submits `job` after `delay`. A job `at_leisure` is not waited for.
+    /// Submits `job` after `delay`. A job `at_leisure` is not waited for. Returns false if no thread could be started for
+    /// it: the next job tries again.
     pub(crate) fn add(
         self: &Arc<Self>,
         delay: Duration,
         priority: Priority,
         job: Job,
         at_leisure: bool,
-    ) {
+    ) -> bool {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let due = SystemClock.monotonic_nanos().saturating_add(nanos);
         let mut state = self.state.lock();
@@ -76,7 +77,7 @@ impl Timers {
             at_leisure,
         }));
         self.changed.notify_one();
-        self.start(state);
+        self.start(state)
     }
 
     /// Restarts the thread if it was ended while jobs are waiting.
@@ -87,18 +88,21 @@ impl Timers {
         }
     }
 
-    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Returns false if the thread cannot be started.
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
         if state.thread.is_some() || state.ending {
-            return;
+            return true;
         }
         let timers = Arc::clone(self);
         let thread = std::thread::Builder::new().name("cairn-timer".to_owned());
         state.thread = thread.spawn(move || timers.serve()).ok();
-        if state.thread.is_none() {
-            // The thread could not be started. The next job tries again, and delivers overdue jobs as well.
+        let started = state.thread.is_some();
+        if !started {
+            // The next job tries again, and delivers overdue jobs as well.
             drop(state);
             self.hand_over_due();
         }
+        started
     }
 
     /// Waits until the thread has ended. It restarts if a job other than a leisure job is waiting, or with
@@ -160,7 +164,8 @@ impl Timers {
         }
     }
 
-    fn hand_over_due(&self) {
+    /// Delivers the jobs that are due.
+    pub(crate) fn hand_over_due(&self) {
         while let Some(due) = self.next_due() {
             (self.deliver)(due.priority, due.job);
         }

@@ -23,6 +23,20 @@ pub struct BlobFileMeta {
 }
 
 impl BlobFileMeta {
+    /// Creates metadata of a file without garbage and without a checksum.
+    #[must_use]
+    pub fn new(number: FileNumber, total_count: u64, total_bytes: u64) -> BlobFileMeta {
+        BlobFileMeta {
+            number,
+            total_count,
+            total_bytes,
+            checksum_method: String::new(),
+            checksum_value: Vec::new(),
+            garbage_count: 0,
+            garbage_bytes: 0,
+        }
+    }
+
     /// Returns the file size in bytes: records, header and footer.
     #[must_use]
     pub fn file_size(&self) -> u64 {

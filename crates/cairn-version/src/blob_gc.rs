@@ -136,13 +136,9 @@ mod tests {
     fn version(garbage: &[u64], tables: &[u64]) -> Version {
         let blobs = garbage.iter().zip(1..).map(|(&garbage, number)| {
             Arc::new(BlobFileMeta {
-                number: FileNumber(10 * number),
-                total_count: 100,
-                total_bytes: 100,
-                checksum_method: String::new(),
-                checksum_value: Vec::new(),
                 garbage_count: garbage,
                 garbage_bytes: garbage,
+                ..BlobFileMeta::new(FileNumber(10 * number), 100, 100)
             })
         });
         let files = tables.iter().zip(1..).map(|(&oldest, number)| {

@@ -176,17 +176,7 @@ fn the_end_of_a_range_tombstone_does_not_touch_its_key() {
 
 #[test]
 fn blob_files_with_only_garbage_leave_the_tree() {
-    let blob = |number, count| {
-        Arc::new(BlobFileMeta {
-            number: FileNumber(number),
-            total_count: count,
-            total_bytes: 100,
-            checksum_method: String::new(),
-            checksum_value: Vec::new(),
-            garbage_count: 0,
-            garbage_bytes: 0,
-        })
-    };
+    let blob = |number, count| Arc::new(BlobFileMeta::new(FileNumber(number), count, 100));
     let linked = |number: u64, blob: u64, from: &str| {
         let mut file = meta(number, from, from, number, 1);
         file.oldest_blob = Some(FileNumber(blob));

@@ -278,15 +278,7 @@ mod tests {
     }
 
     fn blob(number: u64) -> Arc<BlobFileMeta> {
-        Arc::new(BlobFileMeta {
-            number: FileNumber(number),
-            total_count: 1,
-            total_bytes: 10,
-            checksum_method: String::new(),
-            checksum_value: Vec::new(),
-            garbage_count: 0,
-            garbage_bytes: 0,
-        })
+        Arc::new(BlobFileMeta::new(FileNumber(number), 1, 10))
     }
 
     /// Creates a version with tables in level 0, and with blob files.

@@ -1,114 +1,36 @@
 //! Threads for work that cannot be suspended: opening a table, a write.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use super::flight::Flight;
+use super::workers::Workers;
 use crate::executor::Job;
 use crate::posix::Process;
-use crate::sync::{Condvar, Mutex, OnceLock};
+use crate::posix::process::PerProcess;
 
 /// The number of threads above which a job waits for one of them.
 const MOST: usize = 64;
-/// The time after which an idle thread ends.
-const IDLE: Duration = Duration::from_secs(10);
 
-/// The threads of this process.
-struct Helpers {
-    process: Process,
-    state: Mutex<State>,
-    called: Condvar,
-    /// Those of a child that was forked from this process.
-    of_child: OnceLock<Box<Helpers>>,
-}
-
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Job>,
-    started: usize,
-    idle: usize,
-}
-
-impl Helpers {
-    fn of_process() -> &'static Helpers {
-        static FIRST: OnceLock<Box<Helpers>> = OnceLock::new();
-        let mut helpers: &'static Helpers = FIRST.get_or_init(Helpers::new);
-        while !helpers.process.is_this() {
-            helpers = helpers.of_child.get_or_init(Helpers::new);
-        }
-        helpers
-    }
-
-    fn new() -> Box<Helpers> {
-        Box::new(Helpers {
-            process: Process::this(),
-            state: Mutex::default(),
-            called: Condvar::new(),
-            of_child: OnceLock::new(),
-        })
-    }
-
-    /// Runs `job` on a thread. Jobs that wait long have a thread even if there are [`MOST`]. Without any
-    /// thread, the caller runs it.
-    fn run(&'static self, job: Job, waits_long: bool) {
-        let mut state = self.state.lock();
-        state.waiting.push_back(job);
-        if state.idle < state.waiting.len() && (state.started < MOST || waits_long) {
-            let builder = std::thread::Builder::new().name("cairn-helper".to_owned());
-            if builder.spawn(|| self.serve()).is_ok() {
-                state.started += 1;
-                state.idle += 1;
-            }
-        }
-        if state.started > 0 {
-            drop(state);
-            self.called.notify_one();
-            return;
-        }
-        let job = state.waiting.pop_back();
-        drop(state);
-        job.into_iter().for_each(run);
-    }
-
-    /// Runs jobs until there is none for [`IDLE`].
-    fn serve(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(job) = state.waiting.pop_front() {
-                state.idle -= 1;
-                drop(state);
-                run(job);
-                state = self.state.lock();
-                state.idle += 1;
-            } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()
-            {
-                state.started -= 1;
-                state.idle -= 1;
-                return;
-            }
-        }
-    }
-}
-
-/// Runs a job. A panic ends the job only.
-fn run(job: Job) {
-    // Reported by the panic hook, and noticed by the future.
-    drop(catch_unwind(AssertUnwindSafe(job)));
+/// Runs `job` on a thread, of which there may be `most`; without any thread, the caller runs it.
+fn run(job: Job, most: usize) {
+    static HELPERS: PerProcess<Workers<Job>> =
+        PerProcess::new(|| Workers::new("cairn-helper", |job: Job| job()));
+    let helpers = HELPERS.get();
+    let left = helpers.submit([job], most);
+    left.into_iter().for_each(|job| helpers.execute(job));
 }
 
 /// Runs `job`, which may wait for other work for long, such as a write that is stalled, on a thread.
 pub fn run_apart(job: Job) {
-    Helpers::of_process().run(job, true);
+    run(job, usize::MAX);
 }
 
 /// Runs `job`, which is short, on one of a limited number of threads.
 pub fn run_soon(job: Job) {
-    Helpers::of_process().run(job, false);
+    run(job, MOST);
 }
 
 /// The future of a value that another thread delivers; see [`offload`] and [`promise`].
@@ -202,9 +124,11 @@ impl<T> Drop for Offload<T> {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::task::Waker;
 
     use super::*;
+    use crate::sync::Mutex;
 
     /// Waits for `future` on the calling thread.
     fn wait<T>(mut future: Offload<T>) -> T {

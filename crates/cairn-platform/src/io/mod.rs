@@ -11,14 +11,18 @@
 //! [`Io::start`] starts a read whose result is collected later ([`StartedRead`]).
 
 mod batch;
+#[cfg(test)]
+mod faulty_ring;
 mod flight;
 mod helpers;
+mod queued_reads;
 mod reactor;
 mod read_future;
 mod started;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +34,9 @@ use crate::buffer::Buffer;
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
+use crate::read_queue::Transfer;
 pub use helpers::{Offload, Promise, offload, promise, run_apart, run_soon};
+use queued_reads::QueuedReads;
 pub use read_future::{Read, Reads};
 
 pub use crate::read_queue::{BatchRead, FileReads, ReadQueue, Started};
@@ -257,28 +263,9 @@ impl Io {
         if self.limits.is_some() {
             self.wait(requests.iter().map(|request| request.len).sum());
         }
-        let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
-        let mut queue = ReadQueue::default();
-        let start = |of_file: &[ReadRequest]| {
-            let read =
-                |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
-            let mut reads = FileReads::new(of_file.iter().map(read).collect());
-            queue.add_file();
-            of_file[0].file.start_reads(&mut reads, &mut queue);
-            reads
-        };
-        let mut files: Vec<FileReads> = requests.chunk_by(same_file).map(start).collect();
-        self.execute(&mut queue);
-        let mut results = Vec::with_capacity(requests.len());
-        for (reads, of_file) in files.iter_mut().zip(requests.chunk_by(same_file)) {
-            of_file[0].file.finish_reads(reads, &mut queue);
-            for (read, request) in reads.reads.drain(..).zip(of_file) {
-                let (got, memory) = read.into_memory();
-                let checked = got.and_then(|got| request.check(got));
-                results.push(checked.map(|()| Buffer::of(memory, request.len)));
-            }
-        }
-        results
+        let mut started = QueuedReads::start(requests, ReadQueue::default());
+        self.execute(&mut started.queue);
+        started.finish(requests)
     }
 
     /// Executes `requests`, of which some have been started: the others first, then those.
@@ -305,26 +292,28 @@ impl Io {
             return Arc::new(StartedRead::deferred(request));
         }
         self.wait(request.len);
-        Arc::new(StartedRead::start(request, self.ignores_page_cache))
+        Arc::new(StartedRead::start(request, self))
+    }
+
+    /// Executes transfers that the page cache has: a plain system call is cheaper. After the first few misses, the rest
+    /// of the batch is left to the driver. Returns the number of transfers that have not ended.
+    fn execute_cached(&self, transfers: &mut [Option<Transfer>]) -> usize {
+        let tries = match self.ignores_page_cache {
+            true => 0,
+            false => TRIED_MISSES,
+        };
+        let mut left = 0;
+        for transfer in transfers.iter_mut().flatten() {
+            let ended = transfer.has_ended() || (left < tries && transfer.execute_cached());
+            left += usize::from(!ended);
+        }
+        left
     }
 
     /// Executes the transfers of `queue`, and waits for it.
     fn execute(&self, queue: &mut ReadQueue) {
         let transfers = queue.transfers();
-        // A read from the page cache is cheaper as a plain system call. After the first few misses the rest of the
-        // batch goes to the driver directly.
-        let mut misses = match self.ignores_page_cache {
-            true => TRIED_MISSES,
-            false => 0,
-        };
-        for transfer in transfers.iter_mut().flatten() {
-            if misses == TRIED_MISSES {
-                break;
-            }
-            misses += usize::from(!transfer.execute_cached());
-        }
-        let left = transfers.iter().flatten();
-        let left = left.filter(|transfer| !transfer.has_ended()).count();
+        let left = self.execute_cached(transfers);
         let done = self.driver == ReadDriver::Uring
             && left > 1
             && ring::with_ring(|ring| {

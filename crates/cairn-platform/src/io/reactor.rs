@@ -14,31 +14,30 @@
 //!
 //! In a forked child, the threads and the ring belong to the parent, so the child makes a reactor of its own.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 
+use super::batch::Refusals;
 use super::flight::Flight;
+use super::workers::Workers;
 use crate::buffer::Memory;
 use crate::clock::Clock;
+use crate::executor::Priority;
+use crate::posix::SystemClock;
+use crate::posix::process::PerProcess;
 use crate::posix::ring::KernelRing;
-use crate::posix::{Process, SystemClock};
 use crate::read_queue::{Ring, Ticket, Transfer};
-use crate::sync::{Condvar, Mutex, OnceLock};
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::timer::Timers;
 
 /// The number of reads that the ring of the reactor has in flight.
 const ENTRIES: u32 = 512;
 /// The maximum number of threads that execute transfers.
 const MOST_THREADS: usize = 256;
-/// The time after which an idle thread ends.
-const IDLE: Duration = Duration::from_secs(10);
-/// The number of consecutive refused submissions, without a completion, after which the ring is given up.
-const REFUSALS: u32 = 1000;
 
 /// A part of a flight: a transfer and its place in the queue of its reads.
 pub(super) type Part = (Ticket, Transfer);
@@ -66,34 +65,28 @@ impl Call {
 
 /// The threads that execute transfers of this process.
 pub(super) struct Reactor {
-    process: Process,
     ring: RingThread,
-    threads: Threads,
-    timer: Timer,
-    /// The reactor of a child that was forked from this process.
-    of_child: OnceLock<Box<Reactor>>,
+    workers: Workers<Call>,
+    /// The maximum number of workers.
+    most_workers: AtomicUsize,
+    timers: Arc<Timers>,
 }
 
 impl Reactor {
     /// The reactor of the calling process.
     pub(super) fn of_process() -> &'static Reactor {
-        static FIRST: OnceLock<Box<Reactor>> = OnceLock::new();
-        let mut reactor: &'static Reactor = FIRST.get_or_init(Reactor::new);
-        // Nothing of an ancestor is used but this list.
-        while !reactor.process.is_this() {
-            reactor = reactor.of_child.get_or_init(Reactor::new);
-        }
-        reactor
+        static REACTOR: PerProcess<Reactor> = PerProcess::new(Reactor::new);
+        REACTOR.get()
     }
 
-    fn new() -> Box<Reactor> {
-        Box::new(Reactor {
-            process: Process::this(),
+    fn new() -> Reactor {
+        Reactor {
             ring: RingThread::default(),
-            threads: Threads::default(),
-            timer: Timer::default(),
-            of_child: OnceLock::new(),
-        })
+            workers: Workers::new("cairn-reads", Call::execute),
+            most_workers: AtomicUsize::new(0),
+            // Landing a flight takes no time of the thread.
+            timers: Timers::new(Box::new(|_, land| land())),
+        }
     }
 
     /// Executes `calls` by the ring.
@@ -105,40 +98,35 @@ impl Reactor {
 
     /// Executes `calls` by up to `threads` threads, or as many as an earlier call has allowed.
     pub(super) fn execute(&'static self, calls: Vec<Call>, threads: usize) {
-        let left = self.threads.submit(calls, threads, || {
-            spawn("cairn-reads", || self.threads.serve())
-        });
-        left.into_iter().for_each(Call::execute);
+        let threads = threads.clamp(1, MOST_THREADS);
+        // Relaxed: a limit, which orders nothing.
+        let most = self.most_workers.fetch_max(threads, Ordering::Relaxed);
+        let left = self.workers.submit(calls, most.max(threads));
+        left.into_iter().for_each(|call| self.workers.execute(call));
     }
 
     /// Lands a part without content on `flight` once the system's monotonic clock has reached `nanos`.
-    pub(super) fn land_at(&'static self, nanos: u64, flight: Arc<Flight<Part>>) {
-        let start = || spawn("cairn-delays", || self.timer.serve());
-        if let Err(flight) = self.timer.add(nanos, flight, start) {
-            let clock = SystemClock;
-            clock.sleep(Duration::from_nanos(
-                nanos.saturating_sub(clock.monotonic_nanos()),
-            ));
-            flight.land(None);
+    pub(super) fn land_at(&self, nanos: u64, flight: Arc<Flight<Part>>) {
+        let delay = Duration::from_nanos(nanos.saturating_sub(SystemClock.monotonic_nanos()));
+        let land = Box::new(move || flight.land(None));
+        if !self.timers.add(delay, Priority::High, land, false) {
+            SystemClock.sleep(delay);
+            self.timers.hand_over_due();
         }
     }
 
     /// Starts the thread of the ring. Returns false if it cannot be started.
     fn start_ring(&'static self) -> bool {
-        spawn("cairn-ring", || {
+        let builder = std::thread::Builder::new().name("cairn-ring".to_owned());
+        let serve = || {
             let left = match KernelRing::with_entries(ENTRIES) {
                 Ok(mut ring) => self.ring.serve(&mut ring),
                 Err(_) => self.ring.refuse(VecDeque::new()),
             };
             self.execute(left, 1);
-        })
+        };
+        builder.spawn(serve).is_ok()
     }
-}
-
-/// Starts a thread. Returns false if that is impossible.
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
-    let builder = std::thread::Builder::new().name(name.to_owned());
-    builder.spawn(run).is_ok()
 }
 
 /// The inbox of the thread with the ring.
@@ -167,11 +155,11 @@ enum Place {
     Call(Arc<Flight<Part>>, Ticket),
 }
 
-/// What a thread does with its ring, apart from the ring.
+/// The state of the thread that serves a ring.
 struct Service {
-    /// Calls for which the ring had no place, and what is left of short reads.
+    /// Calls for which the ring had no place, and the rest of short reads.
     waiting: VecDeque<Call>,
-    /// What is in flight, by the ticket in the ring.
+    /// The reads in flight, by their tickets in the ring.
     places: Vec<Place>,
     free: Vec<Ticket>,
     bell: Arc<File>,
@@ -312,7 +300,7 @@ impl RingThread {
             armed: false,
             in_flight: 0,
         };
-        let mut refusals = 0;
+        let mut refusals = Refusals::default();
         loop {
             let mut inbox = self.inbox.lock();
             inbox.parked = None;
@@ -334,21 +322,11 @@ impl RingThread {
             }
             let submitted = ring.submit_and_wait(1);
             let completed = service.take_completed(ring);
-            match submitted {
-                Ok(()) | Err(Errno::INTR) => refusals = 0,
-                // The kernel lacks memory, or completions have to be taken first.
-                Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if refusals < REFUSALS => {
-                    refusals = if completed > 0 { 0 } else { refusals + 1 };
-                    if completed == 0 {
-                        std::thread::yield_now();
-                    }
-                }
-                Err(_) => {
-                    service.lose();
-                    // A ring that is dropped waits for what is in flight.
-                    ring_bell(&service.bell);
-                    return self.refuse(service.waiting);
-                }
+            if !refusals.count(submitted, completed) {
+                service.lose();
+                // A ring that is dropped waits for what is in flight.
+                ring_bell(&service.bell);
+                return self.refuse(service.waiting);
             }
         }
     }
@@ -358,158 +336,6 @@ impl RingThread {
 fn ring_bell(bell: &File) {
     // Fails only if the counter would overflow, and the bell then rings already.
     let _rung = rustix::io::write(bell, &1_u64.to_le_bytes());
-}
-
-/// The threads that execute one transfer at a time.
-#[derive(Default)]
-struct Threads {
-    state: Mutex<ThreadsState>,
-    called: Condvar,
-}
-
-#[derive(Default)]
-struct ThreadsState {
-    waiting: VecDeque<Call>,
-    limit: usize,
-    started: usize,
-    idle: usize,
-}
-
-impl Threads {
-    /// Leaves `calls` for the threads, started by `start`. Returns them if there is no thread.
-    fn submit(&self, calls: Vec<Call>, limit: usize, start: impl Fn() -> bool) -> VecDeque<Call> {
-        let mut state = self.state.lock();
-        state.limit = state.limit.max(limit.clamp(1, MOST_THREADS));
-        state.waiting.extend(calls);
-        while state.started < state.limit && state.idle < state.waiting.len() && start() {
-            state.started += 1;
-            state.idle += 1;
-        }
-        if state.started == 0 {
-            return std::mem::take(&mut state.waiting);
-        }
-        drop(state);
-        self.called.notify_all();
-        VecDeque::new()
-    }
-
-    /// Executes calls until there is none for [`IDLE`].
-    fn serve(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(call) = state.waiting.pop_front() {
-                state.idle -= 1;
-                drop(state);
-                call.execute();
-                state = self.state.lock();
-                state.idle += 1;
-            } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()
-            {
-                state.started -= 1;
-                state.idle -= 1;
-                return;
-            }
-        }
-    }
-}
-
-/// The flights that wait for a time.
-#[derive(Default)]
-struct Timer {
-    state: Mutex<TimerState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct TimerState {
-    waiting: BinaryHeap<Reverse<Due>>,
-    count: u64,
-    started: bool,
-}
-
-/// A flight and its time.
-struct Due {
-    nanos: u64,
-    number: u64,
-    flight: Arc<Flight<Part>>,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        (self.nanos, self.number).cmp(&(other.nanos, other.number))
-    }
-}
-
-impl Timer {
-    /// Adds a flight. Returns it if there is no thread that would land it.
-    fn add(
-        &self,
-        nanos: u64,
-        flight: Arc<Flight<Part>>,
-        start: impl FnOnce() -> bool,
-    ) -> Result<(), Arc<Flight<Part>>> {
-        let mut state = self.state.lock();
-        if !state.started {
-            state.started = start();
-            if !state.started {
-                return Err(flight);
-            }
-        }
-        state.count += 1;
-        let number = state.count;
-        let first = state.waiting.peek().is_none_or(|due| nanos < due.0.nanos);
-        state.waiting.push(Reverse(Due {
-            nanos,
-            number,
-            flight,
-        }));
-        drop(state);
-        if first {
-            self.changed.notify_one();
-        }
-        Ok(())
-    }
-
-    /// Lands flights when they are due, until there is none for [`IDLE`].
-    fn serve(&self) {
-        let clock = SystemClock;
-        let mut due = Vec::new();
-        let mut state = self.state.lock();
-        loop {
-            let now = clock.monotonic_nanos();
-            while state.waiting.peek().is_some_and(|due| due.0.nanos <= now) {
-                due.extend(state.waiting.pop().map(|Reverse(due)| due.flight));
-            }
-            if !due.is_empty() {
-                drop(state);
-                due.drain(..).for_each(|flight| flight.land(None));
-                state = self.state.lock();
-                continue;
-            }
-            let left = match state.waiting.peek() {
-                Some(Reverse(first)) => Duration::from_nanos(first.nanos - now),
-                None => IDLE,
-            };
-            if self.changed.wait_for(&mut state, left).timed_out() && state.waiting.is_empty() {
-                state.started = false;
-                return;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use proptest::prelude::*;
+use rustix::io::Errno;
 
 use super::*;
 use crate::fs::{FileMode, FileSystem, RandomAccessFile};
+use crate::io::faulty_ring::{Fault, FaultyRing, fault};
 use crate::io::{Io, ReadDriver, ReadRequest, Reads};
 use crate::posix::fork::holds_in_child;
-use crate::sync::{AtomicUsize, Ordering};
 use crate::{MemFileSystem, PosixFileSystem, RemoteFileSystem, RemoteSettings};
 
 const LEN: usize = 50_000;
@@ -222,124 +223,12 @@ fn futures_dropped_after_their_first_poll_do_not_disturb_others() {
     }
 }
 
-/// A ring with few places whose completions and submissions follow a script.
-struct FaultyRing {
-    capacity: usize,
-    script: Vec<Fault>,
-    at: usize,
-    in_flight: VecDeque<(Ticket, Transfer)>,
-    completed: VecDeque<(Ticket, Transfer, Result<usize, Errno>)>,
-    failed: Arc<AtomicUsize>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    Nothing,
-    Short,
-    Fails(Errno),
-    Late,
-    Refused(Errno),
-}
-
-impl Ring for FaultyRing {
-    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> Result<(), Transfer> {
-        if self.in_flight.len() == self.capacity {
-            return Err(transfer);
-        }
-        self.in_flight.push_back((ticket, transfer));
-        Ok(())
-    }
-
-    fn submit_and_wait(&mut self, _wanted: usize) -> Result<(), Errno> {
-        for _ in 0..self.in_flight.len() {
-            let Some((ticket, mut transfer)) = self.in_flight.pop_front() else {
-                break;
-            };
-            let (file, offset, bytes) = transfer.next();
-            if offset == 0 {
-                // The bell: read once it rings, and waited for if it is alone.
-                let fd = rustix::event::PollFd::new(file, rustix::event::PollFlags::IN);
-                let wait = rustix::event::Timespec {
-                    tv_sec: 0,
-                    tv_nsec: if self.in_flight.is_empty() {
-                        1_000_000
-                    } else {
-                        0
-                    },
-                };
-                let rings = rustix::event::poll(&mut [fd], Some(&wait)).unwrap() > 0;
-                match rings {
-                    true => {
-                        let got = rustix::io::read(file, bytes);
-                        self.completed.push_back((ticket, transfer, got));
-                    }
-                    false => self.in_flight.push_back((ticket, transfer)),
-                }
-                continue;
-            }
-            self.at += 1;
-            let fault = self.script[self.at % self.script.len()];
-            let result = match fault {
-                Fault::Refused(errno) => {
-                    self.in_flight.push_front((ticket, transfer));
-                    return Err(errno);
-                }
-                Fault::Late => {
-                    self.in_flight.push_back((ticket, transfer));
-                    continue;
-                }
-                Fault::Fails(errno) => Err(errno),
-                Fault::Nothing | Fault::Short => {
-                    let len = match fault {
-                        Fault::Short => bytes.len().min(1),
-                        _ => bytes.len(),
-                    };
-                    rustix::io::pread(file, &mut bytes[..len], offset)
-                }
-            };
-            if result == Err(Errno::IO) {
-                self.failed.fetch_add(1, Ordering::SeqCst);
-            }
-            self.completed.push_back((ticket, transfer, result));
-        }
-        Ok(())
-    }
-
-    fn completed(&mut self) -> Option<(Ticket, Transfer, Result<usize, Errno>)> {
-        self.completed.pop_front()
-    }
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![
-        4 => Just(Fault::Nothing),
-        2 => Just(Fault::Short),
-        1 => Just(Fault::Fails(Errno::INTR)),
-        1 => Just(Fault::Fails(Errno::AGAIN)),
-        1 => Just(Fault::Fails(Errno::IO)),
-        1 => Just(Fault::Late),
-        1 => Just(Fault::Refused(Errno::BUSY)),
-        1 => Just(Fault::Refused(Errno::INTR)),
-    ]
-}
-
 /// Ends the thread even if the test fails.
 struct Closing<'a>(&'a RingThread);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.close();
-    }
-}
-
-fn faulty(capacity: usize, script: Vec<Fault>) -> FaultyRing {
-    FaultyRing {
-        capacity,
-        script,
-        at: 0,
-        in_flight: VecDeque::new(),
-        completed: VecDeque::new(),
-        failed: Arc::default(),
     }
 }
 
@@ -359,8 +248,7 @@ proptest! {
         std::fs::write(&path, content()).unwrap();
         let file = Arc::new(File::open(&path).unwrap());
         let expected = content();
-        let mut ring = faulty(capacity, script);
-        let failed = ring.failed.clone();
+        let mut ring = FaultyRing::new(capacity, script, true);
         let thread = RingThread::default();
         let mut errors = 0;
         std::thread::scope(|scope| {
@@ -397,7 +285,7 @@ proptest! {
             drop(closing);
             assert!(server.join().unwrap().is_empty());
         });
-        prop_assert!(errors <= failed.load(Ordering::SeqCst));
+        prop_assert!(errors <= ring.failed.len());
         prop_assert_eq!(Arc::strong_count(&file), 1, "everything was freed");
     }
 }
@@ -408,7 +296,7 @@ fn reads_survive_a_ring_that_fails() {
     let path = dir.path().join("f");
     std::fs::write(&path, content()).unwrap();
     let file = Arc::new(File::open(&path).unwrap());
-    let mut ring = faulty(3, vec![Fault::Refused(Errno::BADF)]);
+    let mut ring = FaultyRing::new(3, vec![Fault::Refused(Errno::BADF)], true);
     let thread = RingThread::default();
     let mut flights = Vec::new();
     for _ in 0..6 {

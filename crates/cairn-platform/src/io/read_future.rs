@@ -12,11 +12,12 @@ use std::task::{Context, Poll};
 use cairn_types::{Error, Result};
 
 use super::flight::Flight;
+use super::queued_reads::QueuedReads;
 use super::reactor::{Call, Part, Reactor};
-use super::{FileReads, Io, ReadDriver, ReadQueue, ReadRequest, threads};
+use super::{Io, ReadDriver, ReadQueue, ReadRequest, threads};
 use crate::buffer::Buffer;
 use crate::posix::Process;
-use crate::read_queue::BatchRead;
+use crate::read_queue::Transfer;
 
 /// A batch of reads in flight; see [`Io::read_all`].
 ///
@@ -33,8 +34,7 @@ enum State {
 /// Reads that were started.
 struct Started {
     requests: Vec<ReadRequest>,
-    files: Vec<FileReads>,
-    queue: ReadQueue,
+    reads: QueuedReads,
 }
 
 impl std::fmt::Debug for Reads {
@@ -48,56 +48,21 @@ impl std::fmt::Debug for Reads {
     }
 }
 
-fn same_file(a: &ReadRequest, b: &ReadRequest) -> bool {
-    Arc::ptr_eq(&a.file, &b.file)
-}
-
 impl Started {
     fn new(requests: Vec<ReadRequest>) -> Started {
-        let mut queue = ReadQueue::default();
-        let start = |of_file: &[ReadRequest]| {
-            let read =
-                |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
-            let mut reads = FileReads::new(of_file.iter().map(read).collect());
-            queue.add_file();
-            of_file[0].file.start_reads(&mut reads, &mut queue);
-            reads
-        };
-        let mut files = Vec::with_capacity(requests.chunk_by(same_file).count());
-        files.extend(requests.chunk_by(same_file).map(start));
         Started {
+            reads: QueuedReads::start(&requests, ReadQueue::default()),
             requests,
-            files,
-            queue,
         }
+    }
+
+    fn transfers(&mut self) -> &mut [Option<Transfer>] {
+        self.reads.queue.transfers()
     }
 
     /// The results, once nothing is waited for.
-    fn finish(mut self) -> Vec<Result<Buffer>> {
-        let mut results = Vec::with_capacity(self.requests.len());
-        let of_files = self.requests.chunk_by(same_file);
-        for (reads, of_file) in self.files.iter_mut().zip(of_files) {
-            of_file[0].file.finish_reads(reads, &mut self.queue);
-            for (read, request) in reads.reads.drain(..).zip(of_file) {
-                let (got, memory) = read.into_memory();
-                let checked = got.and_then(|got| request.check(got));
-                results.push(checked.map(|()| Buffer::of(memory, request.len)));
-            }
-        }
-        results
-    }
-
-    /// Executes what the page cache has. Returns the number of transfers that are left.
-    fn execute_cached(&mut self, io: &Io) -> usize {
-        let mut left = 0;
-        for transfer in self.queue.transfers().iter_mut().flatten() {
-            let ended = transfer.has_ended()
-                || (!io.ignores_page_cache
-                    && left < super::TRIED_MISSES
-                    && transfer.execute_cached());
-            left += usize::from(!ended);
-        }
-        left
+    fn finish(self) -> Vec<Result<Buffer>> {
+        self.reads.finish(&self.requests)
     }
 
     /// Leaves everything that is waited for to the reactor.
@@ -105,7 +70,7 @@ impl Started {
         let flight = Arc::new(Flight::new(transfers + usize::from(until.is_some())));
         let reactor = Reactor::of_process();
         let mut calls = Vec::with_capacity(transfers);
-        for (ticket, place) in self.queue.transfers().iter_mut().enumerate() {
+        for (ticket, place) in self.transfers().iter_mut().enumerate() {
             if let Some(transfer) = place.take_if(|transfer| !transfer.has_ended()) {
                 let flight = flight.clone();
                 calls.push(Call {
@@ -137,7 +102,7 @@ impl Reads {
     pub(super) fn lose_all(&mut self) {
         if let State::Fresh(_, requests) = std::mem::replace(&mut self.0, State::Done) {
             let mut started = Box::new(Started::new(requests));
-            started.queue.transfers().fill_with(|| None);
+            started.transfers().fill_with(|| None);
             let flight = Arc::new(Flight::new(1));
             flight.land(None);
             self.0 = State::Flying(started, flight, Process::this());
@@ -154,13 +119,13 @@ impl Reads {
             return Some(requests.iter().map(read).collect());
         }
         let mut started = Box::new(Started::new(requests));
-        let left = started.execute_cached(io);
-        let until = match started.queue.until() {
+        let left = io.execute_cached(started.transfers());
+        let until = match started.reads.queue.until() {
             Ok(until) => until,
             // A simulated clock advances while its time is waited for.
             Err(()) => {
-                threads::execute(started.queue.transfers());
-                started.queue.wait();
+                threads::execute(started.transfers());
+                started.reads.queue.wait();
                 return Some(started.finish());
             }
         };
@@ -191,7 +156,7 @@ impl Future for Reads {
                 return Poll::Pending;
             };
             for (ticket, transfer) in landed {
-                started.queue.transfers()[ticket] = Some(transfer);
+                started.transfers()[ticket] = Some(transfer);
             }
         } else {
             // The reads belong to the parent.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use cairn_types::Result;
 
+use super::queued_reads::QueuedReads;
 use super::threads::Background;
-use super::{BatchRead, FileReads, ReadQueue, ReadRequest};
+use super::{FileReads, Io, ReadQueue, ReadRequest};
 use crate::buffer::Buffer;
 use crate::fs::{Access, RandomAccessFile};
-use crate::posix::process::Process;
-use crate::read_queue::{Started, Transfer};
+use crate::read_queue::Started;
 use crate::sync::Mutex;
 
 /// A read that was started by [`Io::start`](super::Io::start). It takes the place of the file in the request by
@@ -27,9 +27,7 @@ pub struct StartedRead {
 }
 
 struct InFlight {
-    process: Process,
-    reads: FileReads,
-    queue: ReadQueue,
+    reads: QueuedReads,
     /// `None` if the transfers have ended.
     background: Option<Background>,
 }
@@ -49,31 +47,13 @@ impl StartedRead {
         }
     }
 
-    /// Starts `request`. With `ignores_page_cache`, cached bytes are read by threads, too.
-    pub(super) fn start(request: &ReadRequest, ignores_page_cache: bool) -> StartedRead {
-        let mut queue = ReadQueue::in_background();
-        let read = BatchRead::new(request.offset, request.len, request.room);
-        let mut reads = FileReads::new(vec![read]);
-        queue.add_file();
-        request.file.start_reads(&mut reads, &mut queue);
-        let mut left = false;
-        for transfer in queue.transfers().iter_mut().flatten() {
-            left |= ignores_page_cache || !transfer.execute_cached();
-        }
-        let mut background = None;
-        if left {
-            background = Background::start(queue.transfers());
-            if background.is_none() {
-                let transfers = queue.transfers().iter_mut().flatten();
-                transfers.for_each(Transfer::execute);
-            }
-        }
-        let in_flight = InFlight {
-            process: Process::this(),
-            reads,
-            queue,
-            background,
-        };
+    /// Starts `request`. Threads execute the part that `io` does not find in the page cache.
+    pub(super) fn start(request: &ReadRequest, io: &Io) -> StartedRead {
+        let requests = std::slice::from_ref(request);
+        let mut reads = QueuedReads::start(requests, ReadQueue::in_background());
+        let left = io.execute_cached(reads.queue.transfers());
+        let background = (left > 0).then(|| Background::start(reads.queue.transfers()));
+        let in_flight = InFlight { reads, background };
         StartedRead {
             request: request.clone(),
             state: Mutex::new(Some(Box::new(in_flight))),
@@ -97,34 +77,22 @@ impl Started for StartedRead {
             return false;
         };
         let background = in_flight.background.as_ref();
-        in_flight.process.is_this()
-            && background.is_none_or(Background::has_ended)
-            && in_flight.queue.is_due()
+        background.is_none_or(|it| it.is_own() && it.has_ended()) && in_flight.reads.queue.is_due()
     }
 
     fn collect(&self) -> Option<Result<Buffer>> {
         let in_flight = self.state.lock().take()?;
-        if !in_flight.process.is_this() {
-            // The memory of its transfers is the parent's to write to; a copy of the child's is never used.
+        if in_flight.background.as_ref().is_some_and(|it| !it.is_own()) {
+            // The threads of the parent write to its memory, not to the copy that the child has.
             std::mem::forget(in_flight);
             return None;
         }
-        let InFlight {
-            mut reads,
-            mut queue,
-            background,
-            ..
-        } = *in_flight;
-        if let Some(background) = background {
-            background.finish(queue.transfers());
+        let mut reads = in_flight.reads;
+        if let Some(background) = in_flight.background {
+            background.finish(reads.queue.transfers());
         }
-        queue.wait();
-        let file = &self.request.file;
-        file.finish_reads(&mut reads, &mut queue);
-        let read = reads.reads.pop()?;
-        let (got, memory) = read.into_memory();
-        let checked = got.and_then(|got| self.request.check(got));
-        Some(checked.map(|()| Buffer::of(memory, self.request.len)))
+        reads.queue.wait();
+        reads.finish(std::slice::from_ref(&self.request)).pop()
     }
 }
 

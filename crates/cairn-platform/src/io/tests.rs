@@ -2,17 +2,17 @@
 
 #![expect(clippy::disallowed_methods, reason = "transfers read descriptors")]
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 
 use proptest::prelude::*;
 
+use super::faulty_ring::{Fault, FaultyRing, fault};
 use super::*;
 use crate::buffer::Memory;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
-use crate::read_queue::{Ring, Ticket, Transfer};
+use crate::read_queue::Transfer;
 use crate::{MemFileSystem, PosixFileSystem};
 
 const DRIVERS: [ReadDriver; 3] = [ReadDriver::Uring, ReadDriver::Threads, ReadDriver::Blocking];
@@ -118,112 +118,6 @@ proptest! {
     }
 }
 
-/// The behaviour of a [`FaultyRing`] at one call.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    /// The call succeeds.
-    Nothing,
-    /// The transfer is cut to its first byte.
-    Short,
-    /// The system call fails.
-    Fails(Errno),
-    /// The completion is returned after a later submission.
-    Late,
-    /// The submission is refused.
-    Refused(Errno),
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![
-        4 => Just(Fault::Nothing),
-        2 => Just(Fault::Short),
-        1 => Just(Fault::Fails(Errno::INTR)),
-        1 => Just(Fault::Fails(Errno::AGAIN)),
-        1 => Just(Fault::Fails(Errno::IO)),
-        1 => Just(Fault::Late),
-        1 => Just(Fault::Refused(Errno::BUSY)),
-        1 => Just(Fault::Refused(Errno::INTR)),
-    ]
-}
-
-/// A ring with `capacity` places that follows a script, which it repeats.
-struct FaultyRing {
-    capacity: usize,
-    script: Vec<Fault>,
-    at: usize,
-    in_flight: VecDeque<(Ticket, Transfer)>,
-    completed: VecDeque<(Ticket, Transfer, std::result::Result<usize, Errno>)>,
-    /// The transfers that failed with `IO`.
-    failed: Vec<Ticket>,
-    submissions: usize,
-}
-
-impl FaultyRing {
-    fn new(capacity: usize, script: Vec<Fault>) -> FaultyRing {
-        FaultyRing {
-            capacity,
-            script,
-            at: 0,
-            in_flight: VecDeque::new(),
-            completed: VecDeque::new(),
-            failed: Vec::new(),
-            submissions: 0,
-        }
-    }
-
-    fn next_fault(&mut self) -> Fault {
-        self.at += 1;
-        self.script[self.at % self.script.len()]
-    }
-}
-
-impl Ring for FaultyRing {
-    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> std::result::Result<(), Transfer> {
-        if self.in_flight.len() == self.capacity {
-            return Err(transfer);
-        }
-        self.in_flight.push_back((ticket, transfer));
-        Ok(())
-    }
-
-    fn submit_and_wait(&mut self, wanted: usize) -> std::result::Result<(), Errno> {
-        assert_eq!(wanted, self.in_flight.len(), "all are waited for at once");
-        self.submissions += 1;
-        for _ in 0..wanted {
-            let (ticket, mut transfer) = self.in_flight.pop_front().unwrap();
-            let fault = self.next_fault();
-            let result = match fault {
-                Fault::Refused(errno) => {
-                    self.in_flight.push_front((ticket, transfer));
-                    return Err(errno);
-                }
-                Fault::Late => {
-                    self.in_flight.push_back((ticket, transfer));
-                    continue;
-                }
-                Fault::Fails(errno) => Err(errno),
-                Fault::Nothing | Fault::Short => {
-                    let (file, offset, bytes) = transfer.next();
-                    let len = match fault {
-                        Fault::Short => bytes.len().min(1),
-                        _ => bytes.len(),
-                    };
-                    rustix::io::pread(file, &mut bytes[..len], offset)
-                }
-            };
-            if result == Err(Errno::IO) {
-                self.failed.push(ticket);
-            }
-            self.completed.push_back((ticket, transfer, result));
-        }
-        Ok(())
-    }
-
-    fn completed(&mut self) -> Option<(Ticket, Transfer, std::result::Result<usize, Errno>)> {
-        self.completed.pop_front()
-    }
-}
-
 fn plain_file(dir: &Path) -> Arc<File> {
     let path = dir.join("f");
     std::fs::write(&path, content(9)).unwrap();
@@ -253,9 +147,9 @@ proptest! {
         let file = plain_file(dir.path());
         let expected = content(9);
         let mut transfers = transfers(&file, &ranges);
-        let mut ring = FaultyRing::new(capacity, script);
+        let mut ring = FaultyRing::new(capacity, script, false);
         prop_assert!(batch::execute(&mut ring, &mut transfers));
-        prop_assert!(ring.in_flight.is_empty() && ring.completed.is_empty());
+        prop_assert!(ring.is_empty());
         for (ticket, (transfer, (offset, len))) in transfers.into_iter().zip(ranges).enumerate() {
             let mut transfer = transfer.expect("the ring returned it");
             if ring.failed.contains(&ticket) {
@@ -276,7 +170,7 @@ fn a_batch_takes_one_submission_and_more_only_if_the_ring_is_full() {
     let file = plain_file(dir.path());
     for (capacity, expected) in [(128, 1), (40, 1), (39, 2), (10, 4)] {
         let mut transfers = transfers(&file, &[(7, 100); 40]);
-        let mut ring = FaultyRing::new(capacity, vec![Fault::Nothing]);
+        let mut ring = FaultyRing::new(capacity, vec![Fault::Nothing], false);
         assert!(batch::execute(&mut ring, &mut transfers));
         assert_eq!(ring.submissions, expected, "{capacity} places");
     }
@@ -287,7 +181,7 @@ fn a_read_that_the_kernel_lacks_resources_for_is_executed_blocking() {
     let dir = tempfile::tempdir().unwrap();
     let file = plain_file(dir.path());
     let mut transfers = transfers(&file, &[(7, 100); 3]);
-    let mut ring = FaultyRing::new(8, vec![Fault::Fails(Errno::AGAIN)]);
+    let mut ring = FaultyRing::new(8, vec![Fault::Fails(Errno::AGAIN)], false);
     assert!(batch::execute(&mut ring, &mut transfers));
     assert!(ring.submissions < 20);
     for transfer in transfers.iter_mut().flatten() {
@@ -301,7 +195,7 @@ fn a_ring_that_fails_leaves_what_it_did_not_take() {
     let dir = tempfile::tempdir().unwrap();
     let file = plain_file(dir.path());
     let mut transfers = transfers(&file, &[(7, 100); 5]);
-    let mut ring = FaultyRing::new(3, vec![Fault::Refused(Errno::BADF)]);
+    let mut ring = FaultyRing::new(3, vec![Fault::Refused(Errno::BADF)], false);
     assert!(!batch::execute(&mut ring, &mut transfers));
     let left = transfers.iter().flatten().count();
     assert_eq!((left, ring.in_flight.len()), (2, 3));

@@ -1,21 +1,18 @@
 //! The execution of transfers by threads: of a batch, for processes that cannot use io_uring, and of reads that
 //! continue while their caller does other work ([`Background`]).
 //!
-//! A process has at most [`MOST`] such threads, which start when they are needed and end when they have been idle
-//! for [`IDLE`]. The caller executes transfers as well, so that a batch ends even if no thread can be started.
+//! A process has at most [`MOST`] such threads. The caller executes transfers as well, so that a batch ends even if no
+//! thread can be started.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::posix::process::Process;
+use super::workers::Workers;
+use crate::posix::process::{PerProcess, Process};
 use crate::read_queue::{Ticket, Transfer};
-use crate::sync::{Condvar, Mutex, OnceLock};
+use crate::sync::{Condvar, Mutex};
 
 /// The maximum number of threads.
 const MOST: usize = 32;
-/// The time after which an idle thread ends.
-const IDLE: Duration = Duration::from_secs(10);
 
 /// The transfers of a batch.
 struct Batch {
@@ -93,79 +90,29 @@ impl Batch {
     }
 }
 
-/// The threads of a process.
-struct Threads {
-    process: Process,
-    state: Mutex<ThreadsState>,
-    called: Condvar,
+/// The threads, whose jobs are batches with transfers that wait. A batch is a job as often as it can use a thread.
+type Threads = Workers<Arc<Batch>>;
+
+fn threads() -> Threads {
+    Workers::new("cairn-read", |batch: Arc<Batch>| batch.work())
 }
 
-#[derive(Default)]
-struct ThreadsState {
-    /// Batches with transfers that wait, each as often as it can use a thread.
-    calls: VecDeque<Arc<Batch>>,
-    threads: usize,
-    idle: usize,
+/// The threads of the calling process.
+fn of_process() -> &'static Threads {
+    static THREADS: PerProcess<Threads> = PerProcess::new(threads);
+    THREADS.get()
 }
 
-impl Threads {
-    fn of_process() -> &'static Threads {
-        static THREADS: OnceLock<Threads> = OnceLock::new();
-        THREADS.get_or_init(Threads::new)
-    }
+/// Lets up to `wanted` threads work on `batch`.
+fn call(threads: &'static Threads, batch: &Arc<Batch>, wanted: usize) {
+    let calls = std::iter::repeat_n(batch.clone(), wanted.min(MOST));
+    // Without a thread, the caller executes everything.
+    drop(threads.submit(calls, MOST));
+}
 
-    fn new() -> Threads {
-        Threads {
-            process: Process::this(),
-            state: Mutex::default(),
-            called: Condvar::new(),
-        }
-    }
-
-    /// Lets up to `wanted` threads work on `batch`.
-    fn call(&'static self, batch: &Arc<Batch>, wanted: usize) {
-        let mut state = self.state.lock();
-        for _ in 0..wanted.min(MOST) {
-            state.calls.push_back(batch.clone());
-        }
-        while state.threads < MOST && state.idle < state.calls.len() {
-            let builder = std::thread::Builder::new().name("cairn-read".to_owned());
-            if builder.spawn(move || self.serve()).is_err() {
-                break;
-            }
-            state.threads += 1;
-            state.idle += 1;
-        }
-        drop(state);
-        self.called.notify_all();
-    }
-
-    /// Removes `batch` from the queue, once it has no more transfers to start.
-    fn recall(&self, batch: &Arc<Batch>) {
-        let mut state = self.state.lock();
-        state.calls.retain(|called| !Arc::ptr_eq(called, batch));
-    }
-
-    /// Works on batches until there is none for [`IDLE`].
-    fn serve(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(batch) = state.calls.pop_front() {
-                state.idle -= 1;
-                drop(state);
-                batch.work();
-                drop(batch);
-                state = self.state.lock();
-                state.idle += 1;
-                continue;
-            }
-            if self.called.wait_for(&mut state, IDLE).timed_out() && state.calls.is_empty() {
-                state.threads -= 1;
-                state.idle -= 1;
-                return;
-            }
-        }
-    }
+/// Removes `batch` from the jobs, once it has no more transfers to start.
+fn recall(threads: &Threads, batch: &Arc<Batch>) {
+    threads.retain(|called| !Arc::ptr_eq(called, batch));
 }
 
 /// Executes `transfers`. Returns after the last has ended.
@@ -174,62 +121,55 @@ pub(super) fn execute(transfers: &mut [Option<Transfer>]) {
         transfer.execute();
         return;
     }
-    execute_by(Threads::of_process(), transfers);
+    execute_by(of_process(), transfers);
 }
 
 fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
-    // In a forked child, the threads and perhaps the locks belong to the parent.
-    if !threads.process.is_this() {
-        transfers.iter_mut().flatten().for_each(Transfer::execute);
-        return;
-    }
     let (batch, waiting) = Batch::of(transfers);
     let others = waiting.saturating_sub(1);
     if others > 0 {
-        threads.call(&batch, others);
+        call(threads, &batch, others);
     }
     batch.work();
     if others > 0 {
-        threads.recall(&batch);
+        recall(threads, &batch);
     }
     batch.finish(transfers);
 }
 
-/// Transfers that threads execute while the caller goes on.
+/// Transfers that threads execute while the caller continues.
 ///
 /// The threads own a transfer, and thereby its memory and descriptor, until it has ended. The caller may move
 /// to another thread, or end; a `Background` that is dropped takes back the transfers that have not started,
 /// and the others end into memory that is then freed.
 pub(super) struct Background {
+    process: Process,
     batch: Arc<Batch>,
     threads: &'static Threads,
 }
 
 impl Background {
-    /// Starts `transfers`, as far as they have not been executed. Fails in a forked child, which has no
-    /// threads.
-    pub(super) fn start(transfers: &mut [Option<Transfer>]) -> Option<Background> {
-        Background::start_by(Threads::of_process(), transfers)
+    /// Starts `transfers`, as far as they have not been executed.
+    pub(super) fn start(transfers: &mut [Option<Transfer>]) -> Background {
+        Background::start_by(of_process(), transfers)
     }
 
-    fn start_by(
-        threads: &'static Threads,
-        transfers: &mut [Option<Transfer>],
-    ) -> Option<Background> {
-        if !threads.process.is_this() {
-            return None;
-        }
+    fn start_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) -> Background {
         let (batch, waiting) = Batch::of(transfers);
-        threads.call(&batch, waiting);
-        Some(Background { batch, threads })
+        call(threads, &batch, waiting);
+        Background {
+            process: Process::this(),
+            batch,
+            threads,
+        }
     }
 
     /// True if the process started the transfers. In a forked child, their state belongs to the parent.
     pub(super) fn is_own(&self) -> bool {
-        self.threads.process.is_this()
+        self.process.is_this()
     }
 
-    /// True if all transfers have ended.
+    /// True if all transfers have ended. The process must have started them.
     pub(super) fn has_ended(&self) -> bool {
         let state = self.batch.state.lock();
         state.waiting.is_empty() && state.running == 0
@@ -239,7 +179,7 @@ impl Background {
     /// the calling thread.
     pub(super) fn finish(self, transfers: &mut [Option<Transfer>]) {
         self.batch.work();
-        self.threads.recall(&self.batch);
+        recall(self.threads, &self.batch);
         self.batch.finish(transfers);
     }
 }
@@ -251,7 +191,7 @@ impl Drop for Background {
         }
         let waiting = std::mem::take(&mut self.batch.state.lock().waiting);
         if !waiting.is_empty() {
-            self.threads.recall(&self.batch);
+            recall(self.threads, &self.batch);
         }
     }
 }
@@ -270,8 +210,7 @@ mod tests {
     #[test]
     fn calls_that_no_thread_follows_do_not_pile_up() {
         // All threads are busy with other batches, and the limit permits no more.
-        let threads: &Threads = Box::leak(Box::new(Threads::new()));
-        threads.state.lock().threads = MOST;
+        let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = || Transfer::new(file.clone(), 0, Memory::new(8), 0, 8, false);
         for _ in 0..3 {
@@ -279,7 +218,7 @@ mod tests {
             execute_by(threads, &mut transfers);
             let done = transfers.iter().flatten();
             assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);
-            assert!(threads.state.lock().calls.is_empty());
+            assert!(threads.is_empty());
         }
     }
 
@@ -288,17 +227,16 @@ mod tests {
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = |len| Transfer::new(file.clone(), 0, Memory::new(len), 0, len, false);
         // None has started, because all threads are busy elsewhere.
-        let threads: &Threads = Box::leak(Box::new(Threads::new()));
-        threads.state.lock().threads = MOST;
+        let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer(8))).collect();
-        let background = Background::start_by(threads, &mut transfers).unwrap();
+        let background = Background::start_by(threads, &mut transfers);
         assert!(transfers.iter().all(Option::is_none) && !background.has_ended());
         drop(background);
-        assert!(threads.state.lock().calls.is_empty());
+        assert!(threads.is_empty());
         assert_eq!(Arc::strong_count(&file), 1);
         // One is under way.
         let mut transfers = [Some(transfer(64 << 20))];
-        let background = Background::start(&mut transfers).unwrap();
+        let background = Background::start(&mut transfers);
         while background.batch.state.lock().running == 0 && !background.has_ended() {
             std::thread::yield_now();
         }
@@ -310,15 +248,14 @@ mod tests {
 
     #[test]
     fn what_no_thread_has_started_is_executed_when_it_is_collected() {
-        let threads: &Threads = Box::leak(Box::new(Threads::new()));
-        threads.state.lock().threads = MOST;
+        let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = || Transfer::new(file.clone(), 0, Memory::new(8), 0, 8, false);
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
-        let background = Background::start_by(threads, &mut transfers).unwrap();
+        let background = Background::start_by(threads, &mut transfers);
         background.finish(&mut transfers);
         let done = transfers.iter().flatten();
         assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);
-        assert!(threads.state.lock().calls.is_empty());
+        assert!(threads.is_empty());
     }
 }

@@ -53,6 +53,46 @@ impl Default for Process {
     }
 }
 
+/// A value of which every process has its own: a forked child creates another, because the threads and locks of the
+/// first belong to its parent.
+pub(crate) struct PerProcess<T: 'static> {
+    create: fn() -> T,
+    first: OnceLock<Box<OfProcess<T>>>,
+}
+
+struct OfProcess<T> {
+    process: Process,
+    value: T,
+    /// That of a child forked from this process.
+    of_child: OnceLock<Box<OfProcess<T>>>,
+}
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new(create: fn() -> T) -> PerProcess<T> {
+        PerProcess {
+            create,
+            first: OnceLock::new(),
+        }
+    }
+
+    /// The value of the calling process, which is created by the first call.
+    pub(crate) fn get(&'static self) -> &'static T {
+        let create = || {
+            Box::new(OfProcess {
+                process: Process::this(),
+                value: (self.create)(),
+                of_child: OnceLock::new(),
+            })
+        };
+        let mut own = self.first.get_or_init(create);
+        // Nothing of an ancestor is used but this list.
+        while !own.process.is_this() {
+            own = own.of_child.get_or_init(create);
+        }
+        &own.value
+    }
+}
+
 #[cold]
 fn forked(what: &str) -> Error {
     Error::not_supported(format!(

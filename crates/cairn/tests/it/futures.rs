@@ -267,7 +267,7 @@ fn damaged_and_missing_files_are_errors_of_their_future() {
 fn the_future_of_a_get_is_small() {
     let db = crate::database("");
     let get = db.get_async(b"k");
-    // What it allocates while it waits is measured by the benchmark.
+    // The memory of a waiting get beside it is measured by `bench/examples/gets_in_flight.rs`.
     let size = size_of_val(&get);
     assert!(size <= 1200, "{size}");
 }

@@ -70,15 +70,7 @@ fn table(number: u64) -> Arc<FileMeta> {
 }
 
 fn blob() -> Arc<BlobFileMeta> {
-    Arc::new(BlobFileMeta {
-        number: BLOB,
-        total_count: 1,
-        total_bytes: 10,
-        checksum_method: String::new(),
-        checksum_value: Vec::new(),
-        garbage_count: 0,
-        garbage_bytes: 0,
-    })
+    Arc::new(BlobFileMeta::new(BLOB, 1, 10))
 }
 
 impl Fixture {

@@ -212,17 +212,12 @@ impl<'a> Found<'a> {
             .families
             .get_mut(&id)
             .ok_or_else(|| Error::corruption("no table of its family is left"))?;
-        family.blobs.push(BlobFileMeta {
+        family.blobs.push(BlobFileMeta::new(
             number,
-            total_count: file.blob_count(),
-            total_bytes: file
-                .file_size()
+            file.blob_count(),
+            file.file_size()
                 .saturating_sub((HEADER_LEN + FOOTER_LEN) as u64),
-            checksum_method: String::new(),
-            checksum_value: Vec::new(),
-            garbage_count: 0,
-            garbage_bytes: 0,
-        });
+        ));
         Ok(())
     }
 
