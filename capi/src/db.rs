@@ -50,7 +50,18 @@ fn open(
     families: &[FamilyDescriptor],
     read_only: bool,
 ) -> Result<Db> {
-    cairn_db::open(&OpenRequest {
+    open_by(all, path, families, read_only, cairn_db::open)
+}
+
+/// Calls `open` with the request to open a database.
+pub(crate) fn open_by<T>(
+    all: &AllOptions,
+    path: &Path,
+    families: &[FamilyDescriptor],
+    read_only: bool,
+    open: impl FnOnce(&OpenRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    open(&OpenRequest {
         path,
         options: &all.db,
         families,
@@ -134,6 +145,59 @@ fn compact(
         .and_then(|options| family.compact_range(begin, end, options));
     if let Err(error) = done {
         family.log_error(&format!("manual compaction failed: {error}"));
+    }
+}
+
+/// A property as text, or null.
+pub(crate) fn property_text(family: &Family, name: &str) -> *mut c_char {
+    let value = family.property(name);
+    value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+}
+
+/// Stores an integer property; returns -1 if there is no such property.
+///
+/// # Safety
+///
+/// `out_val` is valid as `c.h` requires.
+pub(crate) unsafe fn property_number(family: &Family, name: &str, out_val: *mut u64) -> c_int {
+    match family.property_number(name) {
+        Some(value) => {
+            // SAFETY: guaranteed by the caller.
+            unsafe { store(out_val, value) };
+            0
+        }
+        None => -1,
+    }
+}
+
+/// Flushes the memtables of `families`.
+pub(crate) fn flush(
+    db: &Db,
+    options: &Checked<cairn_options::FlushOptions>,
+    families: &[&Family],
+) -> Result<()> {
+    options.checked()?.check_supported()?;
+    match families.is_empty() {
+        true => Ok(()),
+        false => db.flush_families(families),
+    }
+}
+
+/// The families of an array that `rocksdb_flush_cfs` and its variants receive.
+///
+/// # Safety
+///
+/// The array is valid as `c.h` requires.
+pub(crate) unsafe fn flushed_families<'a>(
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    count: c_int,
+) -> Vec<&'a Family> {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        crate::reads::families(
+            usize::try_from(count).unwrap_or(0),
+            handles.cast_const().cast(),
+        )
     }
 }
 
@@ -317,8 +381,7 @@ c_functions! {
 
     /// Returns a property of the default family as text, or null, to be freed with `free`.
     fn rocksdb_property_value(db: *mut rocksdb_t, propname: *const c_char) -> *mut c_char {
-        let value = of(db.cast_const()).db.property(&text(propname));
-        value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+        property_text(&of(db.cast_const()).db, &text(propname))
     }
     /// Returns a property of a family as text, or null, to be freed with `free`.
     fn rocksdb_property_value_cf(
@@ -326,18 +389,11 @@ c_functions! {
         column_family: *mut rocksdb_column_family_handle_t,
         propname: *const c_char,
     ) -> *mut c_char {
-        let value = of(column_family.cast_const()).property(&text(propname));
-        value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+        property_text(of(column_family.cast_const()), &text(propname))
     }
     /// Stores an integer property of the default family; returns -1 if there is no such property.
     fn rocksdb_property_int(db: *mut rocksdb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
-        match of(db.cast_const()).db.property_number(&text(propname)) {
-            Some(value) => {
-                store(out_val, value);
-                0
-            }
-            None => -1,
-        }
+        property_number(&of(db.cast_const()).db, &text(propname), out_val)
     }
     /// Stores an integer property of a family; returns -1 if there is no such property.
     fn rocksdb_property_int_cf(
@@ -346,21 +402,14 @@ c_functions! {
         propname: *const c_char,
         out_val: *mut u64,
     ) -> c_int {
-        match of(column_family.cast_const()).property_number(&text(propname)) {
-            Some(value) => {
-                store(out_val, value);
-                0
-            }
-            None => -1,
-        }
+        property_number(of(column_family.cast_const()), &text(propname), out_val)
     }
 
     /// Flushes the memtables of the default family.
     fn rocksdb_flush(db: *mut rocksdb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char) {
         report(errptr, || {
-            let (db, options) = (&of(db.cast_const()).db, of(options).checked()?);
-            options.check_supported()?;
-            db.flush_families(&[db.default_family()])
+            let db = &of(db.cast_const()).db;
+            flush(db, of(options), &[db.default_family()])
         });
     }
     /// Flushes the memtables of a family.
@@ -371,8 +420,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            of(options).checked()?.check_supported()?;
-            of(db.cast_const()).db.flush_families(&[of(column_family.cast_const())])
+            flush(&of(db.cast_const()).db, of(options), &[of(column_family.cast_const())])
         });
     }
     /// Flushes the memtables of several families.
@@ -384,14 +432,8 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            of(options).checked()?.check_supported()?;
-            let count = usize::try_from(num_column_families).unwrap_or(0);
-            let handles = array(column_family.cast_const(), count);
-            let families: Vec<_> = handles.iter().map(|handle| of(handle.cast_const())).collect();
-            match families.is_empty() {
-                true => Ok(()),
-                false => of(db.cast_const()).db.flush_families(&families),
-            }
+            let families = flushed_families(column_family, num_column_families);
+            flush(&of(db.cast_const()).db, of(options), &families)
         });
     }
 

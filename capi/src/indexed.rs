@@ -2,19 +2,18 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
-use cairn_db::{Family, Value};
+use cairn_db::Family;
 use cairn_indexed::IndexedBatch;
-use cairn_types::{Error, Result};
+use cairn_types::Error;
 
 use crate::batch::{Handlers, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{bytes, not_built, report, report_ptr, store};
+use crate::error::{bytes, not_built, report, store};
 use crate::handle::{create, maybe, of, take};
 use crate::iter::{Cursor, create_iter, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
-use crate::reads::rocksdb_pinnableslice_t;
-use crate::spare::malloc_value;
+use crate::reads::{copied, pinned, rocksdb_pinnableslice_t};
 
 handles! {
     /// A batch of writes that is applied atomically and can be read before it is written.
@@ -24,24 +23,6 @@ handles! {
 c_destructors! {
     /// Frees a batch. Iterators over it remain valid.
     rocksdb_writebatch_wi_destroy(rocksdb_writebatch_wi_t);
-}
-
-/// A copy of a value for the program; null if there is none.
-///
-/// # Safety
-///
-/// The output pointers are valid as `c.h` requires.
-unsafe fn copy(
-    vallen: *mut usize,
-    errptr: *mut *mut c_char,
-    find: impl FnOnce() -> Result<Option<Value>>,
-) -> *mut c_char {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        let found = report(errptr, find);
-        store(vallen, found.as_ref().map_or(0, |value| value.len()));
-        found.map_or(std::ptr::null_mut(), malloc_value)
-    }
 }
 
 /// An iterator over `base` with the writes of `batch` applied, which takes ownership of `base`.
@@ -248,7 +229,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
         let _ = options;
-        copy(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
+        copied(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
     }
     /// The same for a column family.
     fn rocksdb_writebatch_wi_get_from_batch_cf(
@@ -261,7 +242,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
         let _ = options;
-        copy(vallen, errptr, || {
+        copied(vallen, errptr, || {
             of(wbwi.cast_const()).get_in(of(column_family.cast_const()), bytes(key, keylen))
         })
     }
@@ -276,7 +257,7 @@ c_functions! {
         vallen: *mut usize,
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
-        copy(vallen, errptr, || {
+        copied(vallen, errptr, || {
             let family = of(db.cast_const()).db.default_family();
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
@@ -292,7 +273,7 @@ c_functions! {
         vallen: *mut usize,
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
-        copy(vallen, errptr, || {
+        copied(vallen, errptr, || {
             let family = of(column_family.cast_const());
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
@@ -306,10 +287,9 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnableslice_t {
-        report_ptr(errptr, || {
+        pinned(errptr, || {
             let family = of(db.cast_const()).db.default_family();
-            let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
-            Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
+            of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
     /// The same for a family; the value is pinned.
@@ -322,10 +302,9 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnableslice_t {
-        report_ptr(errptr, || {
+        pinned(errptr, || {
             let family = of(column_family.cast_const());
-            let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
-            Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
+            of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
     /// Creates an iterator over the base with the writes of the batch applied. It takes ownership of

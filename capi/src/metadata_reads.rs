@@ -10,10 +10,10 @@ use cairn_options::ReadTier;
 use cairn_types::Result;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, malloc_bytes, not_built, report, save, store};
+use crate::error::{bytes, malloc_bytes, not_built, report, save, store};
 use crate::handle::of;
 use crate::options::rocksdb_readoptions_t;
-use crate::reads::keys;
+use crate::reads::{families, keys};
 
 /// The value of `key`, if there is one, and true if there is a newer version.
 ///
@@ -250,7 +250,7 @@ c_functions! {
             newer: newer_versions_present,
             errors: errs,
         };
-        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let families = families(num_keys, column_families);
         let keys = keys(num_keys, keys_list, keys_list_sizes);
         multi_get(&of(db.cast_const()).db, &families, options, &keys, &lists);
     }

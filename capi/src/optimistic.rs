@@ -7,24 +7,20 @@ use cairn_txn::{
 };
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::database::{Database, hold, rocksdb_column_family_handle_t, rocksdb_t};
-use crate::db::{default_family, descriptors, store_families};
-use crate::error::{path, report, report_ptr, store, text};
+use crate::database::{Database, rocksdb_column_family_handle_t, rocksdb_t};
+use crate::db::{
+    default_family, descriptors, open_by, property_number, property_text, store_families,
+};
+use crate::error::{path, report, report_ptr, text};
 use crate::handle::{create, maybe, of, of_mut, take};
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{Checked, rocksdb_options_t, rocksdb_writeoptions_t};
 use crate::transaction::{begun, rocksdb_transaction_t};
-use crate::transaction_db::{opened, property_text};
-
-/// A database with optimistic transactions, and the handle of its base, which listeners receive.
-pub struct OptimisticDatabase {
-    db: OptimisticTransactionDb,
-    base: *mut rocksdb_t,
-}
+use crate::transaction_db::Transactional;
 
 handles! {
     /// A database with optimistic transactions.
-    rocksdb_optimistictransactiondb_t = OptimisticDatabase;
+    rocksdb_optimistictransactiondb_t = Transactional<OptimisticTransactionDb>;
     /// Options of an optimistic transaction.
     rocksdb_optimistictransaction_options_t = Checked<OptimisticTransactionOptions>;
 }
@@ -36,12 +32,6 @@ c_destructors! {
 
 c_setters! { rocksdb_optimistictransaction_options_t:
     rocksdb_optimistictransaction_options_set_set_snapshot(c_uchar) => set_snapshot;
-}
-
-/// The handle of an open transaction database.
-fn hold_transactions(db: OptimisticTransactionDb) -> *mut rocksdb_optimistictransactiondb_t {
-    let base = hold(db.db().clone());
-    create(OptimisticDatabase { db, base })
 }
 
 c_functions! {
@@ -58,8 +48,9 @@ c_functions! {
         report_ptr(errptr, || {
             let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
             let families = default_family(all);
-            let db = opened(all, &path(name), &families, |request| OptimisticTransactionDb::open(request, &own))?;
-            Ok(hold_transactions(db))
+            let db = open_by(all, &path(name), &families, false, |request| OptimisticTransactionDb::open(request, &own))?;
+            let base = db.db().clone();
+            Ok(create(Transactional::new(db, base)))
         })
     }
     /// Opens a database with all of its families.
@@ -75,18 +66,17 @@ c_functions! {
         report_ptr(errptr, || {
             let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
             let families = descriptors(num_column_families, column_family_names, column_family_options)?;
-            let db = opened(all, &path(name), &families, |request| OptimisticTransactionDb::open(request, &own))?;
+            let db = open_by(all, &path(name), &families, false, |request| OptimisticTransactionDb::open(request, &own))?;
             store_families(db.db(), &families, column_family_handles)?;
-            Ok(hold_transactions(db))
+            let base = db.db().clone();
+            Ok(create(Transactional::new(db, base)))
         })
     }
     /// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
     /// afterwards; any other use of them reports that the database is closed.
     fn rocksdb_optimistictransactiondb_close(otxn_db: *mut rocksdb_optimistictransactiondb_t) {
         if !otxn_db.is_null() {
-            let OptimisticDatabase { db, base } = take(otxn_db);
-            drop(db);
-            crate::db::close(base);
+            take(otxn_db).close();
         }
     }
     /// Returns a handle of the underlying database, to be destroyed with
@@ -128,13 +118,7 @@ c_functions! {
     }
     /// Stores an integer property of the default family; returns -1 if there is no such property.
     fn rocksdb_optimistictransactiondb_property_int(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
-        match of(db.cast_const()).db.db().property_number(&text(propname)) {
-            Some(value) => {
-                store(out_val, value);
-                0
-            }
-            None => -1,
-        }
+        property_number(of(db.cast_const()).db.db(), &text(propname), out_val)
     }
     /// Creates an object for creating checkpoints of a database.
     fn rocksdb_optimistictransactiondb_checkpoint_object_create(otxn_db: *mut rocksdb_optimistictransactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {

@@ -15,7 +15,7 @@ use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
-use crate::spare::malloc_value;
+use crate::value_copy::malloc_value;
 
 /// A pinned value and its location.
 pub struct Pinned {
@@ -124,9 +124,45 @@ pub(crate) unsafe fn get_copy(
 ) -> *mut c_char {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let found = report(errptr, || family.get_with(key, of(options).checked()?));
+        copied(vallen, errptr, || {
+            family.get_with(key, of(options).checked()?)
+        })
+    }
+}
+
+/// A copy of the value that `find` returns, which the program frees; null and length 0 if there is none.
+///
+/// # Safety
+///
+/// The output pointers are valid as `c.h` requires.
+#[inline]
+pub(crate) unsafe fn copied(
+    vallen: *mut usize,
+    errptr: *mut *mut c_char,
+    find: impl FnOnce() -> Result<Option<Value>>,
+) -> *mut c_char {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let found = report(errptr, find);
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
         found.map_or(std::ptr::null_mut(), malloc_value)
+    }
+}
+
+/// A handle for the value that `find` returns, or null.
+///
+/// # Safety
+///
+/// `errptr` is valid as `c.h` requires.
+pub(crate) unsafe fn pinned(
+    errptr: *mut *mut c_char,
+    find: impl FnOnce() -> Result<Option<Value>>,
+) -> *mut rocksdb_pinnableslice_t {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        report_ptr(errptr, || {
+            Ok(find()?.map_or(std::ptr::null_mut(), |value| create(value.into())))
+        })
     }
 }
 
@@ -252,6 +288,22 @@ pub(crate) unsafe fn keys<'a>(
     }
 }
 
+/// The families of a C array.
+///
+/// # Safety
+///
+/// The array is valid as `c.h` requires.
+pub(crate) unsafe fn families<'a>(
+    count: usize,
+    handles: *const *const rocksdb_column_family_handle_t,
+) -> Vec<&'a Family> {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let handles = array(handles, count).iter();
+        handles.map(|handle| of(*handle)).collect()
+    }
+}
+
 /// The output arrays of `rocksdb_multi_get` and its variants.
 pub(crate) struct Lists {
     pub(crate) values: *mut *mut c_char,
@@ -260,12 +312,24 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
+    /// Stores the results for all keys.
+    ///
+    /// # Safety
+    ///
+    /// The arrays have space for them.
+    pub(crate) unsafe fn put_all(&self, results: Vec<Result<Option<Value>>>) {
+        for (at, result) in results.into_iter().enumerate() {
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.put(at, result) };
+        }
+    }
+
     /// Stores the result for the key `at`.
     ///
     /// # Safety
     ///
     /// The arrays have space for it.
-    pub(crate) unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
+    unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
         // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());
@@ -458,9 +522,7 @@ c_functions! {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
         let families = vec![of(db.cast_const()).db.default_family(); keys.len()];
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
-            lists.put(at, result);
-        }
+        lists.put_all(multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false));
     }
     /// Reads several keys, with a family for each key.
     fn rocksdb_multi_get_cf(
@@ -475,11 +537,9 @@ c_functions! {
         errs: *mut *mut c_char,
     ) {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
-        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let families = families(num_keys, column_families);
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
-            lists.put(at, result);
-        }
+        lists.put_all(multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false));
     }
     /// Reads several keys of one family; the values are pinned.
     fn rocksdb_batched_multi_get_cf(

@@ -12,17 +12,18 @@ use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{ReadPoint, rocksdb_column_family_handle_t, rocksdb_snapshot_t};
-use crate::error::{array, bytes, malloc_bytes, not_built, report, report_ptr, store};
+use crate::error::{bytes, malloc_bytes, not_built, report, store};
 use crate::handle::{create, create_freeable, maybe, of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::{Cursor, closed, create_iter, rocksdb_iterator_t};
 use crate::options::{Checked, rocksdb_readoptions_t, rocksdb_writeoptions_t};
-use crate::reads::{Lists, keys, rocksdb_pinnableslice_t};
+use crate::reads::{Lists, copied, families, keys, pinned, rocksdb_pinnableslice_t};
 use crate::transaction_db::rocksdb_transactiondb_t;
 
 /// The object of a transaction handle.
 pub struct TransactionHandle {
     txn: Transaction,
+    default_family: Family,
     /// The error of the write options or of a timestamp, which a commit reports.
     refused: Option<Error>,
 }
@@ -77,8 +78,10 @@ pub(crate) unsafe fn begun(
             Ok(options) => (options.clone(), None),
             Err(error) => (WriteOptions::default(), Some(error)),
         };
+        let txn = begin(&options);
         let object = TransactionHandle {
-            txn: begin(&options),
+            default_family: txn.default_family().clone(),
+            txn,
             refused,
         };
         match old.is_null() {
@@ -101,41 +104,6 @@ unsafe fn txn<'a>(handle: *mut rocksdb_transaction_t) -> &'a mut Transaction {
     unsafe { &mut of_mut(handle).txn }
 }
 
-/// A copy of the value that `find` returns, for the program; null and length 0 if there is none.
-///
-/// # Safety
-///
-/// The output pointers are valid as `c.h` requires.
-unsafe fn copy(
-    vlen: *mut usize,
-    errptr: *mut *mut c_char,
-    find: impl FnOnce() -> Result<Option<Value>>,
-) -> *mut c_char {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        let found = report(errptr, find);
-        store(vlen, found.as_ref().map_or(0, |value| value.len()));
-        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
-    }
-}
-
-/// A handle of the value that `find` returns, or null.
-///
-/// # Safety
-///
-/// `errptr` is valid as `c.h` requires.
-unsafe fn pinned(
-    errptr: *mut *mut c_char,
-    find: impl FnOnce() -> Result<Option<Value>>,
-) -> *mut rocksdb_pinnableslice_t {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        report_ptr(errptr, || {
-            Ok(find()?.map_or(std::ptr::null_mut(), |value| create(value.into())))
-        })
-    }
-}
-
 /// Reads `key` of `family`, the default family if it is null, for update if `exclusive` is given.
 ///
 /// # Safety
@@ -149,15 +117,9 @@ unsafe fn read(
     exclusive: Option<c_uchar>,
 ) -> Result<Option<Value>> {
     // SAFETY: guaranteed by the caller.
-    let (txn, options) = unsafe { (txn(handle), of(options).checked()?) };
-    let default;
-    let family = match family {
-        Some(family) => family,
-        None => {
-            default = txn.default_family().clone();
-            &default
-        }
-    };
+    let (object, options) = unsafe { (of_mut(handle), of(options).checked()?) };
+    let family = family.unwrap_or(&object.default_family);
+    let txn = &mut object.txn;
     match exclusive {
         None => txn.get_in(family, key, options),
         Some(exclusive) => txn.get_for_update_in(family, key, options, exclusive != 0, true),
@@ -172,21 +134,18 @@ unsafe fn read(
 unsafe fn read_many(
     handle: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
-    families: Option<*const *const rocksdb_column_family_handle_t>,
+    handles: Option<*const *const rocksdb_column_family_handle_t>,
     keys: &[&[u8]],
     for_update: bool,
     lists: &Lists,
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let txn = txn(handle);
-        let default = txn.default_family().clone();
-        let families: Vec<&Family> = match families {
-            None => vec![&default; keys.len()],
-            Some(families) => {
-                let handles = array(families, keys.len());
-                handles.iter().map(|family| of(*family)).collect()
-            }
+        let object = of_mut(handle);
+        let txn = &mut object.txn;
+        let families = match handles {
+            None => vec![&object.default_family; keys.len()],
+            Some(handles) => families(keys.len(), handles),
         };
         let pairs: Vec<(&Family, &[u8])> = families.into_iter().zip(keys.iter().copied()).collect();
         let found: Vec<Result<Option<Value>>> = match of(options).checked() {
@@ -197,13 +156,12 @@ unsafe fn read_many(
                 pairs.iter().map(get).collect()
             }
         };
-        for (at, result) in found.into_iter().enumerate() {
-            lists.put(at, result);
-        }
+        lists.put_all(found);
     }
 }
 
-/// Creates an iterator over `family` as it will be once the transaction is committed.
+/// Creates an iterator over `family`, the default family if it is null, as it will be once the transaction is
+/// committed.
 ///
 /// # Safety
 ///
@@ -211,13 +169,14 @@ unsafe fn read_many(
 unsafe fn iter(
     handle: *mut rocksdb_transaction_t,
     options: *const rocksdb_readoptions_t,
-    family: &Family,
+    family: Option<&Family>,
 ) -> *mut rocksdb_iterator_t {
     // SAFETY: guaranteed by the caller.
-    let (txn, options) = unsafe { (txn(handle), of(options).checked()) };
+    let (object, options) = unsafe { (of_mut(handle), of(options).checked()) };
+    let family = family.unwrap_or(&object.default_family);
     let cursor = match options {
         Ok(_) if family.is_released() => Cursor::Refused(closed()),
-        Ok(options) => Cursor::Joined(Box::new(txn.iter_in(family, options))),
+        Ok(options) => Cursor::Joined(Box::new(object.txn.iter_in(family, options))),
         Err(error) => Cursor::Refused(error),
     };
     create_iter(cursor, family.opening())
@@ -310,11 +269,11 @@ c_functions! {
     }
     /// Returns the value of `key`, to be freed with `free`; null if there is none.
     fn rocksdb_transaction_get(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char {
-        copy(vlen, errptr, || read(txn, options, None, bytes(key, klen), None))
+        copied(vlen, errptr, || read(txn, options, None, bytes(key, klen), None))
     }
     /// The same for a column family.
     fn rocksdb_transaction_get_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char {
-        copy(vlen, errptr, || read(txn, options, Some(of(column_family.cast_const())), bytes(key, klen), None))
+        copied(vlen, errptr, || read(txn, options, Some(of(column_family.cast_const())), bytes(key, klen), None))
     }
     /// Returns the pinned value of `key`, or null.
     fn rocksdb_transaction_get_pinned(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t {
@@ -326,11 +285,11 @@ c_functions! {
     }
     /// Locks `key`, for this transaction alone if `exclusive`, and returns its value, to be freed with `free`.
     fn rocksdb_transaction_get_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char {
-        copy(vlen, errptr, || read(txn, options, None, bytes(key, klen), Some(exclusive)))
+        copied(vlen, errptr, || read(txn, options, None, bytes(key, klen), Some(exclusive)))
     }
     /// The same for a column family.
     fn rocksdb_transaction_get_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char {
-        copy(vlen, errptr, || read(txn, options, Some(of(column_family.cast_const())), bytes(key, klen), Some(exclusive)))
+        copied(vlen, errptr, || read(txn, options, Some(of(column_family.cast_const())), bytes(key, klen), Some(exclusive)))
     }
     /// Locks `key`, for this transaction alone if `exclusive`, and returns its pinned value, or null.
     fn rocksdb_transaction_get_pinned_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t {
@@ -386,11 +345,10 @@ c_functions! {
     }
     /// Creates an iterator over the default family as it will be once the transaction is committed.
     fn rocksdb_transaction_create_iterator(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
-        let family = self::txn(txn).default_family().clone();
-        iter(txn, options, &family)
+        iter(txn, options, None)
     }
     /// The same for a column family.
     fn rocksdb_transaction_create_iterator_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t {
-        iter(txn, options, of(column_family.cast_const()))
+        iter(txn, options, Some(of(column_family.cast_const())))
     }
 }

@@ -2,36 +2,59 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
-use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest};
+use cairn_db::Db;
 use cairn_txn::{TransactionDb, TransactionDbOptions};
-use cairn_types::Result;
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{
     Database, ReadPoint, hold, release_snapshot, rocksdb_column_family_handle_t,
     rocksdb_snapshot_t, rocksdb_t,
 };
-use crate::db::{default_family, descriptors, store_families};
-use crate::error::{array, bytes, malloc_text, path, report, report_ptr, store, text};
+use crate::db::{
+    default_family, descriptors, flush, flushed_families, open_by, property_number, property_text,
+    store_families,
+};
+use crate::error::{bytes, path, report, report_ptr, store, text};
 use crate::handle::{create, of, of_mut, take};
 use crate::iter::{iter_over, rocksdb_iterator_t};
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
-    AllOptions, Checked, rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t,
+    Checked, rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t,
     rocksdb_writeoptions_t,
 };
-use crate::reads::{Lists, get_copy, get_pinned, keys, multi_get, rocksdb_pinnableslice_t};
+use crate::reads::{
+    Lists, families, get_copy, get_pinned, keys, multi_get, rocksdb_pinnableslice_t,
+};
 use crate::transaction::rocksdb_transaction_t;
 
-/// A database with pessimistic transactions, and the handle of its base, which listeners receive.
-pub struct TransactionDatabase {
-    pub(crate) db: TransactionDb,
+/// A database with transactions, and the handle of its base, which listeners receive.
+pub struct Transactional<D> {
+    pub(crate) db: D,
     base: *mut rocksdb_t,
+}
+
+impl<D> Transactional<D> {
+    /// Adds `base`, the base of `db`, to the list of open databases.
+    pub(crate) fn new(db: D, base: Db) -> Transactional<D> {
+        let base = hold(base);
+        Transactional { db, base }
+    }
+
+    /// Closes the database.
+    ///
+    /// # Safety
+    ///
+    /// The handle of the base is live.
+    pub(crate) unsafe fn close(self) {
+        drop(self.db);
+        // SAFETY: guaranteed by the caller.
+        unsafe { crate::db::close(self.base) };
+    }
 }
 
 handles! {
     /// A database with pessimistic transactions.
-    rocksdb_transactiondb_t = TransactionDatabase;
+    rocksdb_transactiondb_t = Transactional<TransactionDb>;
     /// Options of a database with pessimistic transactions.
     rocksdb_transactiondb_options_t = Checked<TransactionDbOptions>;
 }
@@ -49,29 +72,6 @@ c_setters! { rocksdb_transactiondb_options_t:
     rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(c_uchar) => use_per_key_point_lock_mgr;
 }
 
-/// Calls `open` with the request to open a database with `families`.
-pub(crate) fn opened<T>(
-    all: &AllOptions,
-    path: &std::path::Path,
-    families: &[FamilyDescriptor],
-    open: impl FnOnce(&OpenRequest<'_>) -> Result<T>,
-) -> Result<T> {
-    open(&OpenRequest {
-        path,
-        options: &all.db,
-        families,
-        others: None,
-        read_only: false,
-        world: all.world(),
-    })
-}
-
-/// The handle of an open transaction database.
-fn hold_transactions(db: TransactionDb) -> *mut rocksdb_transactiondb_t {
-    let base = hold(db.db().clone());
-    create(TransactionDatabase { db, base })
-}
-
 /// The underlying database of a handle.
 ///
 /// # Safety
@@ -80,25 +80,6 @@ fn hold_transactions(db: TransactionDb) -> *mut rocksdb_transactiondb_t {
 unsafe fn base<'a>(db: *mut rocksdb_transactiondb_t) -> &'a Db {
     // SAFETY: guaranteed by the caller.
     unsafe { of(db.cast_const()) }.db.db()
-}
-
-/// A property as text, or null.
-pub(crate) fn property_text(family: &Family, name: &str) -> *mut c_char {
-    let value = family.property(name);
-    value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
-}
-
-/// Flushes `families`.
-fn flush(
-    db: &Db,
-    options: &Checked<cairn_options::FlushOptions>,
-    families: &[&Family],
-) -> Result<()> {
-    options.checked()?.check_supported()?;
-    match families.is_empty() {
-        true => Ok(()),
-        false => db.flush_families(families),
-    }
 }
 
 c_functions! {
@@ -116,8 +97,9 @@ c_functions! {
         report_ptr(errptr, || {
             let (all, own) = (of(options).checked()?, of(txn_db_options).checked()?);
             let families = default_family(all);
-            let db = opened(all, &path(name), &families, |request| TransactionDb::open(request, own))?;
-            Ok(hold_transactions(db))
+            let db = open_by(all, &path(name), &families, false, |request| TransactionDb::open(request, own))?;
+            let base = db.db().clone();
+            Ok(create(Transactional::new(db, base)))
         })
     }
     /// Opens a database with all of its families.
@@ -134,18 +116,17 @@ c_functions! {
         report_ptr(errptr, || {
             let (all, own) = (of(options).checked()?, of(txn_db_options).checked()?);
             let families = descriptors(num_column_families, column_family_names, column_family_options)?;
-            let db = opened(all, &path(name), &families, |request| TransactionDb::open(request, own))?;
+            let db = open_by(all, &path(name), &families, false, |request| TransactionDb::open(request, own))?;
             store_families(db.db(), &families, column_family_handles)?;
-            Ok(hold_transactions(db))
+            let base = db.db().clone();
+            Ok(create(Transactional::new(db, base)))
         })
     }
     /// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
     /// afterwards; any other use of them reports that the database is closed.
     fn rocksdb_transactiondb_close(txn_db: *mut rocksdb_transactiondb_t) {
         if !txn_db.is_null() {
-            let TransactionDatabase { db, base } = take(txn_db);
-            drop(db);
-            crate::db::close(base);
+            take(txn_db).close();
         }
     }
     /// Returns a handle of the underlying database, to be destroyed with `rocksdb_transactiondb_close_base_db`. Its
@@ -184,13 +165,7 @@ c_functions! {
     }
     /// Stores an integer property of the default family; returns -1 if there is no such property.
     fn rocksdb_transactiondb_property_int(db: *mut rocksdb_transactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
-        match base(db).property_number(&text(propname)) {
-            Some(value) => {
-                store(out_val, value);
-                0
-            }
-            None => -1,
-        }
+        property_number(base(db), &text(propname), out_val)
     }
     /// Returns null: there are no prepared transactions, because two-phase commit is not supported.
     fn rocksdb_transactiondb_get_prepared_transactions(txn_db: *mut rocksdb_transactiondb_t, cnt: *mut usize) -> *mut *mut rocksdb_transaction_t {
@@ -258,9 +233,7 @@ c_functions! {
         let (db, keys) = (base(txn_db), keys(num_keys, keys_list, keys_list_sizes));
         let families = vec![db.default_family(); keys.len()];
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
-            lists.put(at, result);
-        }
+        lists.put_all(multi_get(db, &families, &keys, of(options).checked(), false));
     }
     /// Reads several keys, with a family for each key.
     fn rocksdb_transactiondb_multi_get_cf(
@@ -275,11 +248,9 @@ c_functions! {
         errs: *mut *mut c_char,
     ) {
         let (db, keys) = (base(txn_db), keys(num_keys, keys_list, keys_list_sizes));
-        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let families = families(num_keys, column_families);
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
-            lists.put(at, result);
-        }
+        lists.put_all(multi_get(db, &families, &keys, of(options).checked(), false));
     }
     /// Creates an iterator over the default family, which is not positioned.
     fn rocksdb_transactiondb_create_iterator(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
@@ -419,9 +390,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            let count = usize::try_from(num_column_families).unwrap_or(0);
-            let handles = array(column_families.cast_const(), count);
-            let families: Vec<_> = handles.iter().map(|handle| of(handle.cast_const())).collect();
+            let families = flushed_families(column_families, num_column_families);
             flush(base(txn_db), of(options), &families)
         });
     }

@@ -40,13 +40,13 @@ thread_local! {
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls back with a result.
+/// The callback of a task.
 type Call<T> = Box<dyn FnOnce(Result<T>) + Send>;
 type Work<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// Runs a callback.
-fn call_back<T: Send + 'static>(call: Call<T>, result: Result<T>) {
-    // A callback may start further reads: if their callbacks ran here, too, the stack would grow with each.
+/// Runs a callback, on another thread if this one is running a callback.
+fn call_back<T: Send + 'static>(call: impl FnOnce(Result<T>) + Send + 'static, result: Result<T>) {
+    // A callback may start further reads. If their callbacks ran on this thread, too, its stack would grow with each.
     if CALLING.get() {
         return run_soon(Box::new(move || call_back(call, result)));
     }
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Task<T> {
         let ended = task.take();
         drop(task);
         if let Some((work, call)) = ended {
-            // What the work holds is released first: the callback may close the database.
+            // Before the callback, which may close the database: the work holds a handle of it.
             drop(work);
             call_back(call, result);
         }
@@ -93,12 +93,12 @@ fn text(error: &cairn_types::Error) -> CString {
     terminated(&error.to_string())
 }
 
-/// The call of a function for a read.
+/// The callback of a read.
 fn get_call(
     callback: unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char),
     state: State,
-) -> Call<Option<Value>> {
-    Box::new(move |found| {
+) -> impl FnOnce(Result<Option<Value>>) + Send + 'static {
+    move |found: Result<Option<Value>>| {
         let none = std::ptr::null();
         let error = found.as_ref().err().map(text);
         let error = error.as_ref().map_or(none, |error| error.as_ptr());
@@ -109,7 +109,7 @@ fn get_call(
         // SAFETY: the interface requires a function that may be called on any thread; value and text live until
         // it returns.
         unsafe { callback(state.pointer(), value, len, error) }
-    })
+    }
 }
 
 c_functions! {
@@ -148,7 +148,7 @@ c_functions! {
             Err(error) => return call_back(call, Err(error)),
         }
         let (family, key, options) = (family.clone(), key.to_vec(), options.clone());
-        Task::start(Box::pin(async move { family.get_async(&key, &options).await }), call);
+        Task::start(Box::pin(async move { family.get_async(&key, &options).await }), Box::new(call));
     }
 
     /// Writes a copy of `batch` atomically on another thread, and calls `callback` once with `state` and the
@@ -165,17 +165,17 @@ c_functions! {
             misuse("cairn_write_async: the callback is null");
         };
         let state = State::new(state, None);
-        let call: Call<()> = Box::new(move |written| {
+        let call = move |written: Result<()>| {
             let error = written.err().as_ref().map(text);
             let error = error.as_ref().map_or(std::ptr::null(), |error| error.as_ptr());
             // SAFETY: as for reads.
             unsafe { callback(state.pointer(), error) }
-        });
+        };
         let options = match of(options).checked() {
             Ok(options) => options.clone(),
             Err(error) => return call_back(call, Err(error)),
         };
         let (db, batch) = (of(db.cast_const()).db.clone(), of(batch).clone());
-        Task::start(Box::pin(async move { db.write_async(batch, &options).await }), call);
+        Task::start(Box::pin(async move { db.write_async(batch, &options).await }), Box::new(call));
     }
 }

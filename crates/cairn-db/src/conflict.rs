@@ -1,4 +1,4 @@
-//! Conflict checks of transactions: whether a key was written after a sequence number.
+//! Conflict checks of transactions: the state of a key relative to a sequence number.
 //!
 //! The memtables of a family, together with the flushed ones that `max_write_buffer_size_to_maintain` keeps, hold
 //! every write after a certain sequence number. For a later point in time, they decide alone; otherwise, the tables
@@ -57,13 +57,11 @@ impl Family {
         let view = state.view();
         check_held(&view)?;
         let lookup = LookupKey::new(key, SequenceNumber::MAX);
-        let found = match newest(view.memtables(), &lookup, since) {
-            Some(seq) => Some(seq),
-            None if oldest(view.memtables()) <= since => return Ok(KeyState::Unchanged),
-            None => None,
-        };
-        if let Some(seq) = found {
+        if let Some(seq) = newest(view.memtables(), &lookup, since) {
             return Ok(state_of(seq, since));
+        }
+        if oldest(view.memtables()) <= since {
+            return Ok(KeyState::Unchanged);
         }
         match in_history(state, &view, &lookup, since) {
             KeyState::Unknown { .. } if !memory_only => {

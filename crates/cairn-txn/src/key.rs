@@ -3,6 +3,7 @@
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
+use cairn_db::Record;
 use cairn_format::hash::hash64;
 
 /// A key of a column family. Clones share the bytes.
@@ -56,6 +57,22 @@ impl Hash for LockKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
+}
+
+/// The family and the key of a record; for a range, its first key. `None` for a record that is not a write.
+pub(crate) fn key_of<'a>(record: &Record<'a>) -> Option<(u32, &'a [u8])> {
+    let key = match *record {
+        Record::Put { key, .. }
+        | Record::TimedPut { key, .. }
+        | Record::Delete { key, .. }
+        | Record::SingleDelete { key, .. }
+        | Record::Merge { key, .. }
+        | Record::PutEntity { key, .. }
+        | Record::PutBlobIndex { key, .. } => key,
+        Record::DeleteRange { begin, .. } => begin,
+        _ => return None,
+    };
+    Some((record.family()?, key))
 }
 
 /// A hasher of values that are hashes already.

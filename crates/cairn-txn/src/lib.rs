@@ -39,6 +39,7 @@
 //! Two-phase commit (`Transaction::prepare`), the write policies other than "committed", range locks and keys with
 //! timestamps are not supported.
 
+mod history;
 mod key;
 mod locks;
 mod optimistic;

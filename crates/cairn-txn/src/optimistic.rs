@@ -10,17 +10,18 @@
 
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, FamilyDescriptor, KeyState, OpenRequest, WriteBatch};
+use cairn_db::{Db, Family, KeyState, OpenRequest, WriteBatch};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::{Mutex, MutexGuard};
 use cairn_types::{Error, Result};
 
-use crate::key::{LockKey, hash_of};
+use crate::history;
+use crate::key::{LockKey, hash_of, key_of};
 use crate::options::{
-    OptimisticTransactionDbOptions, OptimisticTransactionOptions, ValidatePolicy, keep_history,
+    OptimisticTransactionDbOptions, OptimisticTransactionOptions, ValidatePolicy,
 };
 use crate::tracker::Tracker;
-use crate::transaction::{Transaction, retry};
+use crate::transaction::{Transaction, retry, write_batch};
 
 /// Locks for the parallel validation of optimistic transactions, which databases can share.
 #[derive(Debug)]
@@ -79,10 +80,12 @@ impl LockBuckets {
 }
 
 /// The validation of the commits of one database.
-#[derive(Debug)]
-pub(crate) struct Validation {
-    policy: ValidatePolicy,
-    buckets: Arc<LockBuckets>,
+#[derive(Clone, Debug)]
+pub(crate) enum Validation {
+    /// By the leader of the write queue.
+    Serial,
+    /// Before the batch joins the write queue, with the buckets of its keys locked.
+    Parallel(Arc<LockBuckets>),
 }
 
 impl Validation {
@@ -91,7 +94,7 @@ impl Validation {
     ///
     /// # Errors
     ///
-    /// `Busy` for a conflict, `TryAgain` if it is unknown whether there is one; those of a write.
+    /// `Busy` for a conflict; `TryAgain` if the memtables do not reach back far enough to find one; those of a write.
     pub(crate) fn commit(
         &self,
         db: &Db,
@@ -105,16 +108,13 @@ impl Validation {
                 check(family_of(db, families, key), key, tracked.seq)
             })
         };
-        match self.policy {
-            ValidatePolicy::Serial => db.write_if(batch, options, check),
-            ValidatePolicy::Parallel => {
+        match self {
+            Validation::Serial => db.write_if(batch, options, check),
+            Validation::Parallel(buckets) => {
                 let hashes = tracker.iter().map(|(key, _)| key.hash());
-                let _buckets = self.buckets.lock(hashes);
+                let _buckets = buckets.lock(hashes);
                 check()?;
-                match batch.is_empty() && !options.sync {
-                    true => Ok(()),
-                    false => db.write_with(batch, options),
-                }
+                write_batch(db, batch, options)
             }
         }
     }
@@ -126,7 +126,7 @@ fn family_of<'a>(db: &'a Db, families: &'a [Family], key: &LockKey) -> &'a Famil
     found.unwrap_or(db.default_family())
 }
 
-/// Returns an error if `key` was written after `seq`, or if that is unknown.
+/// Returns an error if `key` was written after `seq`, or if the memtables do not reach back to `seq`.
 fn check(family: &Family, key: &LockKey, seq: cairn_types::SequenceNumber) -> Result<()> {
     match family.state_since(key.bytes(), seq, true)? {
         KeyState::Unchanged => Ok(()),
@@ -173,7 +173,7 @@ fn check(family: &Family, key: &LockKey, seq: cairn_types::SequenceNumber) -> Re
 #[derive(Clone)]
 pub struct OptimisticTransactionDb {
     db: Db,
-    validation: Arc<Validation>,
+    validation: Validation,
 }
 
 impl OptimisticTransactionDb {
@@ -187,7 +187,7 @@ impl OptimisticTransactionDb {
         options: &OptimisticTransactionDbOptions,
     ) -> Result<OptimisticTransactionDb> {
         Ok(OptimisticTransactionDb::new(
-            open_with_history(request)?,
+            history::open(request)?,
             options,
         ))
     }
@@ -195,19 +195,15 @@ impl OptimisticTransactionDb {
     /// Makes a transaction database of an open one.
     #[must_use]
     pub fn new(db: Db, options: &OptimisticTransactionDbOptions) -> OptimisticTransactionDb {
-        let buckets = || Arc::new(LockBuckets::new(options.occ_lock_buckets as usize, false));
-        let buckets = match (&options.shared_lock_buckets, options.validate_policy) {
-            (Some(shared), _) => shared.clone(),
-            (None, ValidatePolicy::Parallel) => buckets(),
-            (None, ValidatePolicy::Serial) => Arc::new(LockBuckets::new(1, false)),
+        let own = || Arc::new(LockBuckets::new(options.occ_lock_buckets as usize, false));
+        let validation = match options.validate_policy {
+            ValidatePolicy::Serial => Validation::Serial,
+            ValidatePolicy::Parallel => {
+                let shared = options.shared_lock_buckets.clone();
+                Validation::Parallel(shared.unwrap_or_else(own))
+            }
         };
-        OptimisticTransactionDb {
-            db,
-            validation: Arc::new(Validation {
-                policy: options.validate_policy,
-                buckets,
-            }),
-        }
+        OptimisticTransactionDb { db, validation }
     }
 
     /// Begins a transaction.
@@ -241,8 +237,18 @@ impl OptimisticTransactionDb {
     /// # Errors
     ///
     /// The error of `work`; that of the commit.
-    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        retry(|| self.begin(), work)
+    pub fn transact<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.retry(|transaction| transaction.run(&mut work))
+    }
+
+    /// Calls `attempt` with a new transaction, which it has to commit. After a conflict, it is called again with another
+    /// one, a limited number of times.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt.
+    pub fn retry<T>(&self, attempt: impl FnMut(Transaction) -> Result<T>) -> Result<T> {
+        retry(|| self.begin(), attempt)
     }
 
     /// Returns the underlying database. With parallel validation, its writes are not seen by a commit that is being
@@ -258,9 +264,7 @@ impl OptimisticTransactionDb {
     ///
     /// Those of [`Db::create_family`].
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
-        let mut options = options.clone();
-        keep_history(&mut options);
-        self.db.create_family(name, &options)
+        history::create_family(&self.db, name, options)
     }
 
     /// Writes `batch` outside of a transaction.
@@ -269,59 +273,18 @@ impl OptimisticTransactionDb {
     ///
     /// Those of [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let _buckets = match self.validation.policy {
-            ValidatePolicy::Serial => Vec::new(),
-            ValidatePolicy::Parallel => {
+        let _buckets = match &self.validation {
+            Validation::Serial => Vec::new(),
+            Validation::Parallel(buckets) => {
                 let mut hashes = Vec::with_capacity(batch.count() as usize);
                 for record in batch.records() {
-                    let record = record?;
-                    if let (Some(family), Some(key)) = (record.family(), key_of(&record)) {
+                    if let Some((family, key)) = key_of(&record?) {
                         hashes.push(hash_of(family, key));
                     }
                 }
-                self.validation.buckets.lock(hashes.into_iter())
+                buckets.lock(hashes.into_iter())
             }
         };
         self.db.write_with(batch, options)
     }
-}
-
-/// The key of a record; that at the beginning of a range.
-pub(crate) fn key_of<'a>(record: &cairn_db::Record<'a>) -> Option<&'a [u8]> {
-    use cairn_db::Record;
-    Some(match *record {
-        Record::Put { key, .. }
-        | Record::TimedPut { key, .. }
-        | Record::Delete { key, .. }
-        | Record::SingleDelete { key, .. }
-        | Record::Merge { key, .. }
-        | Record::PutEntity { key, .. }
-        | Record::PutBlobIndex { key, .. } => key,
-        Record::DeleteRange { begin, .. } => begin,
-        _ => return None,
-    })
-}
-
-/// Opens the database of `request` with families that keep flushed memtables.
-pub(crate) fn open_with_history(request: &OpenRequest<'_>) -> Result<Db> {
-    let mut families: Vec<FamilyDescriptor> = request.families.to_vec();
-    if families.iter().all(|family| family.name != "default") {
-        let default = request.others.cloned().unwrap_or_default();
-        families.push(FamilyDescriptor::new("default", default));
-    }
-    families
-        .iter_mut()
-        .for_each(|family| keep_history(&mut family.options));
-    let mut others = request.others.cloned();
-    if let Some(others) = &mut others {
-        keep_history(others);
-    }
-    cairn_db::open(&OpenRequest {
-        path: request.path,
-        options: request.options,
-        families: &families,
-        others: others.as_ref(),
-        read_only: request.read_only,
-        world: request.world.clone(),
-    })
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use cairn_options::FamilyOptions;
 use cairn_types::{Error, Result};
 
 use crate::optimistic::LockBuckets;
@@ -183,12 +182,4 @@ impl Default for OptimisticTransactionDbOptions {
 pub struct OptimisticTransactionOptions {
     /// Begins with a snapshot; see [`Transaction::set_snapshot`](crate::Transaction::set_snapshot).
     pub set_snapshot: bool,
-}
-
-/// Makes a family keep flushed memtables for conflict checks, unless its options set another limit.
-pub(crate) fn keep_history(options: &mut FamilyOptions) {
-    if options.max_write_buffer_size_to_maintain == 0 {
-        // As much as all write buffers.
-        options.max_write_buffer_size_to_maintain = -1;
-    }
 }

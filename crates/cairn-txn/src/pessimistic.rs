@@ -13,10 +13,10 @@ use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
 
-use crate::key::LockKey;
+use crate::history;
+use crate::key::{LockKey, key_of};
 use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
-use crate::optimistic::{key_of, open_with_history};
-use crate::options::{TransactionDbOptions, TransactionOptions, keep_history};
+use crate::options::{TransactionDbOptions, TransactionOptions};
 use crate::owner::Owner;
 use crate::transaction::{Transaction, retry};
 
@@ -50,31 +50,16 @@ impl Locking {
     }
 }
 
-/// Locks of a write outside of transactions, which end with this value.
-struct Locked<'a> {
-    locks: &'a LockManager,
-    owner: Owner,
-    keys: Vec<LockKey>,
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        for key in &self.keys {
-            self.locks.unlock(key, self.owner.id);
-        }
-    }
-}
-
-/// A single lock of a write outside of transactions, which ends with this value.
+/// The lock of a key for a write outside of transactions. It is released when this value is dropped.
 struct LockedKey<'a> {
     locks: &'a LockManager,
-    id: u64,
+    owner: u64,
     key: LockKey,
 }
 
 impl Drop for LockedKey<'_> {
     fn drop(&mut self) {
-        self.locks.unlock(&self.key, self.id);
+        self.locks.unlock(&self.key, self.owner);
     }
 }
 
@@ -131,7 +116,7 @@ impl TransactionDb {
         options: &TransactionDbOptions,
     ) -> Result<TransactionDb> {
         options.check()?;
-        TransactionDb::new(open_with_history(request)?, options)
+        TransactionDb::new(history::open(request)?, options)
     }
 
     /// Makes a transaction database of an open one, whose other handles must not write to it.
@@ -179,18 +164,31 @@ impl TransactionDb {
         )
     }
 
-    /// Runs `work` in a transaction that detects deadlocks, and commits it. After a conflict, a timeout or a deadlock, it is repeated in a new
-    /// transaction, a limited number of times.
+    /// Runs `work` in a transaction that detects deadlocks, and commits it. After a conflict, a timeout or a deadlock, it
+    /// is repeated in a new transaction, a limited number of times.
     ///
     /// # Errors
     ///
     /// The error of `work`; that of the commit.
-    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn transact<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.retry(|transaction| transaction.run(&mut work))
+    }
+
+    /// Calls `attempt` with a new transaction that detects deadlocks, and which it has to commit. After a conflict, a
+    /// timeout or a deadlock, it is called again with another one, a limited number of times.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt.
+    pub fn retry<T>(&self, attempt: impl FnMut(Transaction) -> Result<T>) -> Result<T> {
         let options = TransactionOptions {
             deadlock_detect: true,
             ..TransactionOptions::default()
         };
-        retry(|| self.begin_with(&WriteOptions::default(), &options), work)
+        retry(
+            || self.begin_with(&WriteOptions::default(), &options),
+            attempt,
+        )
     }
 
     /// Returns the underlying database. Its writes ignore the locks of transactions.
@@ -205,9 +203,7 @@ impl TransactionDb {
     ///
     /// Those of [`Db::create_family`].
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
-        let mut options = options.clone();
-        keep_history(&mut options);
-        self.db.create_family(name, &options)
+        history::create_family(&self.db, name, options)
     }
 
     /// Sets `key` of `family` to `value`, outside of a transaction.
@@ -265,9 +261,8 @@ impl TransactionDb {
         columns: &[Column<'_>],
         options: &WriteOptions,
     ) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        batch.put_entity_in(family, key, columns);
-        self.write(&batch, options)
+        let _lock = self.lock(family, key)?;
+        family.put_entity_with(key, columns, options)
     }
 
     /// Writes `batch` outside of a transaction.
@@ -277,40 +272,22 @@ impl TransactionDb {
     /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = match self.locking.options.skip_concurrency_control {
-            true => None,
-            false => Some(self.lock_batch(batch)?),
+            true => Vec::new(),
+            false => self.lock_batch(batch)?,
         };
         self.db.write_with(batch, options)
     }
 
-    /// Locks a key for a write outside of transactions.
+    /// Locks `key` of `family` for a write outside of transactions, unless concurrency control is turned off.
     fn lock(&self, family: &Family, key: &[u8]) -> Result<Option<LockedKey<'_>>> {
-        if self.locking.options.skip_concurrency_control {
-            return Ok(None);
-        }
-        let locks = &self.locking.locks;
-        let owner = Owner::new(locks.next_id(), 0);
-        let key = LockKey::new(family.id(), key);
-        locks.lock(&key, &self.request(&owner))?;
-        Ok(Some(LockedKey {
-            locks,
-            id: owner.id,
-            key,
-        }))
-    }
-
-    fn request<'a>(&self, owner: &'a Owner) -> Request<'a> {
-        Request {
-            owner,
-            exclusive: true,
-            timeout: wait_time(self.locking.options.default_lock_timeout),
-            detect: None,
+        match self.locking.options.skip_concurrency_control {
+            true => Ok(None),
+            false => self.lock_for(&self.new_owner(), family.id(), key).map(Some),
         }
     }
 
     /// Locks the keys of `batch`, in ascending order.
-    fn lock_batch(&self, batch: &WriteBatch) -> Result<Locked<'_>> {
-        let locks = &self.locking.locks;
+    fn lock_batch(&self, batch: &WriteBatch) -> Result<Vec<LockedKey<'_>>> {
         let mut keys = BTreeSet::new();
         for record in batch.records() {
             let record = record?;
@@ -319,21 +296,34 @@ impl TransactionDb {
                     "range deletions in a transaction database",
                 ));
             }
-            if let (Some(family), Some(key)) = (record.family(), key_of(&record)) {
-                keys.insert((family, key));
-            }
+            keys.extend(key_of(&record));
         }
-        let mut locked = Locked {
-            locks,
-            owner: Owner::new(locks.next_id(), 0),
-            keys: Vec::with_capacity(keys.len()),
+        let owner = self.new_owner();
+        let lock = |(family, key)| self.lock_for(&owner, family, key);
+        keys.into_iter().map(lock).collect()
+    }
+
+    /// The owner of the locks of a write outside of transactions.
+    fn new_owner(&self) -> Owner {
+        Owner::new(self.locking.locks.next_id(), 0)
+    }
+
+    /// Locks `key` of `family` for `owner`.
+    fn lock_for(&self, owner: &Owner, family: u32, key: &[u8]) -> Result<LockedKey<'_>> {
+        let locks = &self.locking.locks;
+        let key = LockKey::new(family, key);
+        let request = Request {
+            owner,
+            exclusive: true,
+            timeout: wait_time(self.locking.options.default_lock_timeout),
+            detect: None,
         };
-        for (family, key) in keys {
-            let key = LockKey::new(family, key);
-            locks.lock(&key, &self.request(&locked.owner))?;
-            locked.keys.push(key);
-        }
-        Ok(locked)
+        locks.lock(&key, &request)?;
+        Ok(LockedKey {
+            locks,
+            owner: owner.id,
+            key,
+        })
     }
 
     /// Returns the locked keys.

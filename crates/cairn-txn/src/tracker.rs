@@ -1,5 +1,7 @@
 //! The keys that a transaction has locked, or that its commit must check.
 
+use std::collections::hash_map::Entry;
+
 use cairn_types::SequenceNumber;
 
 use crate::key::{KeyMap, LockKey};
@@ -37,10 +39,7 @@ pub(crate) struct Tracker {
 impl Tracker {
     /// Returns the state of `key`, if it is tracked.
     pub(crate) fn get(&self, key: &LockKey) -> Option<Tracked> {
-        match self.keys.is_empty() {
-            true => None,
-            false => self.keys.get(key).copied(),
-        }
+        self.keys.get(key).copied()
     }
 
     /// Tracks an access to `key`, which was not written after `seq`.
@@ -51,17 +50,30 @@ impl Tracker {
         read_only: bool,
         exclusive: bool,
     ) {
-        let tracked = self.keys.entry(key).or_insert(Tracked {
-            seq,
-            reads: 0,
-            writes: 0,
-            exclusive: false,
-        });
-        tracked.seq = tracked.seq.min(seq);
-        tracked.exclusive |= exclusive;
-        match read_only {
-            true => tracked.reads += 1,
-            false => tracked.writes += 1,
+        self.add(
+            key,
+            Tracked {
+                seq,
+                reads: u32::from(read_only),
+                writes: u32::from(!read_only),
+                exclusive,
+            },
+        );
+    }
+
+    /// Adds accesses to `key`.
+    fn add(&mut self, key: LockKey, added: Tracked) {
+        match self.keys.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(added);
+            }
+            Entry::Occupied(mut place) => {
+                let tracked = place.get_mut();
+                tracked.seq = tracked.seq.min(added.seq);
+                tracked.reads += added.reads;
+                tracked.writes += added.writes;
+                tracked.exclusive |= added.exclusive;
+            }
         }
     }
 
@@ -85,18 +97,7 @@ impl Tracker {
     /// Adds the accesses of `other`.
     pub(crate) fn merge(&mut self, other: Tracker) {
         for (key, added) in other.keys {
-            match self.keys.entry(key) {
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(added);
-                }
-                std::collections::hash_map::Entry::Occupied(mut place) => {
-                    let tracked = place.get_mut();
-                    tracked.seq = tracked.seq.min(added.seq);
-                    tracked.reads += added.reads;
-                    tracked.writes += added.writes;
-                    tracked.exclusive |= added.exclusive;
-                }
-            }
+            self.add(key, added);
         }
     }
 

@@ -41,7 +41,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 use cairn_db::{Column, Columns, OpenRequest, Value};
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
@@ -129,7 +128,7 @@ impl TransactionDb {
         mut work: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.inner
-            .transact(|inner| Transaction::with(inner, &mut work))
+            .retry(|inner| Transaction::new(inner).run(&mut work))
     }
 
     /// Returns the underlying database, whose writes ignore the locks of transactions.
@@ -282,7 +281,7 @@ impl OptimisticTransactionDb {
         mut work: impl FnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.inner
-            .transact(|inner| Transaction::with(inner, &mut work))
+            .retry(|inner| Transaction::new(inner).run(&mut work))
     }
 
     /// Returns the underlying database. With parallel validation, a commit that is being validated does not see its
@@ -328,57 +327,27 @@ impl fmt::Debug for OptimisticTransactionDb {
     }
 }
 
-/// A transaction, owned or that of the engine.
-enum Held<'t> {
-    Own(Box<cairn_txn::Transaction>),
-    Of(&'t mut cairn_txn::Transaction),
-}
-
-impl Deref for Held<'_> {
-    type Target = cairn_txn::Transaction;
-    fn deref(&self) -> &cairn_txn::Transaction {
-        match self {
-            Held::Own(own) => own,
-            Held::Of(other) => other,
-        }
-    }
-}
-
-impl std::ops::DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut cairn_txn::Transaction {
-        match self {
-            Held::Own(own) => own,
-            Held::Of(other) => other,
-        }
-    }
-}
-
 /// A transaction. It is rolled back when it is dropped, unless it was committed.
 ///
 /// Methods without a family use the default family. Writes and reads for update of a [`TransactionDb`] lock their keys,
 /// and fail if that is not possible within the timeout.
 pub struct Transaction<'db> {
-    inner: Held<'db>,
+    inner: cairn_txn::Transaction,
     db: PhantomData<&'db Db>,
 }
 
 impl<'db> Transaction<'db> {
     fn new(inner: cairn_txn::Transaction) -> Transaction<'db> {
         Transaction {
-            inner: Held::Own(Box::new(inner)),
+            inner,
             db: PhantomData,
         }
     }
 
-    /// Calls `work` with a transaction of the engine.
-    fn with<T>(
-        inner: &mut cairn_txn::Transaction,
-        work: impl FnOnce(&mut Transaction<'_>) -> T,
-    ) -> T {
-        work(&mut Transaction {
-            inner: Held::Of(inner),
-            db: PhantomData,
-        })
+    /// Runs `work` and commits.
+    fn run<T>(mut self, work: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        let value = work(&mut self)?;
+        self.commit().map(|()| value)
     }
 
     /// Writes the transaction to the database and ends it.
@@ -646,6 +615,6 @@ impl<'db> Transaction<'db> {
 
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (*self.inner).fmt(f)
+        self.inner.fmt(f)
     }
 }

@@ -43,7 +43,7 @@ impl Shared {
             self.options().use_fsync,
             Expected {
                 synced: synced || self.syncs_ended_logs(),
-                // A log that is synced before it is full would write the zeros of the rest in vain.
+                // Most of the zeros of a log that is synced before it is full would never be overwritten.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
                 before,
             },

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::graph::Cycle;
+use super::graph::Deadlock;
 
 /// A transaction of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,14 @@ impl Deadlocks {
         }
     }
 
-    pub(super) fn add(&mut self, cycle: Cycle, seconds: u64) {
+    pub(super) fn add(&mut self, deadlock: Deadlock, seconds: u64) {
+        let (path, limit_exceeded) = match deadlock {
+            Deadlock::Cycle(path) => (path, false),
+            Deadlock::Assumed => (Vec::new(), true),
+        };
         self.paths.push_front(DeadlockPath {
-            limit_exceeded: cycle.is_none(),
-            path: cycle.unwrap_or_default(),
+            path,
+            limit_exceeded,
             seconds,
         });
         self.paths.truncate(self.size);

@@ -1,8 +1,8 @@
 //! The wait graph: the queues of contended keys, and the search for cycles.
 //!
 //! A transaction waits for the holders of a key, and for those before it in the queue whose requests conflict with its
-//! own. Every edge from a transaction exists from the time it joins a queue, or follows from edges that do: whoever
-//! completes a cycle finds it.
+//! own. Every edge from a transaction exists from the time it joins a queue, or follows from edges that do. The
+//! transaction that completes a cycle therefore finds it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -61,8 +61,13 @@ pub(crate) struct WaitGraph {
     waiting: HashMap<u64, LockKey>,
 }
 
-/// The result of a search: a cycle of waiting transactions, or none because there were too many.
-pub(crate) type Cycle = Option<Vec<DeadlockInfo>>;
+/// A deadlock found by a search.
+pub(crate) enum Deadlock {
+    /// A cycle of waiting transactions, each of which waits for the next.
+    Cycle(Vec<DeadlockInfo>),
+    /// A deadlock that is assumed, because the limit of the search was reached.
+    Assumed,
+}
 
 impl WaitGraph {
     /// Adds a waiter for the lock of `key`, which has these holders and, if it is not contended yet, is handed over at
@@ -200,15 +205,14 @@ impl WaitGraph {
         }
     }
 
-    /// Searches for a cycle through `from`, visiting at most `depth` transactions. Returns `None` if there is none, and
-    /// an empty result if there are more transactions than that.
-    pub(crate) fn find_cycle(&self, from: u64, depth: usize) -> Option<Cycle> {
+    /// Searches for a cycle through `from`, visiting at most `depth` transactions.
+    pub(crate) fn find_deadlock(&self, from: u64, depth: usize) -> Option<Deadlock> {
         let mut came_from: HashMap<u64, u64> = HashMap::new();
         let mut next = VecDeque::from([from]);
         let mut visited = 0;
         while let Some(id) = next.pop_front() {
             if visited == depth {
-                return Some(None);
+                return Some(Deadlock::Assumed);
             }
             visited += 1;
             let mut found = false;
@@ -220,7 +224,7 @@ impl WaitGraph {
                 });
             });
             if found {
-                return Some(Some(self.path(from, id, &came_from)));
+                return Some(Deadlock::Cycle(self.path(from, id, &came_from)));
             }
         }
         None

@@ -240,7 +240,7 @@ impl LockManager {
         let is_free = held.holders.is_empty() || held.holders.is_only(id);
         if is_free || (!held.contended && held.fits(id, request.exclusive)) {
             held.give(id, request.exclusive);
-            self.show(key, held);
+            self.update_graph(key, held);
             return Ok(());
         }
         if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
@@ -281,13 +281,15 @@ impl LockManager {
         );
         drop(stripe);
         if let Some(depth) = request.detect
-            && let Some(path) = graph.find_cycle(id, depth)
+            && let Some(deadlock) = graph.find_deadlock(id, depth)
         {
             drop(graph);
             return match self.leave(key, id, &waiter) {
                 true => Ok(()),
                 false => {
-                    self.deadlocks.lock().add(path, self.clock.wall_seconds());
+                    self.deadlocks
+                        .lock()
+                        .add(deadlock, self.clock.wall_seconds());
                     let text = "waiting for the lock of a key would complete a cycle";
                     Err(Error::new(Code::Busy, Subcode::Deadlock, text))
                 }
@@ -298,9 +300,9 @@ impl LockManager {
                 return Ok(());
             }
             if graph.is_free_for(key, id) {
-                // It became free after the last look, when no thread waited for the signal.
+                // It became free after the last check, when no thread waited for the signal.
                 drop(graph);
-                self.serve(key);
+                self.reassign(key);
                 graph = self.graph.lock();
                 continue;
             }
@@ -308,7 +310,7 @@ impl LockManager {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 break;
             }
-            // Holders that have expired but are being committed are looked at again soon.
+            // Holders that have expired but are being committed are checked again after a millisecond.
             let soon = now.saturating_add(1_000_000);
             let expiry = self.expiry(&graph, key).map(|expiry| expiry.max(soon));
             let until = [deadline, expiry].into_iter().flatten().min();
@@ -320,7 +322,7 @@ impl LockManager {
             }
             drop(graph);
             // The lock is free, or its holders may have expired.
-            self.serve(key);
+            self.reassign(key);
             graph = self.graph.lock();
             // The time has passed, although the clock may be a simulated one.
             if !notified && until == deadline {
@@ -359,7 +361,7 @@ impl LockManager {
     }
 
     /// Takes the lock of `key` away from holders that have expired, and grants it to waiting transactions if it fits.
-    fn serve(&self, key: &LockKey) {
+    fn reassign(&self, key: &LockKey) {
         let mut stripe = self.stripe(key);
         let mut graph = self.graph.lock();
         if let Some(held) = stripe.get_mut(key) {
@@ -422,8 +424,8 @@ impl LockManager {
         }
     }
 
-    /// Shows a changed lock in the graph, if it is contended.
-    fn show(&self, key: &LockKey, held: &Held) {
+    /// Copies the holders of a changed lock to the graph, if it is contended.
+    fn update_graph(&self, key: &LockKey, held: &Held) {
         if held.contended {
             let mut graph = self.graph.lock();
             graph.set_holders(key, &held.holders, held.exclusive);

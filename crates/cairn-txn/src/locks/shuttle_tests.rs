@@ -1,5 +1,5 @@
-//! The lock manager under shuttle: random schedules of transactions that lock, upgrade, wait and unlock. No lock is held
-//! by two, no wake-up is lost, every deadlock is found, and no lock is left.
+//! The lock manager under shuttle: random schedules of transactions that lock, upgrade, wait and unlock. An exclusive
+//! lock has one holder, no wake-up is lost, every deadlock is found, and no lock remains.
 
 use std::sync::Arc;
 

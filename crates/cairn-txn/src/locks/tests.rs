@@ -283,8 +283,8 @@ fn an_exclusive_lock_has_one_holder_under_contention() {
     assert!(locks.is_idle());
 }
 
-/// True if the graph of waiting transactions has a cycle through `from`, computed from holders and queues in the plain
-/// way.
+/// True if the graph of waiting transactions has a cycle through `from`, computed directly from holders and
+/// queues.
 fn has_cycle(
     holders: &BTreeMap<usize, BTreeSet<u64>>,
     waiting: &BTreeMap<u64, usize>,
@@ -339,10 +339,12 @@ proptest! {
             let status = Holders::Many(holders[&n].iter().copied().collect());
             graph.join(&key(n), (&status, false), 0, Arc::new(Waiter::new(&owner(id), true)));
             waiting.insert(id, n);
-            let found = graph.find_cycle(id, 1000);
+            let found = graph.find_deadlock(id, 1000);
             prop_assert_eq!(found.is_some(), has_cycle(&holders, &waiting, id));
-            if let Some(cycle) = found {
-                let cycle = cycle.expect("the limit is not reached");
+            if let Some(deadlock) = found {
+                let graph::Deadlock::Cycle(cycle) = deadlock else {
+                    panic!("the limit is not reached");
+                };
                 // Each waits for a key that the next holds.
                 for (at, info) in cycle.iter().enumerate() {
                     let next = cycle[(at + 1) % cycle.len()].transaction;

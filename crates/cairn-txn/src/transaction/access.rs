@@ -1,6 +1,7 @@
 //! Reads and writes of a transaction, and the locks of their keys.
 
 use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBatch};
+use cairn_format::batch::DEFAULT_FAMILY;
 use cairn_indexed::{BaseDeltaIter, IndexedBatch};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
@@ -31,23 +32,27 @@ const UNTRACKED: Access = Access {
     ..WRITE
 };
 
+const READ_FOR_UPDATE: Access = Access {
+    read_only: true,
+    ..WRITE
+};
+
 impl Transaction {
-    /// Locks `key` for `access`, or tracks it for the check at the commit.
-    fn lock(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+    /// Locks `key` of `family`, or of the default family, for `access`, or tracks it for the check at the commit.
+    // `None` for the default family, whose handle is a part of the transaction: the caller cannot borrow it.
+    fn lock(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
         let (key, seq) = match &self.policy {
             Policy::Optimistic(_) if !access.validates => return Ok(()),
             Policy::Optimistic(_) => {
                 self.set_snapshot_if_needed();
                 let seq = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
                 let seq = seq.unwrap_or_else(|| self.db.latest_sequence());
-                (LockKey::new(family.id(), key), seq)
+                self.keep_family(family);
+                (LockKey::new(id_of(family), key), seq)
             }
             Policy::Pessimistic(own) if own.skip_concurrency_control => return Ok(()),
             Policy::Pessimistic(_) => self.lock_key(family, key, access)?,
         };
-        if family.id() != 0 && self.families.iter().all(|known| known.id() != family.id()) {
-            self.families.push(family.clone());
-        }
         let (read_only, exclusive) = (access.read_only, access.exclusive);
         if let Some(point) = self.save_points.last_mut() {
             point.since.track(key.clone(), seq, read_only, exclusive);
@@ -56,15 +61,24 @@ impl Transaction {
         Ok(())
     }
 
+    /// Keeps the family of a key that the commit checks, unless it is the default family.
+    fn keep_family(&mut self, family: Option<&Family>) {
+        if let Some(family) = family.filter(|family| family.id() != DEFAULT_FAMILY)
+            && self.families.iter().all(|kept| kept.id() != family.id())
+        {
+            self.families.push(family.clone());
+        }
+    }
+
     /// Locks `key` in a pessimistic transaction. Returns the sequence number since which others have not written it
     /// (T2).
     fn lock_key(
         &mut self,
-        family: &Family,
+        family: Option<&Family>,
         key: &[u8],
         access: Access,
     ) -> Result<(LockKey, SequenceNumber)> {
-        let key = LockKey::new(family.id(), key);
+        let key = LockKey::new(id_of(family), key);
         let tracked = self.tracker.get(&key);
         let upgrades = tracked.is_some_and(|tracked| access.exclusive && !tracked.exclusive);
         if tracked.is_none() || upgrades {
@@ -82,14 +96,17 @@ impl Transaction {
         self.set_snapshot_if_needed();
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
         let seq = match snapshot.filter(|_| access.validates) {
-            Some(snapshot) => validated(family, &key, snapshot, tracked).inspect_err(|_| {
-                let own = self.own_locks().expect("the policy has locks");
-                match (upgrades, tracked) {
-                    (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
-                    (false, None) => own.locking.locks.unlock(&key, own.owner.id),
-                    (false, Some(_)) => {}
-                }
-            })?,
+            Some(snapshot) => {
+                let family = family.unwrap_or(self.db.default_family());
+                validated(family, &key, snapshot, tracked).inspect_err(|_| {
+                    let own = self.own_locks().expect("the policy has locks");
+                    match (upgrades, tracked) {
+                        (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
+                        (false, None) => own.locking.locks.unlock(&key, own.owner.id),
+                        (false, Some(_)) => {}
+                    }
+                })?
+            }
             None => match tracked {
                 Some(tracked) => tracked.seq,
                 None => self.db.latest_sequence(),
@@ -111,23 +128,63 @@ impl Transaction {
         }
     }
 
-    /// Locks `key` and adds a write of it to the batch.
+    /// Locks `key` and adds a write of it to the batch with `add`, which returns the count of such writes.
     fn write(
         &mut self,
-        family: &Family,
+        family: Option<&Family>,
         key: &[u8],
         access: Access,
-        count: impl FnOnce(&mut WriteCounts) -> &mut u64,
-        add: impl FnOnce(&IndexedBatch),
+        add: impl for<'c> FnOnce(&IndexedBatch, &Family, &'c mut WriteCounts) -> &'c mut u64,
     ) -> Result<()> {
         self.lock(family, key, access)?;
-        add(&self.batch);
+        let family = family.unwrap_or(self.db.default_family());
+        let count = add(&self.batch, family, &mut self.counts);
         if let Some(error) = self.batch.refused() {
             self.batch.forget_refused();
             return Err(error);
         }
-        *count(&mut self.counts) += 1;
+        *count += 1;
         Ok(())
+    }
+
+    fn add_put(
+        &mut self,
+        family: Option<&Family>,
+        key: &[u8],
+        value: &[u8],
+        access: Access,
+    ) -> Result<()> {
+        self.write(family, key, access, |batch, family, counts| {
+            batch.put_in(family, key, value);
+            &mut counts.puts
+        })
+    }
+
+    fn add_merge(
+        &mut self,
+        family: Option<&Family>,
+        key: &[u8],
+        operand: &[u8],
+        access: Access,
+    ) -> Result<()> {
+        self.write(family, key, access, |batch, family, counts| {
+            batch.merge_in(family, key, operand);
+            &mut counts.merges
+        })
+    }
+
+    fn add_delete(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
+        self.write(family, key, access, |batch, family, counts| {
+            batch.delete_in(family, key);
+            &mut counts.deletes
+        })
+    }
+
+    fn add_single_delete(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+        self.write(Some(family), key, access, |batch, family, counts| {
+            batch.single_delete_in(family, key);
+            &mut counts.deletes
+        })
     }
 
     /// Sets `key` to `value`.
@@ -138,7 +195,7 @@ impl Transaction {
     /// cannot be locked; `Busy` if it was written after the snapshot. Both: `Aborted` with `MemoryLimit` if the batch
     /// would be too large.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_in(&self.db.default_family().clone(), key, value)
+        self.add_put(None, key, value, WRITE)
     }
 
     /// Sets `key` of `family` to `value`.
@@ -147,15 +204,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn put_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.puts,
-            |batch| {
-                batch.put_in(family, key, value);
-            },
-        )
+        self.add_put(Some(family), key, value, WRITE)
     }
 
     /// Sets `key` of `family` to an entity.
@@ -169,15 +218,10 @@ impl Transaction {
         key: &[u8],
         columns: &[Column<'_>],
     ) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.put_entities,
-            |batch| {
-                batch.put_entity_in(family, key, columns);
-            },
-        )
+        self.write(Some(family), key, WRITE, |batch, family, counts| {
+            batch.put_entity_in(family, key, columns);
+            &mut counts.put_entities
+        })
     }
 
     /// Deletes `key`.
@@ -186,7 +230,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.delete_in(&self.db.default_family().clone(), key)
+        self.add_delete(None, key, WRITE)
     }
 
     /// Deletes `key` from `family`.
@@ -195,15 +239,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.delete_in(family, key);
-            },
-        )
+        self.add_delete(Some(family), key, WRITE)
     }
 
     /// Deletes `key`, which was put exactly once, from `family`.
@@ -212,15 +248,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn single_delete_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.single_delete_in(family, key);
-            },
-        )
+        self.add_single_delete(family, key, WRITE)
     }
 
     /// Adds a merge operand to `key`.
@@ -229,7 +257,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.merge_in(&self.db.default_family().clone(), key, operand)
+        self.add_merge(None, key, operand, WRITE)
     }
 
     /// Adds a merge operand to `key` of `family`.
@@ -238,15 +266,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`].
     pub fn merge_in(&mut self, family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            WRITE,
-            |counts| &mut counts.merges,
-            |batch| {
-                batch.merge_in(family, key, operand);
-            },
-        )
+        self.add_merge(Some(family), key, operand, WRITE)
     }
 
     /// [`Transaction::put_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -255,15 +275,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put`], except for conflicts with the snapshot.
     pub fn put_untracked_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.puts,
-            |batch| {
-                batch.put_in(family, key, value);
-            },
-        )
+        self.add_put(Some(family), key, value, UNTRACKED)
     }
 
     /// [`Transaction::merge_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -277,15 +289,7 @@ impl Transaction {
         key: &[u8],
         operand: &[u8],
     ) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.merges,
-            |batch| {
-                batch.merge_in(family, key, operand);
-            },
-        )
+        self.add_merge(Some(family), key, operand, UNTRACKED)
     }
 
     /// [`Transaction::delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -294,15 +298,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put_untracked_in`].
     pub fn delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.delete_in(family, key);
-            },
-        )
+        self.add_delete(Some(family), key, UNTRACKED)
     }
 
     /// [`Transaction::single_delete_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -311,15 +307,7 @@ impl Transaction {
     ///
     /// Those of [`Transaction::put_untracked_in`].
     pub fn single_delete_untracked_in(&mut self, family: &Family, key: &[u8]) -> Result<()> {
-        self.write(
-            family,
-            key,
-            UNTRACKED,
-            |counts| &mut counts.deletes,
-            |batch| {
-                batch.single_delete_in(family, key);
-            },
-        )
+        self.add_single_delete(family, key, UNTRACKED)
     }
 
     /// Adds bytes that are written to the log only.
@@ -383,8 +371,8 @@ impl Transaction {
     ///
     /// Those of a get; those of [`Transaction::put`].
     pub fn get_for_update(&mut self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
-        let family = self.db.default_family().clone();
-        self.get_for_update_in(&family, key, options, true, true)
+        self.lock(None, key, READ_FOR_UPDATE)?;
+        self.get(key, options)
     }
 
     /// Locks `key` of `family`, for this transaction alone if `exclusive`, and returns its value. With `validate`, the
@@ -441,11 +429,11 @@ impl Transaction {
             ));
         }
         let access = Access {
-            read_only: true,
             exclusive,
             validates: validate,
+            ..READ_FOR_UPDATE
         };
-        self.lock(family, key, access)
+        self.lock(Some(family), key, access)
     }
 
     /// Locks several keys exclusively and returns their values. If one cannot be locked, its error is that of all; the
@@ -542,6 +530,11 @@ impl Transaction {
         }
         Ok(())
     }
+}
+
+/// The id of a family; `None` for the default family.
+fn id_of(family: Option<&Family>) -> u32 {
+    family.map_or(DEFAULT_FAMILY, Family::id)
 }
 
 /// Returns the sequence number since which others have not written `key`, which is locked, given the snapshot of the

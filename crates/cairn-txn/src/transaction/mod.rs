@@ -13,7 +13,7 @@ mod save_points;
 
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, Snapshot};
+use cairn_db::{Db, Family, Snapshot, WriteBatch};
 use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
@@ -40,7 +40,7 @@ pub struct WriteCounts {
 
 /// The isolation of a transaction from others.
 enum Policy {
-    Optimistic(Arc<Validation>),
+    Optimistic(Validation),
     Pessimistic(Pessimistic),
 }
 
@@ -58,6 +58,42 @@ struct Pessimistic {
     skip_prepare: bool,
 }
 
+impl Pessimistic {
+    /// Begins the commit, after which the locks can no longer be stolen.
+    ///
+    /// # Errors
+    ///
+    /// `Expired`; `InvalidArgument` if the transaction has ended or was to be prepared.
+    fn begin_commit(&self) -> Result<()> {
+        let owner = &self.owner;
+        // The clock is read only for a transaction that expires.
+        if owner.expires > 0 && owner.is_expired(self.locking.locks.clock().monotonic_nanos()) {
+            return Err(expired());
+        }
+        let state = owner.state();
+        if state == TransactionState::Started && !self.skip_prepare {
+            return Err(Error::new(
+                Code::InvalidArgument,
+                Subcode::TxnNotPrepared,
+                "the transaction was begun without skip_prepare",
+            ));
+        }
+        match state {
+            _ if owner.leave_started(TransactionState::AwaitingCommit) => Ok(()),
+            TransactionState::Started | TransactionState::LocksStolen => Err(expired()),
+            TransactionState::Committed => Err(Error::invalid_argument(
+                "Transaction has already been committed.",
+            )),
+            TransactionState::RolledBack => Err(Error::invalid_argument(
+                "Transaction has already been rolledback.",
+            )),
+            _ => Err(Error::invalid_argument(
+                "Transaction is not in state for commit.",
+            )),
+        }
+    }
+}
+
 /// A transaction. It is rolled back when it is dropped, unless it was committed.
 ///
 /// Methods without a family use the default family. A transaction belongs to one thread at a time; its iterators can be
@@ -66,7 +102,7 @@ pub struct Transaction {
     db: Db,
     policy: Policy,
     batch: IndexedBatch,
-    /// The families of tracked keys, except the default family.
+    /// The families of the keys that an optimistic commit checks, except the default family.
     families: Vec<Family>,
     tracker: Tracker,
     save_points: Vec<SavePoint>,
@@ -95,7 +131,7 @@ impl Transaction {
 
     pub(crate) fn optimistic(
         db: Db,
-        validation: Arc<Validation>,
+        validation: Validation,
         write_options: WriteOptions,
     ) -> Transaction {
         Transaction::new(db, Policy::Optimistic(validation), write_options)
@@ -164,56 +200,27 @@ impl Transaction {
                 Ok(())
             }
             Policy::Pessimistic(own) => {
-                let owner = own.owner.clone();
-                self.check_may_commit()?;
-                let written = self.batch.with_batch(|batch| {
-                    match batch.is_empty() && !self.write_options.sync {
-                        true => Ok(()),
-                        false => self.db.write_with(batch, &self.write_options),
-                    }
-                });
+                own.begin_commit()?;
+                let write = |batch: &WriteBatch| write_batch(&self.db, batch, &self.write_options);
+                let written = self.batch.with_batch(write);
+                if written.is_ok() {
+                    own.owner.set_state(TransactionState::Committed);
+                }
                 self.unregister_name();
                 self.clear();
-                written?;
-                owner.set_state(TransactionState::Committed);
-                Ok(())
+                written
             }
         }
     }
 
-    /// Begins the commit of a pessimistic transaction, after which its locks can no longer be stolen.
-    fn check_may_commit(&self) -> Result<()> {
-        let Policy::Pessimistic(own) = &self.policy else {
-            return Ok(());
-        };
-        if own.owner.expires > 0
-            && own
-                .owner
-                .is_expired(own.locking.locks.clock().monotonic_nanos())
-        {
-            return Err(expired());
-        }
-        let state = own.owner.state();
-        if state == TransactionState::Started && !own.skip_prepare {
-            return Err(Error::new(
-                Code::InvalidArgument,
-                Subcode::TxnNotPrepared,
-                "the transaction was begun without skip_prepare",
-            ));
-        }
-        match state {
-            _ if own.owner.leave_started(TransactionState::AwaitingCommit) => Ok(()),
-            TransactionState::Started | TransactionState::LocksStolen => Err(expired()),
-            TransactionState::Committed => Err(Error::invalid_argument(
-                "Transaction has already been committed.",
-            )),
-            TransactionState::RolledBack => Err(Error::invalid_argument(
-                "Transaction has already been rolledback.",
-            )),
-            _ => Err(Error::invalid_argument(
-                "Transaction is not in state for commit.",
-            )),
-        }
+    /// Runs `work` and commits.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`; that of the commit.
+    pub(crate) fn run<T>(mut self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        let value = work(&mut self)?;
+        self.commit().map(|()| value)
     }
 
     /// Discards the writes of the transaction and releases its locks. It can be used again.
@@ -436,27 +443,29 @@ fn expired() -> Error {
     Error::new(Code::Expired, Subcode::None, text)
 }
 
+/// Writes the batch of a transaction to `db`. An empty one is written only if that syncs the log.
+pub(crate) fn write_batch(db: &Db, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    match batch.is_empty() && !options.sync {
+        true => Ok(()),
+        false => db.write_with(batch, options),
+    }
+}
+
 /// The number of times that the work of a transaction is repeated.
 const MAX_ATTEMPTS: usize = 1000;
 
-/// Runs `work` in a transaction made by `begin` and commits it, again after errors that another attempt may not have.
+/// Calls `attempt` with a transaction made by `begin`, again after errors that another attempt may not have.
 pub(crate) fn retry<T>(
     begin: impl Fn() -> Transaction,
-    mut work: impl FnMut(&mut Transaction) -> Result<T>,
+    mut attempt: impl FnMut(Transaction) -> Result<T>,
 ) -> Result<T> {
-    let mut attempts = 0;
-    loop {
-        let mut transaction = begin();
-        let done = work(&mut transaction).and_then(|value| transaction.commit().map(|()| value));
-        attempts += 1;
-        match done {
-            Err(error) if attempts < MAX_ATTEMPTS && is_transient(&error) => {
-                drop(transaction);
-                std::thread::yield_now();
-            }
+    for _ in 1..MAX_ATTEMPTS {
+        match attempt(begin()) {
+            Err(error) if is_transient(&error) => std::thread::yield_now(),
             done => return done,
         }
     }
+    attempt(begin())
 }
 
 /// True if another attempt of the transaction may succeed.

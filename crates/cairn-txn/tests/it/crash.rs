@@ -79,6 +79,23 @@ fn crash_everywhere(run: impl Fn(&SimWorld, &mut dyn FnMut(u64, usize))) {
     assert!(images > 100, "{images} images");
 }
 
+/// Writes all transactions. `acknowledge` receives the number of each that is not rolled back, and the length of the
+/// trace after it.
+fn write_all(
+    sim: &SimWorld,
+    acknowledge: &mut dyn FnMut(u64, usize),
+    family: &cairn_db::Family,
+    begin: impl Fn(&WriteOptions) -> Transaction,
+) {
+    acknowledge(0, sim.fs.trace().len());
+    for number in 1..=TRANSACTIONS {
+        write(&mut begin(&options(number)), family, number);
+        if number % 4 != 3 {
+            acknowledge(number, sim.fs.trace().len());
+        }
+    }
+}
+
 #[test]
 fn pessimistic_transactions_are_atomic_after_a_crash() {
     crash_everywhere(|sim, acknowledge| {
@@ -87,17 +104,9 @@ fn pessimistic_transactions_are_atomic_after_a_crash() {
         });
         let db = opened.unwrap();
         let family = db.create_family("f", &FamilyOptions::default()).unwrap();
-        acknowledge(0, sim.fs.trace().len());
-        for number in 1..=TRANSACTIONS {
-            write(
-                &mut db.begin_with(&options(number), &Default::default()),
-                &family,
-                number,
-            );
-            if number % 4 != 3 {
-                acknowledge(number, sim.fs.trace().len());
-            }
-        }
+        write_all(sim, acknowledge, &family, |options| {
+            db.begin_with(options, &Default::default())
+        });
     });
 }
 
@@ -109,16 +118,8 @@ fn optimistic_transactions_are_atomic_after_a_crash() {
         });
         let db = opened.unwrap();
         let family = db.create_family("f", &FamilyOptions::default()).unwrap();
-        acknowledge(0, sim.fs.trace().len());
-        for number in 1..=TRANSACTIONS {
-            write(
-                &mut db.begin_with(&options(number), &Default::default()),
-                &family,
-                number,
-            );
-            if number % 4 != 3 {
-                acknowledge(number, sim.fs.trace().len());
-            }
-        }
+        write_all(sim, acknowledge, &family, |options| {
+            db.begin_with(options, &Default::default())
+        });
     });
 }

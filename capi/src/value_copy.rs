@@ -1,9 +1,10 @@
-//! Copies of large merged values for `rocksdb_get`.
+//! Copies of values for the program, of large merged ones in a reused buffer.
 //!
 //! A merge allocates the value and the copy for the program allocates it again. With both at the end of the heap,
 //! `free` returns more memory to the kernel than it keeps, and the next get spends most of its time on page faults.
-//! A copy is therefore made to a buffer that an earlier get left behind, and the next one is allocated where the
-//! value was. The process keeps one buffer.
+//! The copy of a large merged value is therefore made to a buffer that the get before has allocated, and the buffer for
+//! the next get is allocated in the place of the value. The process keeps one buffer of up to 16 MB, which no memory
+//! budget counts: a budget belongs to databases, and a buffer to none.
 
 use std::ffi::c_char;
 use std::ptr::NonNull;
@@ -14,7 +15,7 @@ use cairn_platform::sync::Mutex;
 use crate::error::malloc_bytes;
 use crate::handle::misuse;
 
-/// The sizes of values that are copied to the spare buffer: `malloc` keeps the memory of smaller ones.
+/// The sizes of merged values in bytes that are copied to the spare buffer: `malloc` keeps the memory of smaller ones.
 const SIZES: std::ops::RangeInclusive<usize> = (1 << 20)..=(16 << 20);
 
 /// A buffer from `malloc`.
@@ -56,7 +57,7 @@ pub fn malloc_value(value: Value) -> *mut c_char {
 #[cold]
 fn malloc_merged(value: Value) -> *mut c_char {
     let len = value.len();
-    // Not waiting: another thread may use the buffer, or have used it when the process was forked.
+    // Without waiting for the lock: another thread may use the buffer, or have used it when the process was forked.
     let spare = SPARE.try_lock().and_then(|mut spare| spare.take());
     // A program that keeps the value should not keep much more memory than it needs.
     let spare = spare.filter(|spare| (len..=len + len / 4).contains(&spare.len));
