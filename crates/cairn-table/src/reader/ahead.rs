@@ -33,7 +33,7 @@ use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::io::StartedRead;
 use cairn_platform::{Buffer, Io, ReadDriver, ReadRequest};
-use cairn_types::{KeyOrder, Result};
+use cairn_types::Result;
 
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
@@ -105,6 +105,13 @@ struct Chunk {
     used: u64,
 }
 
+/// An index block that is being read for the scout.
+struct AwaitedIndex {
+    block: MissingBlock,
+    request: ReadRequest,
+    charge: Option<CacheCharge>,
+}
+
 enum Content {
     Started(Arc<StartedRead>),
     Read(Buffer),
@@ -143,7 +150,7 @@ pub(crate) struct Ahead {
     scout: IndexIter,
     scouting: Scouting,
     /// The index block that the scout waits for.
-    awaited: Option<(MissingBlock, ReadRequest, Option<CacheCharge>)>,
+    awaited: Option<AwaitedIndex>,
     /// Index blocks for the scout.
     supplied: SuppliedBlocks,
     /// Index blocks that the scout has read, for the scan.
@@ -154,12 +161,6 @@ pub(crate) struct Ahead {
     epoch: u32,
     has_read: bool,
     discarded: u64,
-}
-
-/// A block that was looked up among the chunks.
-pub(crate) enum Found<'a> {
-    Block(&'a [u8]),
-    Missing,
 }
 
 impl Ahead {
@@ -249,32 +250,26 @@ impl Ahead {
 
     /// Returns the block at `handle`, if it has been read ahead.
     #[cold]
-    pub(crate) fn find(&mut self, table: &Table, handle: Handle) -> Found<'_> {
+    pub(crate) fn find(&mut self, table: &Table, handle: Handle) -> Option<&[u8]> {
         if !self.reach(handle) {
-            return Found::Missing;
+            return None;
         }
         if let Some(request) = self.request()
-            && request.started().is_some_and(|read| read.has_ended())
+            && has_ended(&request)
         {
             let bytes = self.plan.io.read_now(&request);
             if !self.supply(table, &bytes) {
-                return Found::Missing;
+                return None;
             }
         }
-        let Some(chunk) = self.chunks.front_mut() else {
-            return Found::Missing;
-        };
+        let chunk = self.chunks.front_mut()?;
         let Content::Read(bytes) = &chunk.content else {
-            return Found::Missing;
+            return None;
         };
         let from = (handle.offset - chunk.range.start) as usize;
-        match bytes.get(from..from + (handle.end() - handle.offset) as usize) {
-            Some(block) => {
-                chunk.used += block.len() as u64;
-                Found::Block(block)
-            }
-            None => Found::Missing,
-        }
+        let block = bytes.get(from..from + (handle.end() - handle.offset) as usize)?;
+        chunk.used += block.len() as u64;
+        Some(block)
     }
 
     /// Notes that the block at `handle` is the current one of the scan, and reads on.
@@ -304,9 +299,8 @@ impl Ahead {
         self.continues = false;
     }
 
-    /// Returns the request by which the block at `handle`, the current one of `walk`, is to be read, and its
-    /// charge: a chunk that is being read, or, if the scan is sequential, a new one. `None` if the block is to
-    /// be read alone.
+    /// Returns the request of the chunk with the block at `handle`, the current one of `walk`: a chunk that is being
+    /// read, or, if the scan is sequential, a new one. `None` if the block is to be read alone.
     #[cold]
     pub(crate) fn request_for(
         &mut self,
@@ -487,21 +481,21 @@ impl Ahead {
 
     /// Positions the scout, as far as index blocks are in memory. Returns true if it is at a block.
     fn settle(&mut self, table: &Table) -> bool {
-        if let Some((lack, request, reading)) = &mut self.awaited {
-            if !request.started().is_some_and(|read| read.has_ended()) {
+        if self.awaited.is_some() {
+            let ended = |awaited: &mut AwaitedIndex| has_ended(&awaited.request);
+            let Some(awaited) = self.awaited.take_if(ended) else {
                 return false;
-            }
-            let bytes = self.plan.io.read_now(request);
-            let taken = bytes.and_then(|bytes| {
+            };
+            let taken = self.plan.io.read_now(&awaited.request).and_then(|bytes| {
+                let raw = Raw::Whole(bytes);
                 table.take(
-                    *lack,
-                    &Raw::Whole(bytes),
+                    awaited.block,
+                    &raw,
                     self.verify,
                     self.fill_cache,
-                    reading.take(),
+                    awaited.charge,
                 )
             });
-            self.awaited = None;
             let Ok(taken) = taken else {
                 self.scouting = Scouting::Stopped;
                 return false;
@@ -532,9 +526,13 @@ impl Ahead {
     /// Starts to read an index block that the scout lacks.
     fn await_index(&mut self, table: &Table, lack: MissingBlock) {
         let request = table.request(lack, 0);
-        let reading = table.charge_read(&request);
-        let request = self.plan.io.start(&request).request();
-        self.awaited = Some((lack, request, reading));
+        let charge = table.charge_read(&request);
+        let started = self.plan.io.start(&request);
+        self.awaited = Some(AwaitedIndex {
+            block: lack,
+            request: started.request(),
+            charge,
+        });
     }
 
     /// Gives the scout an index block that the scan has read.
@@ -555,12 +553,15 @@ impl Ahead {
         self.known.iter().find(is_it).map(copy_of)
     }
 
-    /// Returns the request of the index block that the scan lacks, if it is being read for the scout.
-    pub(crate) fn take_awaited(&mut self, lack: MissingBlock) -> Option<ReadRequest> {
-        let is_it = |awaited: &mut (MissingBlock, ReadRequest, Option<CacheCharge>)| {
-            awaited.0.handle == lack.handle
-        };
-        self.awaited.take_if(is_it).map(|(_, request, _)| request)
+    /// Returns the request of the index block that the scan lacks, if it is being read for the scout, and its
+    /// charge.
+    pub(crate) fn take_awaited(
+        &mut self,
+        lack: MissingBlock,
+    ) -> Option<(ReadRequest, Option<CacheCharge>)> {
+        let is_it = |awaited: &mut AwaitedIndex| awaited.block.handle == lack.handle;
+        let awaited = self.awaited.take_if(is_it)?;
+        Some((awaited.request, awaited.charge))
     }
 
     /// True if the scan is forward and ends with the block of the scout.
@@ -671,18 +672,17 @@ pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) 
 fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
     let order = &table.order;
     let separator = key::strip_timestamp(scout.user_key(table), order.timestamp_size());
-    let compared = match order {
-        KeyOrder::Bytewise | KeyOrder::BytewiseU64Ts => separator.cmp(bound),
-        KeyOrder::ReverseBytewise | KeyOrder::ReverseBytewiseU64Ts => bound.cmp(separator),
-        KeyOrder::Custom(custom) if custom.timestamp_size() > 0 => {
-            custom.compare_without_timestamp(separator, false, bound, false)
-        }
-        KeyOrder::Custom(custom) => custom.compare(separator, bound),
-    };
+    let compared = key::compare_plain(order, separator, bound);
     match strictly {
         true => compared.is_lt(),
         false => compared.is_ge(),
     }
+}
+
+/// True if `request` has been started and has ended.
+fn has_ended(request: &ReadRequest) -> bool {
+    let read = request.started();
+    read.is_some_and(|read| read.has_ended())
 }
 
 /// A block under the charge of the original.

@@ -23,7 +23,7 @@ use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Code, Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
-use super::ahead::{self, Ahead, Found, ReadAhead};
+use super::ahead::{self, Ahead, ReadAhead};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
 use super::prefetch::{Prefetch, ReadaheadSize, piece_size};
@@ -143,6 +143,18 @@ struct Lack {
     charge: Option<CacheCharge>,
     /// True if the request is that of the first chunk of the readahead.
     is_chunk: bool,
+}
+
+impl Lack {
+    /// The lack of `block`, which `request` reads.
+    fn new(table: &Table, block: MissingBlock, request: ReadRequest) -> Lack {
+        Lack {
+            block,
+            charge: table.charge_read(&request),
+            request,
+            is_chunk: false,
+        }
+    }
 }
 
 /// The charges of the blocks that an iterator holds and that were not in the cache when it read them.
@@ -775,12 +787,7 @@ impl TableIter {
             // The read failed: perhaps only in another block.
             _ => {
                 let request = self.table.request(lack.block, 0);
-                self.lack = Some(Lack {
-                    charge: self.table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                    ..lack
-                });
+                self.lack = Some(Lack::new(&self.table, lack.block, request));
                 Progress::Lacks
             }
         }
@@ -854,75 +861,68 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
-            Ok(Some(lack)) if self.prefetch.background.is_some() => self.lack_in_background(lack),
-            Ok(Some(lack)) => {
-                let more = if lack.role == CacheRole::Data && !self.is_back() {
-                    self.prefetch.more(lack.handle, &self.table.params.options)
-                } else {
-                    0
-                };
-                let room = self.table.data_end().saturating_sub(lack.handle.end());
-                let mut more = more.min(room);
-                if let Some(upper) = self.prefetch.upper()
-                    && more > 0
-                {
-                    more = ahead::trimmed(&self.table, &self.walk, more, upper);
-                }
-                let piece = piece_size(&self.table.params.charge);
-                let file = &*self.table.file;
-                let more = self.prefetch.piece(lack.handle, more, piece, file);
-                let request = self.table.request(lack, more);
-                self.lack = Some(Lack {
-                    block: lack,
-                    charge: self.table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                });
-                Progress::Lacks
-            }
+            Ok(Some(lack)) => self.request_block(lack),
             Err(error) => self.fail(error),
         }
     }
 
+    /// Requests the missing block, and as much after it as is to be read ahead.
+    fn request_block(&mut self, lack: MissingBlock) -> Progress {
+        if self.prefetch.background.is_some() {
+            return self.request_in_background(lack);
+        }
+        let more = match lack.role == CacheRole::Data && !self.is_back() {
+            true => self.readahead_after(lack.handle),
+            false => 0,
+        };
+        let request = self.table.request(lack, more);
+        self.lack = Some(Lack::new(&self.table, lack, request));
+        Progress::Lacks
+    }
+
+    /// The number of bytes to read after the data block at `handle`, which must be read.
+    fn readahead_after(&mut self, handle: Handle) -> u64 {
+        let more = self.prefetch.more(handle, &self.table.params.options);
+        let room = self.table.data_end().saturating_sub(handle.end());
+        let mut more = more.min(room);
+        if let Some(upper) = self.prefetch.upper()
+            && more > 0
+        {
+            more = ahead::trimmed(&self.table, &self.walk, more, upper);
+        }
+        let piece = piece_size(&self.table.params.charge);
+        self.prefetch.piece(handle, more, piece, &*self.table.file)
+    }
+
     /// Requests the missing block, as part of the readahead if it is one.
     #[cold]
-    fn lack_in_background(&mut self, lack: MissingBlock) -> Progress {
+    fn request_in_background(&mut self, block: MissingBlock) -> Progress {
         let back = self.is_back();
         let (table, walk) = (&self.table, &self.walk);
-        let mut request = None;
+        let mut lack = None;
         if let Some(ahead) = &mut self.prefetch.background {
-            if lack.role == CacheRole::Data {
-                request = ahead.request_for(table, walk, lack.handle, back);
-            } else if let Some(block) = ahead.known_index(lack) {
-                self.supplied.push(block);
-                return self.advance();
-            } else if let Some(request) = ahead.take_awaited(lack) {
-                self.lack = Some(Lack {
-                    block: lack,
-                    charge: table.charge_read(&request),
+            if block.role == CacheRole::Data {
+                let chunk = ahead.request_for(table, walk, block.handle, back);
+                lack = chunk.map(|request| Lack {
+                    block,
                     request,
+                    charge: None,
+                    is_chunk: true,
+                });
+            } else if let Some(known) = ahead.known_index(block) {
+                self.supplied.push(known);
+                return self.advance();
+            } else if let Some((request, charge)) = ahead.take_awaited(block) {
+                lack = Some(Lack {
+                    block,
+                    request,
+                    charge,
                     is_chunk: false,
                 });
-                return Progress::Lacks;
             }
         }
-        self.lack = Some(match request {
-            Some(request) => Lack {
-                block: lack,
-                request,
-                charge: None,
-                is_chunk: true,
-            },
-            None => {
-                let request = table.request(lack, 0);
-                Lack {
-                    block: lack,
-                    charge: table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                }
-            }
-        });
+        let alone = || Lack::new(table, block, table.request(block, 0));
+        self.lack = Some(lack.unwrap_or_else(alone));
         Progress::Lacks
     }
 
@@ -1058,10 +1058,7 @@ impl TableIter {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
                 let raw = match &mut self.prefetch.background {
-                    Some(ahead) => match ahead.find(&self.table, handle) {
-                        Found::Block(raw) => Some(raw),
-                        Found::Missing => None,
-                    },
+                    Some(ahead) => ahead.find(&self.table, handle),
                     None => self.prefetch.take(handle),
                 };
                 match raw {
