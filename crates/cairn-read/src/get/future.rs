@@ -1,12 +1,11 @@
 //! Point lookups as futures.
 //!
 //! [`try_get`] is the first attempt, on data in memory. It takes no more than a reference and allocates nothing.
-//! If it lacks something, [`get_async`] starts again with a view that it keeps. Only then is there a state to
-//! keep while reads are in flight.
+//! If a block or a table is missing, [`get_async`] starts again with a view that it keeps: only then does the future
+//! have a state that lives across reads.
 //!
-//! What can be suspended is awaited: reads of blocks and of blobs. What cannot, such as opening a table, runs on
-//! a helper thread ([`offload`]). Counters by level and times of the perf context, which belong to a thread, are
-//! not recorded.
+//! Reads of blocks and of blobs are awaited. Blocking work, such as opening a table, runs on a helper thread
+//! ([`offload`]). Counters by level and times of the perf context, which belong to a thread, are not recorded.
 
 use std::sync::Arc;
 
@@ -143,8 +142,7 @@ fn unanswered<T>() -> Result<T> {
     Err(cairn_types::Error::aborted("a read has no result"))
 }
 
-/// True if work that cannot be suspended runs on a helper thread: not in a simulation, and not if the user wants
-/// reads to block.
+/// True if blocking work runs on a helper thread: not in a simulation, and not with an executor that blocks.
 pub(crate) fn opens_apart(reading: &Reading) -> bool {
     reading.clock.is_real() && reading.io.driver() != ReadDriver::Blocking
 }

@@ -1,4 +1,4 @@
-//! Readahead in the background: the blocks that a scan will need are read while it works on others.
+//! Readahead in the background: the next blocks of a scan are read while it processes the current one.
 //!
 //! A *scout* walks the index in front of the scan and groups blocks into *chunks*, each of which is one read.
 //! Chunks therefore begin and end with blocks, in both directions; blocks in the cache and blocks beyond the
@@ -101,7 +101,7 @@ struct Chunk {
     _charge: Option<CacheCharge>,
     /// The number of changes of the depth before it was started.
     epoch: u32,
-    /// The bytes of its blocks that were used.
+    /// The number of bytes of its blocks that the scan has used.
     used: u64,
 }
 
@@ -143,9 +143,9 @@ pub(crate) struct Ahead {
     continues: bool,
     /// The number of sequential reads.
     reads: u64,
-    /// The bytes of the blocks that it has visited.
+    /// The size in bytes of the blocks that the scan has visited.
     visited: u64,
-    /// In the order of the scan.
+    /// The chunks that are read or being read, in the order of the scan.
     chunks: VecDeque<Chunk>,
     scout: IndexIter,
     scouting: Scouting,
@@ -371,7 +371,7 @@ impl Ahead {
     }
 
     /// Stores the bytes of the first chunk, whose request the caller has executed. Returns false if the read
-    /// failed, and the block that the scan needs is to be read alone.
+    /// failed; the block that the scan needs is then to be read alone.
     #[cold]
     pub(crate) fn supply(&mut self, table: &Table, bytes: &Result<Buffer>) -> bool {
         let Some(chunk) = self.chunks.front_mut() else {

@@ -1,4 +1,4 @@
-//! Readahead in the background: what it reads, how often a scan waits, and what becomes of failed reads.
+//! Readahead in the background: the reads that it starts, the waits of the scan, and reads that fail.
 
 use std::path::Path;
 use std::sync::Arc;
