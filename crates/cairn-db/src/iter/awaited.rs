@@ -15,10 +15,11 @@ use std::task::{Context, Poll};
 
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::io::{Offload, ReadDriver, offload};
-use cairn_read::{Value, View};
+use cairn_read::Value;
 use cairn_types::{Code, Error, Result, SequenceNumber};
 
 use super::Iter;
+use crate::futures::AwaitedView;
 use crate::handle::Family;
 
 /// The size in bytes of keys and values of the first fetch after a seek, and the maximum of later ones.
@@ -73,9 +74,9 @@ pub struct AsyncIter {
 /// The arguments by which cursors are created.
 #[derive(Clone)]
 struct Source {
+    /// Before `family`, whose drop may close the database.
+    view: AwaitedView,
     family: Family,
-    /// `None` only while it is dropped.
-    view: Option<Arc<View>>,
     seq: SequenceNumber,
     options: Arc<ReadOptions>,
 }
@@ -106,7 +107,7 @@ impl Source {
             read_tier: tier.unwrap_or(self.options.read_tier),
             ..ReadOptions::clone(&self.options)
         };
-        let view = self.view.clone().expect("present until dropped");
+        let view = self.view.shared_view().clone();
         Iter::new(&self.family, view, self.seq, &options)
     }
 
@@ -114,15 +115,6 @@ impl Source {
     fn may_wait(&self) -> bool {
         let context = &self.family.db.shared.context;
         context.world.clock.is_real() && context.io.driver() != ReadDriver::Blocking
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        if self.family.db.shared.context.is_forked() {
-            // Releasing blocks and files acquires locks.
-            std::mem::forget(self.view.take());
-        }
     }
 }
 
@@ -201,7 +193,7 @@ impl Family {
         Ok(AsyncIter {
             source: Source {
                 family: self.clone(),
-                view: Some(view),
+                view: AwaitedView::new(view, shared),
                 seq,
                 options,
             },

@@ -49,10 +49,15 @@ impl StartedRead {
         }
     }
 
-    /// Starts `request`. With `ignores_page_cache`, cached bytes are read by threads, too.
-    pub(super) fn start(request: &ReadRequest, ignores_page_cache: bool) -> StartedRead {
+    /// Starts `request`, into the memory of `spent` if it fits. With `ignores_page_cache`, cached bytes are read by
+    /// threads, too.
+    pub(super) fn start(
+        request: &ReadRequest,
+        spent: Option<Buffer>,
+        ignores_page_cache: bool,
+    ) -> StartedRead {
         let mut queue = ReadQueue::in_background();
-        let read = BatchRead::new(request.offset, request.len, request.room);
+        let read = BatchRead::new_into(request.offset, request.len, request.room, spent);
         let mut reads = FileReads::new(vec![read]);
         queue.add_file();
         request.file.start_reads(&mut reads, &mut queue);

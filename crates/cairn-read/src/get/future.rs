@@ -92,9 +92,10 @@ impl PointGet<'_> {
             match self.pending.take() {
                 None => {}
                 Some(Pending::Block) => {
-                    let requests = vec![self.state.request()];
-                    let read = self.read_deadline.read_all(reading, requests).await;
-                    self.supply(read.into_iter().next().unwrap_or_else(unanswered))?;
+                    let request = self.state.request();
+                    let read = self.read_deadline.read_async(reading, request);
+                    let bytes = read.await;
+                    self.supply(bytes)?;
                 }
                 Some(Pending::Table(file, level)) => {
                     self.read_deadline.check(reading)?;
@@ -121,8 +122,8 @@ impl PointGet<'_> {
             }
         }
         if let Some((place, request)) = self.blob_request()? {
-            let read = self.read_deadline.read_all(reading, vec![request]).await;
-            let bytes = read.into_iter().next().unwrap_or_else(unanswered)?;
+            let read = self.read_deadline.read_async(reading, request);
+            let bytes = read.await?;
             self.supply_blob(&place, bytes)?;
         }
         if let Newest::Entity(entity) = &self.versions.newest
@@ -136,10 +137,6 @@ impl PointGet<'_> {
         }
         self.finish()
     }
-}
-
-fn unanswered<T>() -> Result<T> {
-    Err(cairn_types::Error::aborted("a read has no result"))
 }
 
 /// True if blocking work runs on a helper thread: not in a simulation, and not with an executor that blocks.

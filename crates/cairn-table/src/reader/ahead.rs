@@ -161,6 +161,8 @@ pub(crate) struct Ahead {
     epoch: u32,
     has_read: bool,
     discarded: u64,
+    /// The buffer of the chunk that was dropped last, for the next read of the same step.
+    spent: Option<Buffer>,
 }
 
 impl Ahead {
@@ -187,6 +189,7 @@ impl Ahead {
             epoch: 0,
             has_read: false,
             discarded: 0,
+            spent: None,
         };
         if fixed > 0 {
             ahead.size = (fixed / 2).clamp(1, piece_size(&table.params.charge));
@@ -222,7 +225,10 @@ impl Ahead {
         let Some(chunk) = self.chunks.pop_front() else {
             return false;
         };
-        self.discarded += (chunk.range.end - chunk.range.start).saturating_sub(chunk.used);
+        self.discarded += len_of(&chunk.range).saturating_sub(chunk.used);
+        if let Content::Read(bytes) = chunk.content {
+            self.spent = Some(bytes);
+        }
         true
     }
 
@@ -291,6 +297,7 @@ impl Ahead {
             self.pop();
         }
         self.read_on(table);
+        self.spent = None;
     }
 
     fn note(&mut self, handle: Handle, back: bool) {
@@ -349,7 +356,7 @@ impl Ahead {
     /// Starts to read a chunk.
     fn start(&mut self, table: &Table, range: Range<u64>, charge: Option<CacheCharge>) {
         let request = request_of(table, &range);
-        let started = self.plan.io.start(&request);
+        let started = self.plan.io.start_into(&request, self.spent.take());
         self.has_read = true;
         table.count_ahead(request.len);
         self.chunks.push_back(Chunk {
@@ -589,7 +596,7 @@ impl Ahead {
     /// True if the depth, and the length of the scan so far, admit another chunk.
     fn admits_another(&self) -> bool {
         let further = self.chunks.iter().skip(1);
-        let bytes: u64 = further.map(|one| one.range.end - one.range.start).sum();
+        let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
         let is_long = self.fixed > 0 || bytes <= 2 * self.visited;
         self.admits_beyond(self.chunks.len()) && is_long
     }
@@ -685,7 +692,7 @@ fn has_ended(request: &ReadRequest) -> bool {
     read.is_some_and(|read| read.has_ended())
 }
 
-/// A block under the charge of the original.
+/// A copy of a block, without its charge, which the original keeps.
 fn copy_of(known: &SuppliedBlock) -> SuppliedBlock {
     SuppliedBlock {
         offset: known.offset,
@@ -708,14 +715,18 @@ fn max_size(table: &Table) -> u64 {
     largest.min(piece_size(&table.params.charge))
 }
 
+fn len_of(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
 fn request_of(table: &Table, range: &Range<u64>) -> ReadRequest {
-    let len = range.end - range.start;
-    ReadRequest::new(table.file.clone(), range.start, len as usize)
+    ReadRequest::new(table.file.clone(), range.start, len_of(range) as usize)
 }
 
 fn charge(table: &Table, range: &Range<u64>) -> Option<CacheCharge> {
-    let len = range.end - range.start;
-    table.params.charge(MemoryUse::Prefetch, len as usize)
+    table
+        .params
+        .charge(MemoryUse::Prefetch, len_of(range) as usize)
 }
 
 /// Counts a read of `len` bytes in the background.
