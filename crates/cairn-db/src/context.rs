@@ -16,8 +16,9 @@
 //!
 //! The file system enforces the same restriction for each file that is open for writing
 //! (`crates/cairn-platform/src/posix/process.rs`). A child that opens a database of its own gets its own
-//! threads for jobs, and executes its reads without threads if its parent has some for reads. As in every multi-threaded program, that is only safe after `exec`, or if no thread of the parent
-//! was active at the fork: the locks of the language's libraries are copied in whatever state they are.
+//! threads for jobs, and executes its reads without threads if its parent has some for reads. As in every
+//! multi-threaded program, that is only safe after `exec`, or if no thread of the parent was active at the
+//! fork: the locks of the language's libraries are copied in whatever state they are.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -20,7 +20,9 @@ use crate::reads::{lookup, tier_of};
 use crate::shared::Shared;
 
 /// The view of a read in flight. Files that only it has kept are deleted after its end, by a background thread.
+#[derive(Clone)]
 pub(crate) struct AwaitedView {
+    /// `None` only while it is dropped.
     view: Option<Arc<View>>,
     shared: Arc<Shared>,
 }
@@ -32,12 +34,17 @@ impl AwaitedView {
             shared: shared.clone(),
         }
     }
+
+    /// Returns the view.
+    pub(crate) fn shared_view(&self) -> &Arc<View> {
+        self.view.as_ref().expect("present until dropped")
+    }
 }
 
 impl std::ops::Deref for AwaitedView {
     type Target = View;
     fn deref(&self) -> &View {
-        self.view.as_ref().expect("present until dropped")
+        self.shared_view()
     }
 }
 
@@ -79,13 +86,7 @@ impl Family {
 
     /// [`Family::find`] if it needs no file; `None` if it may.
     fn find_in_memory(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Found>> {
-        let shared = &self.db.shared;
-        shared.context.check_reader()?;
-        let view = self.state.view();
-        check_held(&view)?;
-        let seq = options.snapshot.unwrap_or_else(|| shared.published());
-        let lookup = lookup(&self.state, key, seq, options)?;
-        try_get(&view, &lookup, &tier_of(shared, options))
+        self.found_by(key, options, try_get)
     }
 
     /// [`Family::get_with`] if it needs no file; `None` if it may.

@@ -238,6 +238,18 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// The views of the families of `keys`, for each key the index of its view, and the sequence number of the read.
+fn views_of(
+    shared: &Shared,
+    keys: &[(&Family, &[u8])],
+    options: &ReadOptions,
+) -> Result<(Vec<Arc<View>>, Vec<usize>, SequenceNumber)> {
+    shared.context.check_reader()?;
+    let (families, of_key) = families_of(keys);
+    let (views, seq) = shared.newest_of(&families);
+    Ok((views, of_key, options.snapshot.unwrap_or(seq)))
+}
+
 fn find_all<T>(
     shared: &Arc<Shared>,
     keys: &[(&Family, &[u8])],
@@ -245,12 +257,10 @@ fn find_all<T>(
     sorted: bool,
     show: fn(Found) -> Result<T>,
 ) -> Vec<Result<T>> {
-    if let Err(error) = shared.context.check_reader() {
-        return keys.iter().map(|_| Err(error.clone())).collect();
-    }
-    let (families, of_key) = families_of(keys);
-    let (views, seq) = shared.newest_of(&families);
-    let seq = options.snapshot.unwrap_or(seq);
+    let (views, of_key, seq) = match views_of(shared, keys, options) {
+        Ok(views) => views,
+        Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+    };
     let view = |of: usize| -> &View { &views[of] };
     let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
     let options = tier_of(shared, options);
@@ -266,13 +276,10 @@ async fn find_all_async<T>(
     sorted: bool,
     show: fn(Found) -> Result<T>,
 ) -> Vec<Result<T>> {
-    if let Err(error) = shared.context.check_reader() {
-        return keys.iter().map(|_| Err(error.clone())).collect();
-    }
-    let (families, of_key) = families_of(keys);
-    let (views, seq) = shared.newest_of(&families);
-    drop(families);
-    let seq = options.snapshot.unwrap_or(seq);
+    let (views, of_key, seq) = match views_of(shared, keys, options) {
+        Ok(views) => views,
+        Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+    };
     let views: Vec<_> = views
         .into_iter()
         .map(|view| AwaitedView::new(view, shared))

@@ -210,6 +210,22 @@ pub fn compare_user(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
+/// Compares two user keys that have no timestamp, even if keys in `order` have one.
+#[inline]
+#[must_use]
+pub fn compare_plain(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    match order {
+        KeyOrder::Bytewise => compare_bytewise(a, b),
+        KeyOrder::ReverseBytewise => b.cmp(a),
+        KeyOrder::BytewiseU64Ts => a.cmp(b),
+        KeyOrder::ReverseBytewiseU64Ts => b.cmp(a),
+        KeyOrder::Custom(custom) if custom.timestamp_size() > 0 => {
+            custom.compare_without_timestamp(a, false, b, false)
+        }
+        KeyOrder::Custom(custom) => custom.compare(a, b),
+    }
+}
+
 /// Compares internal keys: by ascending user key, then by descending packed number.
 #[inline]
 #[must_use]

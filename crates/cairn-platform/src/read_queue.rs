@@ -42,11 +42,21 @@ impl BatchRead {
     /// A read of `len` bytes at `offset`, whose memory has `room` more bytes at its end.
     #[must_use]
     pub fn new(offset: u64, len: usize, room: usize) -> BatchRead {
+        BatchRead::new_into(offset, len, room, None)
+    }
+
+    /// [`BatchRead::new`], reusing the memory of `spent` if it has a suitable length and is not shared.
+    pub(crate) fn new_into(
+        offset: u64,
+        len: usize,
+        room: usize,
+        spent: Option<Buffer>,
+    ) -> BatchRead {
         BatchRead {
             offset,
             got: Ok(0),
             len,
-            memory: pool::memory(len + room),
+            memory: Buffer::spent_memory(spent, len + room),
             transfer: None,
         }
     }

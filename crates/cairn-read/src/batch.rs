@@ -83,9 +83,8 @@ struct Lookups<'a> {
     options: &'a ReadOptions,
     /// The indices of the keys, in the order in which they are looked up.
     order: Vec<usize>,
-    /// The number of keys that were looked up, and of those in the current batch.
+    /// The number of keys that were looked up.
     done: usize,
-    current: usize,
     results: Vec<Option<Result<Found>>>,
     stats: BatchStats<'a>,
     states: Vec<TableGet>,
@@ -104,7 +103,6 @@ impl<'a> Lookups<'a> {
                 false => in_order(keys),
             },
             done: 0,
-            current: 0,
             results: keys.iter().map(|_| None).collect(),
             stats: BatchStats::new(keys),
             states: RECYCLED_STATES.take(),
@@ -127,7 +125,6 @@ impl<'a> Lookups<'a> {
         };
         let part = &self.order[self.done..];
         let part = &part[..part.len().min(batch_size)];
-        self.current = part.len();
         let start = || Batch::new(self.keys, part, self.options, &mut self.states);
         (!part.is_empty()).then(start)
     }
@@ -135,7 +132,8 @@ impl<'a> Lookups<'a> {
     /// Takes the results of a batch.
     #[inline]
     fn finish(&mut self, batch: &mut Batch<'a>) {
-        let part = &self.order[self.done..self.done + self.current];
+        let count = batch.members.len();
+        let part = &self.order[self.done..self.done + count];
         for (&at, member) in part.iter().zip(&mut batch.members) {
             self.results[at] = Some(match self.bytes > self.options.value_size_soft_limit {
                 true => {
@@ -151,7 +149,7 @@ impl<'a> Lookups<'a> {
                 self.bytes = self.bytes.saturating_add(value.len() as u64);
             }
         }
-        self.done += self.current;
+        self.done += count;
     }
 
     #[inline]

@@ -14,15 +14,17 @@ use crate::blob::PendingBlob;
 const SINGLE_READS: u64 = 2;
 /// The number of values that are read together, at first and at most.
 const WINDOW: std::ops::RangeInclusive<usize> = 8..=128;
-/// The total size of values that are being read.
+/// The maximum size in bytes of the values that are being read.
 const MOST_BYTES: usize = 4 << 20;
 
 /// The values that are being read.
 pub(crate) struct BlobsAhead {
     io: Io,
-    /// The values that the scan has read, and that were not read ahead.
+    /// The number of values that the scan has read and that were not read ahead.
     single_reads: u64,
+    /// The maximum number of values that are being read.
     window: usize,
+    /// The size in bytes of the values that are being read.
     bytes: usize,
     /// By encoded blob index.
     pending: HashMap<Vec<u8>, (PendingBlob, ReadRequest)>,
@@ -39,7 +41,7 @@ impl BlobsAhead {
         }
     }
 
-    /// Forgets what is being read: the scan has moved elsewhere.
+    /// Drops the reads in progress, after the scan has moved elsewhere.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
         self.bytes = 0;

@@ -572,7 +572,7 @@ impl LevelIter {
         ) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
-                crate::user_key::compare(order, first, until).is_ge()
+                key::compare_plain(order, first, until).is_ge()
             }
             _ => false,
         }

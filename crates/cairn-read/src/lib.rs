@@ -22,7 +22,6 @@ pub mod operands;
 mod range_del_aggregator;
 mod read_deadline;
 pub mod row_cache;
-mod user_key;
 pub mod value;
 mod versions;
 pub mod view;

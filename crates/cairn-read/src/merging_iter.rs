@@ -20,7 +20,6 @@ use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNu
 
 use crate::child::Child;
 use crate::loser_tree::{LoserTree, Player};
-use crate::user_key::compare;
 use crate::value::Value;
 
 /// The work left once the last pending child has been supplied.
@@ -328,7 +327,8 @@ impl MergingIter {
     fn leave_range(&mut self, at: usize, end: &[u8]) -> bool {
         let (back, order) = (self.back, &self.order);
         let is_inside = |child: &Child| {
-            child.valid() && compare(order, key::user_key(child.key()), end).is_lt() != back
+            child.valid()
+                && key::compare_plain(order, key::user_key(child.key()), end).is_lt() != back
         };
         let child = &mut self.children[at];
         if !is_inside(child) {

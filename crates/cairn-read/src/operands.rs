@@ -383,7 +383,7 @@ impl GetMergeOperandsOptions<'_> {
     }
 }
 
-/// What a lookup does with an operand that it has found, beyond gathering it.
+/// A callback for each merge operand that a lookup finds.
 pub(crate) trait OnOperand {
     /// Called with each operand as stored, newest first. Returns false to end the lookup with it.
     fn found(&mut self, operand: &[u8]) -> bool;

@@ -27,7 +27,6 @@ use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
 use crate::level::Tables;
-use crate::user_key::compare;
 
 /// The range tombstones of a view; see the module documentation.
 pub(crate) struct RangeDelAggregator {
@@ -232,7 +231,7 @@ impl RangeDelAggregator {
                 };
                 let edge = self.reader.edge(source, edge)?;
                 let is_further =
-                    |end: &[u8]| compare(&self.reader.order, edge, end).is_gt() != back;
+                    |end: &[u8]| key::compare_plain(&self.reader.order, edge, end).is_gt() != back;
                 if end.is_none_or(is_further) {
                     end = Some(edge);
                 }
@@ -315,7 +314,7 @@ impl RangeDelAggregator {
         for (at, source) in self.sources.iter().enumerate() {
             window.seq = window.seq.max(source.seq);
             if let Some(from) = reader.edge(source, source.from) {
-                let is_later = |known: &[u8]| match compare(&reader.order, known, from) {
+                let is_later = |known: &[u8]| match key::compare_plain(&reader.order, known, from) {
                     Ordering::Less => true,
                     Ordering::Equal => matches!(source.from, Edge::AfterLargest(_)),
                     Ordering::Greater => false,
@@ -325,7 +324,8 @@ impl RangeDelAggregator {
                 }
             }
             if let Some(until) = reader.edge(source, source.until)
-                && edges[1].is_none_or(|known| compare(&reader.order, until, known).is_lt())
+                && edges[1]
+                    .is_none_or(|known| key::compare_plain(&reader.order, until, known).is_lt())
             {
                 (edges[1], window.until) = (Some(until), at);
             }
@@ -339,13 +339,13 @@ impl Reader {
     #[inline]
     fn is_before_end(&self, source: &Source, plain: &[u8]) -> bool {
         let until = self.edge(source, source.until);
-        until.is_none_or(|until| compare(&self.order, plain, until).is_lt())
+        until.is_none_or(|until| key::compare_plain(&self.order, plain, until).is_lt())
     }
 
     #[inline]
     fn is_after_start(&self, source: &Source, plain: &[u8]) -> bool {
         let from = self.edge(source, source.from);
-        from.is_none_or(|from| match compare(&self.order, from, plain) {
+        from.is_none_or(|from| match key::compare_plain(&self.order, from, plain) {
             Ordering::Less => true,
             Ordering::Equal => !matches!(source.from, Edge::AfterLargest(_)),
             Ordering::Greater => false,
@@ -370,7 +370,7 @@ impl Reader {
     fn bounds(&self, file: &FileMeta, plain: &[u8]) -> [Ordering; 2] {
         [&file.smallest, &file.largest].map(|bound| {
             let bound = key::strip_timestamp(bound.user_key(), self.timestamp_size);
-            compare(&self.order, bound, plain)
+            key::compare_plain(&self.order, bound, plain)
         })
     }
 }
@@ -385,7 +385,7 @@ impl Source {
             return false;
         };
         let next = crossed + 1;
-        let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
+        let is_less = |a: &[u8], b: &[u8]| key::compare_plain(&reader.order, a, b).is_lt();
         let ends_in_file = |end: &[u8]| {
             let file = self.location.current();
             file.is_none_or(|file| is_less(end, file.largest.user_key()))
@@ -409,7 +409,7 @@ impl Source {
         let Some(before) = crossed.checked_sub(1) else {
             return false;
         };
-        let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
+        let is_less = |a: &[u8], b: &[u8]| key::compare_plain(&reader.order, a, b).is_lt();
         let begins_in_file = |start: &[u8]| {
             let file = self.location.current();
             file.is_none_or(|file| is_less(file.smallest.user_key(), start))
@@ -524,7 +524,7 @@ impl Source {
         let [smallest, largest] = [edge(Edge::Smallest(at)), edge(Edge::Largest(at))];
         let is_less = |a: Option<&[u8]>, b: Option<&[u8]>| {
             let both = a.zip(b);
-            both.is_none_or(|(a, b)| compare(&reader.order, a, b).is_lt())
+            both.is_none_or(|(a, b)| key::compare_plain(&reader.order, a, b).is_lt())
         };
         let (is_clipped, is_cut_off) = (is_less(from, smallest), is_less(largest, until));
         if is_clipped {

@@ -85,6 +85,17 @@ impl ReadDeadline {
         }
     }
 
+    /// Awaits `request`.
+    pub(crate) async fn read_async(
+        self,
+        reading: &Reading,
+        request: ReadRequest,
+    ) -> Result<Buffer> {
+        let read = self.read_all(reading, vec![request]).await;
+        let unanswered = || Err(Error::aborted("a read has no result"));
+        read.into_iter().next().unwrap_or_else(unanswered)
+    }
+
     /// Awaits `requests`, which are in flight together.
     pub(crate) async fn read_all(
         self,

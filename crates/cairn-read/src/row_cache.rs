@@ -1,7 +1,7 @@
 //! The row cache: the entries that single tables have for single keys.
 //!
-//! A *row* holds what a point lookup visits in one table: the entries of the key, newest first, down to the
-//! first that is no merge operand. A later lookup takes the row instead of searching filter, index and block.
+//! A *row* holds the entries of a key that a point lookup visits in one table, newest first, down to the first
+//! that is no merge operand. A later lookup takes the row instead of searching filter, index and block.
 //!
 //! A row has entries as stored, not results, so that it is valid for every read that sees the same entries:
 //!

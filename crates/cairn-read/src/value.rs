@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 use cairn_format::dated;
 use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
-use cairn_types::{Error, Malformed, MergeMemory, MergeResult, Result};
+use cairn_types::{Error, Malformed, MergeResult, Result};
 
 /// A value, pinned in the block, memtable entry or blob that holds it for as long as it lives.
 /// `Value::to_vec` makes an independent copy.
@@ -16,13 +16,9 @@ pub struct Value(Storage);
 enum Storage {
     Block(Buffer, Range<usize>),
     Memtable(PinnedEntry, Range<usize>),
-    Owned {
-        bytes: Vec<u8>,
-        too_many_operands: bool,
-    },
-    /// The result of a merge in memory of the operator.
-    Elsewhere {
-        memory: Box<dyn MergeMemory>,
+    /// The result of a merge, or a vector.
+    Merged {
+        result: MergeResult,
         too_many_operands: bool,
     },
 }
@@ -32,18 +28,11 @@ impl Clone for Storage {
         match self {
             Storage::Block(buffer, range) => Storage::Block(buffer.clone(), range.clone()),
             Storage::Memtable(entry, range) => Storage::Memtable(entry.clone(), range.clone()),
-            Storage::Owned {
-                bytes,
+            Storage::Merged {
+                result,
                 too_many_operands,
-            } => Storage::Owned {
-                bytes: bytes.clone(),
-                too_many_operands: *too_many_operands,
-            },
-            Storage::Elsewhere {
-                memory,
-                too_many_operands,
-            } => Storage::Owned {
-                bytes: memory.bytes().to_vec(),
+            } => Storage::Merged {
+                result: MergeResult::Owned(result.to_vec()),
                 too_many_operands: *too_many_operands,
             },
         }
@@ -70,22 +59,16 @@ impl Value {
     /// The result of a merge; `too_many_operands` if their number exceeded
     /// `merge_operand_count_threshold`.
     pub(crate) fn merged(result: MergeResult, too_many_operands: bool) -> Value {
-        Value(match result {
-            MergeResult::Owned(bytes) => Storage::Owned {
-                bytes,
-                too_many_operands,
-            },
-            MergeResult::Elsewhere(memory) => Storage::Elsewhere {
-                memory,
-                too_many_operands,
-            },
+        Value(Storage::Merged {
+            result,
+            too_many_operands,
         })
     }
 
     /// True if the value is pinned neither in a block nor in a memtable: the result of a merge, or a vector.
     #[must_use]
     pub fn is_merged(&self) -> bool {
-        matches!(self.0, Storage::Owned { .. } | Storage::Elsewhere { .. })
+        matches!(self.0, Storage::Merged { .. })
     }
 
     /// Returns the memory of the value if a merge operator allocated it with C's `malloc`. The caller frees it
@@ -96,8 +79,8 @@ impl Value {
     /// The value otherwise.
     pub fn into_malloc(self) -> Result<*mut u8, Value> {
         match self.0 {
-            Storage::Elsewhere {
-                memory,
+            Storage::Merged {
+                result: MergeResult::Elsewhere(memory),
                 too_many_operands,
             } => memory
                 .into_malloc()
@@ -113,10 +96,7 @@ impl Value {
     pub fn has_too_many_operands(&self) -> bool {
         matches!(
             self.0,
-            Storage::Owned {
-                too_many_operands: true,
-                ..
-            } | Storage::Elsewhere {
+            Storage::Merged {
                 too_many_operands: true,
                 ..
             }
@@ -135,18 +115,11 @@ impl Value {
         Value(match self.0 {
             Storage::Block(buffer, outer) => Storage::Block(buffer, moved(outer)),
             Storage::Memtable(entry, outer) => Storage::Memtable(entry, moved(outer)),
-            Storage::Owned {
-                bytes,
+            Storage::Merged {
+                result,
                 too_many_operands,
-            } => Storage::Owned {
-                bytes: bytes[range].to_vec(),
-                too_many_operands,
-            },
-            Storage::Elsewhere {
-                memory,
-                too_many_operands,
-            } => Storage::Owned {
-                bytes: memory.bytes()[range].to_vec(),
+            } => Storage::Merged {
+                result: MergeResult::Owned(result[range].to_vec()),
                 too_many_operands,
             },
         })
@@ -205,7 +178,10 @@ impl From<Vec<u8>> for Value {
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Vec<u8> {
         match value.0 {
-            Storage::Owned { bytes, .. } => bytes,
+            Storage::Merged {
+                result: MergeResult::Owned(bytes),
+                ..
+            } => bytes,
             _ => value.to_vec(),
         }
     }
@@ -218,8 +194,7 @@ impl Deref for Value {
         match &self.0 {
             Storage::Block(buffer, range) => &buffer[range.clone()],
             Storage::Memtable(entry, range) => &entry.value()[range.clone()],
-            Storage::Owned { bytes, .. } => bytes,
-            Storage::Elsewhere { memory, .. } => memory.bytes(),
+            Storage::Merged { result, .. } => result,
         }
     }
 }

@@ -46,6 +46,7 @@ pub enum MergeResult {
 impl Deref for MergeResult {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             MergeResult::Owned(bytes) => bytes,

@@ -23,7 +23,7 @@
 //! The futures are `Send` and borrow the database; a task that owns an `Arc<Db>` is `'static`. The crate depends on no
 //! executor.
 //!
-//! # What waits where
+//! # Threads
 //!
 //! - A key in memory is returned at the first poll, as fast as by [`Db::get`], and without an allocation. A block
 //!   in the page cache is read at the first poll, too.
@@ -34,7 +34,6 @@
 //! - Tables and blob files are opened on helper threads, of which the process has up to 64.
 //! - Writes are executed by up to 32 threads of the database, so that those with [`WriteOptions::sync`] share syncs.
 //!   With write stalls, a future waits as long as the write does.
-//!
 //! - An iterator in memory moves at the first poll. If it needs a file, a helper thread reads on, first 4 KiB, then
 //!   more, and its next moves are complete at the first poll again.
 //!
@@ -205,7 +204,7 @@ impl Family<'_> {
 /// A bidirectional cursor over the keys of one family whose moves are futures. It shows the state at its creation (or
 /// that of a snapshot), unaffected by later writes. Created by [`Db::iter_async`].
 ///
-/// A move whose future is dropped does not change the position, from which the next move starts.
+/// The position changes when the future of a move is complete; a move whose future was dropped leaves it as it was.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

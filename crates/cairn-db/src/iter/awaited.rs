@@ -5,8 +5,9 @@
 //! and fetches entries beyond it, more with each call, with the readahead of an ordinary iterator. The entries are
 //! then returned without waiting. A seek starts in memory again.
 //!
-//! A move whose future is dropped does not change the position, from which the next move starts. What the helper
-//! thread fetched for it is used if the next move is the same, and dropped otherwise.
+//! The position changes when the future of a move is complete; a move whose future was dropped leaves it as it was.
+//! Entries that the helper thread fetched for such a move are returned if the next move is the same, and dropped
+//! otherwise.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,13 +15,14 @@ use std::task::{Context, Poll};
 
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::io::{Offload, ReadDriver, offload};
-use cairn_read::{Value, View};
+use cairn_read::Value;
 use cairn_types::{Code, Error, Result, SequenceNumber};
 
 use super::Iter;
+use crate::futures::AwaitedView;
 use crate::handle::Family;
 
-/// The bytes of keys and values that the first fetch after a seek ends with, and the most of any.
+/// The size in bytes of keys and values of the first fetch after a seek, and the maximum of later ones.
 const FETCHED: std::ops::Range<usize> = 4 << 10..256 << 10;
 
 /// A move.
@@ -41,7 +43,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// True if the keys that follow it in its direction are smaller.
+    /// True if the move is toward smaller keys, or starts a backward iteration.
     fn is_back(&self) -> bool {
         matches!(self, Motion::Last | Motion::SeekForPrev(_) | Motion::Prev)
     }
@@ -56,7 +58,7 @@ pub struct AsyncIter {
     source: Source,
     /// Reads memory only; `None` until it can be created without reading.
     near: Option<Iter>,
-    /// Reads files; `None` while a helper thread has it, and before the first use.
+    /// Reads files; `None` while a helper thread moves it, and before the first use.
     far: Option<Iter>,
     /// True if the far cursor is at the last of the fetched entries, or after it.
     far_follows: bool,
@@ -65,16 +67,16 @@ pub struct AsyncIter {
     position: Position,
     /// The current key, if the position is near.
     key: Vec<u8>,
-    /// The bytes that the next fetch ends with.
+    /// The size in bytes of the next fetch.
     wanted: usize,
 }
 
-/// What cursors are made of.
+/// The arguments by which cursors are created.
 #[derive(Clone)]
 struct Source {
+    /// Before `family`, whose drop may close the database.
+    view: AwaitedView,
     family: Family,
-    /// `None` only while it is dropped.
-    view: Option<Arc<View>>,
     seq: SequenceNumber,
     options: Arc<ReadOptions>,
 }
@@ -94,7 +96,8 @@ enum Position {
 struct Fetched {
     entries: Vec<(Box<[u8]>, Value)>,
     back: bool,
-    /// What follows the entries: the end or an error. `None` if there may be more.
+    /// The status of the iteration after the entries: `Ok` at the end of the keys, or the error. `None` if there may
+    /// be more entries.
     end: Option<Result<()>>,
 }
 
@@ -104,7 +107,7 @@ impl Source {
             read_tier: tier.unwrap_or(self.options.read_tier),
             ..ReadOptions::clone(&self.options)
         };
-        let view = self.view.clone().expect("present until dropped");
+        let view = self.view.shared_view().clone();
         Iter::new(&self.family, view, self.seq, &options)
     }
 
@@ -112,15 +115,6 @@ impl Source {
     fn may_wait(&self) -> bool {
         let context = &self.family.db.shared.context;
         context.world.clock.is_real() && context.io.driver() != ReadDriver::Blocking
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        if self.family.db.shared.context.is_forked() {
-            // Releasing blocks and files acquires locks.
-            std::mem::forget(self.view.take());
-        }
     }
 }
 
@@ -136,7 +130,8 @@ impl Iter {
         }
     }
 
-    /// Makes `motion` from the entry with the key `from`, or from where the cursor is. Fetches about `wanted` bytes.
+    /// Makes `motion` from the entry with the key `from`, or from the current position, and returns the entry there
+    /// and the following ones, about `wanted` bytes.
     fn fetch(&mut self, motion: &Motion, from: Option<&[u8]>, wanted: usize) -> Fetched {
         match from {
             Some(from) if motion.is_back() => self.seek_for_prev(from),
@@ -198,7 +193,7 @@ impl Family {
         Ok(AsyncIter {
             source: Source {
                 family: self.clone(),
-                view: Some(view),
+                view: AwaitedView::new(view, shared),
                 seq,
                 options,
             },
@@ -243,7 +238,7 @@ impl AsyncIter {
         self.start(motion, context)
     }
 
-    /// Makes a move while nothing is fetched.
+    /// Starts a move. No fetch is in progress.
     fn start(&mut self, motion: &Motion, context: &mut Context<'_>) -> Poll<Result<bool>> {
         if motion.is_seek() {
             self.wanted = FETCHED.start;
@@ -321,7 +316,7 @@ impl AsyncIter {
         moved
     }
 
-    /// Makes a move from the entry with the key `from`, or from where the far cursor is, that may read.
+    /// Makes a move that may read, from the entry with the key `from`, or from the position of the far cursor.
     fn fetch(
         &mut self,
         motion: &Motion,

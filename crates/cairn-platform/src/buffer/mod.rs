@@ -204,12 +204,18 @@ impl Buffer {
         room: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
-        let mut memory = spent
-            .filter(|spent| pool::fits(spent.memory_usage(), len + room))
-            .and_then(Buffer::into_memory)
-            .unwrap_or_else(|| pool::memory(len + room));
+        let mut memory = Buffer::spent_memory(spent, len + room);
         fill(&mut memory[..len])?;
         Ok(Buffer::of(memory, len))
+    }
+
+    /// Returns memory of at least `len` bytes, with arbitrary content: that of `spent` if it has a suitable length and
+    /// is not shared.
+    pub(crate) fn spent_memory(spent: Option<Buffer>, len: usize) -> Memory {
+        spent
+            .filter(|spent| pool::fits(spent.memory_usage(), len))
+            .and_then(Buffer::into_memory)
+            .unwrap_or_else(|| pool::memory(len))
     }
 
     /// Returns the memory of the buffer, unless it is shared.

@@ -288,11 +288,17 @@ impl Io {
     /// blocks executes the read when it is collected.
     #[must_use]
     pub fn start(&self, request: &ReadRequest) -> Arc<StartedRead> {
+        self.start_into(request, None)
+    }
+
+    /// [`Io::start`] that reuses the memory of `spent` as [`Io::read_into`] does.
+    #[must_use]
+    pub fn start_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Arc<StartedRead> {
         if self.driver == ReadDriver::Blocking || request.is_too_long() {
             return Arc::new(StartedRead::deferred(request));
         }
         self.wait(request.len);
-        Arc::new(StartedRead::start(request, self))
+        Arc::new(StartedRead::start(request, spent, self))
     }
 
     /// Executes transfers that the page cache has: a plain system call is cheaper. After the first few misses, the rest

@@ -18,6 +18,15 @@ fn same_file(a: &ReadRequest, b: &ReadRequest) -> bool {
     Arc::ptr_eq(&a.file, &b.file)
 }
 
+/// Starts `reads` of the file of `request`.
+#[inline]
+fn start_file(request: &ReadRequest, reads: Vec<BatchRead>, queue: &mut ReadQueue) -> FileReads {
+    let mut reads = FileReads::new(reads);
+    queue.add_file();
+    request.file.start_reads(&mut reads, queue);
+    reads
+}
+
 impl QueuedReads {
     /// Starts `requests` in the empty `queue`. Successive requests of a file are one call to it.
     #[inline]
@@ -25,13 +34,22 @@ impl QueuedReads {
         let start = |of_file: &[ReadRequest]| {
             let read =
                 |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
-            let mut reads = FileReads::new(of_file.iter().map(read).collect());
-            queue.add_file();
-            of_file[0].file.start_reads(&mut reads, &mut queue);
-            reads
+            let reads = of_file.iter().map(read).collect();
+            start_file(&of_file[0], reads, &mut queue)
         };
         let mut files = Vec::with_capacity(requests.chunk_by(same_file).count());
         files.extend(requests.chunk_by(same_file).map(start));
+        QueuedReads { files, queue }
+    }
+
+    /// Starts `request` in the empty `queue`, into the memory of `spent` if it fits.
+    pub(super) fn start_one(
+        request: &ReadRequest,
+        spent: Option<Buffer>,
+        mut queue: ReadQueue,
+    ) -> QueuedReads {
+        let read = BatchRead::new_into(request.offset, request.len, request.room, spent);
+        let files = vec![start_file(request, vec![read], &mut queue)];
         QueuedReads { files, queue }
     }
 

@@ -47,10 +47,10 @@ impl StartedRead {
         }
     }
 
-    /// Starts `request`. Threads execute the part that `io` does not find in the page cache.
-    pub(super) fn start(request: &ReadRequest, io: &Io) -> StartedRead {
-        let requests = std::slice::from_ref(request);
-        let mut reads = QueuedReads::start(requests, ReadQueue::in_background());
+    /// Starts `request`, into the memory of `spent` if it fits. Threads execute the part that `io` does not find in the
+    /// page cache.
+    pub(super) fn start(request: &ReadRequest, spent: Option<Buffer>, io: &Io) -> StartedRead {
+        let mut reads = QueuedReads::start_one(request, spent, ReadQueue::in_background());
         let left = io.execute_cached(reads.queue.transfers());
         let background = (left > 0).then(|| Background::start(reads.queue.transfers()));
         let in_flight = InFlight { reads, background };

@@ -18,7 +18,6 @@ use crate::child::Child;
 use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
-use crate::user_key::compare;
 use crate::value::Value;
 use crate::view::{Reading, View};
 
@@ -186,8 +185,8 @@ fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
     );
     let upper = options.iterate_upper_bound.as_ref();
     let lower = options.iterate_lower_bound.as_ref();
-    upper.is_none_or(|upper| compare(order, smallest, upper).is_lt())
-        && lower.is_none_or(|lower| compare(order, largest, lower).is_ge())
+    upper.is_none_or(|upper| key::compare_plain(order, smallest, upper).is_lt())
+        && lower.is_none_or(|lower| key::compare_plain(order, largest, lower).is_ge())
 }
 
 impl DbIter {
@@ -216,7 +215,7 @@ impl DbIter {
     /// Compares two user keys without timestamps.
     #[inline]
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        compare(&self.view.family.order, a, b)
+        key::compare_plain(&self.view.family.order, a, b)
     }
 
     /// True if forward iteration ends before `user`.

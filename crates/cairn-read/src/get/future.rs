@@ -1,12 +1,11 @@
 //! Point lookups as futures.
 //!
 //! [`try_get`] is the first attempt, on data in memory. It takes no more than a reference and allocates nothing.
-//! If it lacks something, [`get_async`] starts again with a view that it keeps. Only then is there a state to
-//! keep while reads are in flight.
+//! If a block or a table is missing, [`get_async`] starts again with a view that it keeps: only then does the future
+//! have a state that lives across reads.
 //!
-//! What can be suspended is awaited: reads of blocks and of blobs. What cannot, such as opening a table, runs on
-//! a helper thread ([`offload`]). Counters by level and times of the perf context, which belong to a thread, are
-//! not recorded.
+//! Reads of blocks and of blobs are awaited. Blocking work, such as opening a table, runs on a helper thread
+//! ([`offload`]). Counters by level and times of the perf context, which belong to a thread, are not recorded.
 
 use std::sync::Arc;
 
@@ -93,9 +92,10 @@ impl PointGet<'_> {
             match self.pending.take() {
                 None => {}
                 Some(Pending::Block) => {
-                    let requests = vec![self.state.request()];
-                    let read = self.read_deadline.read_all(reading, requests).await;
-                    self.supply(read.into_iter().next().unwrap_or_else(unanswered))?;
+                    let request = self.state.request();
+                    let read = self.read_deadline.read_async(reading, request);
+                    let bytes = read.await;
+                    self.supply(bytes)?;
                 }
                 Some(Pending::Table(file, level)) => {
                     self.read_deadline.check(reading)?;
@@ -122,8 +122,8 @@ impl PointGet<'_> {
             }
         }
         if let Some((place, request)) = self.blob_request()? {
-            let read = self.read_deadline.read_all(reading, vec![request]).await;
-            let bytes = read.into_iter().next().unwrap_or_else(unanswered)?;
+            let read = self.read_deadline.read_async(reading, request);
+            let bytes = read.await?;
             self.supply_blob(&place, bytes)?;
         }
         if let Newest::Entity(entity) = &self.versions.newest
@@ -139,12 +139,7 @@ impl PointGet<'_> {
     }
 }
 
-fn unanswered<T>() -> Result<T> {
-    Err(cairn_types::Error::aborted("a read has no result"))
-}
-
-/// True if work that cannot be suspended runs on a helper thread: not in a simulation, and not if the user wants
-/// reads to block.
+/// True if blocking work runs on a helper thread: not in a simulation, and not with an executor that blocks.
 pub(crate) fn opens_apart(reading: &Reading) -> bool {
     reading.clock.is_real() && reading.io.driver() != ReadDriver::Blocking
 }

@@ -1,4 +1,4 @@
-//! Readahead in the background: the blocks that a scan will need are read while it works on others.
+//! Readahead in the background: the next blocks of a scan are read while it processes the current one.
 //!
 //! A *scout* walks the index in front of the scan and groups blocks into *chunks*, each of which is one read.
 //! Chunks therefore begin and end with blocks, in both directions; blocks in the cache and blocks beyond the
@@ -33,7 +33,7 @@ use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::io::StartedRead;
 use cairn_platform::{Buffer, Io, ReadDriver, ReadRequest};
-use cairn_types::{KeyOrder, Result};
+use cairn_types::Result;
 
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
@@ -101,8 +101,15 @@ struct Chunk {
     _charge: Option<CacheCharge>,
     /// The number of changes of the depth before it was started.
     epoch: u32,
-    /// The bytes of its blocks that were used.
+    /// The number of bytes of its blocks that the scan has used.
     used: u64,
+}
+
+/// An index block that is being read for the scout.
+struct AwaitedIndex {
+    block: MissingBlock,
+    request: ReadRequest,
+    charge: Option<CacheCharge>,
 }
 
 enum Content {
@@ -136,14 +143,14 @@ pub(crate) struct Ahead {
     continues: bool,
     /// The number of sequential reads.
     reads: u64,
-    /// The bytes of the blocks that it has visited.
+    /// The size in bytes of the blocks that the scan has visited.
     visited: u64,
-    /// In the order of the scan.
+    /// The chunks that are read or being read, in the order of the scan.
     chunks: VecDeque<Chunk>,
     scout: IndexIter,
     scouting: Scouting,
     /// The index block that the scout waits for.
-    awaited: Option<(MissingBlock, ReadRequest, Option<CacheCharge>)>,
+    awaited: Option<AwaitedIndex>,
     /// Index blocks for the scout.
     supplied: SuppliedBlocks,
     /// Index blocks that the scout has read, for the scan.
@@ -154,12 +161,8 @@ pub(crate) struct Ahead {
     epoch: u32,
     has_read: bool,
     discarded: u64,
-}
-
-/// A block that was looked up among the chunks.
-pub(crate) enum Found<'a> {
-    Block(&'a [u8]),
-    Missing,
+    /// The buffer of the chunk that was dropped last, for the next read of the same step.
+    spent: Option<Buffer>,
 }
 
 impl Ahead {
@@ -186,6 +189,7 @@ impl Ahead {
             epoch: 0,
             has_read: false,
             discarded: 0,
+            spent: None,
         };
         if fixed > 0 {
             ahead.size = (fixed / 2).clamp(1, piece_size(&table.params.charge));
@@ -221,7 +225,10 @@ impl Ahead {
         let Some(chunk) = self.chunks.pop_front() else {
             return false;
         };
-        self.discarded += (chunk.range.end - chunk.range.start).saturating_sub(chunk.used);
+        self.discarded += len_of(&chunk.range).saturating_sub(chunk.used);
+        if let Content::Read(bytes) = chunk.content {
+            self.spent = Some(bytes);
+        }
         true
     }
 
@@ -249,32 +256,26 @@ impl Ahead {
 
     /// Returns the block at `handle`, if it has been read ahead.
     #[cold]
-    pub(crate) fn find(&mut self, table: &Table, handle: Handle) -> Found<'_> {
+    pub(crate) fn find(&mut self, table: &Table, handle: Handle) -> Option<&[u8]> {
         if !self.reach(handle) {
-            return Found::Missing;
+            return None;
         }
         if let Some(request) = self.request()
-            && request.started().is_some_and(|read| read.has_ended())
+            && has_ended(&request)
         {
             let bytes = self.plan.io.read_now(&request);
             if !self.supply(table, &bytes) {
-                return Found::Missing;
+                return None;
             }
         }
-        let Some(chunk) = self.chunks.front_mut() else {
-            return Found::Missing;
-        };
+        let chunk = self.chunks.front_mut()?;
         let Content::Read(bytes) = &chunk.content else {
-            return Found::Missing;
+            return None;
         };
         let from = (handle.offset - chunk.range.start) as usize;
-        match bytes.get(from..from + (handle.end() - handle.offset) as usize) {
-            Some(block) => {
-                chunk.used += block.len() as u64;
-                Found::Block(block)
-            }
-            None => Found::Missing,
-        }
+        let block = bytes.get(from..from + (handle.end() - handle.offset) as usize)?;
+        chunk.used += block.len() as u64;
+        Some(block)
     }
 
     /// Notes that the block at `handle` is the current one of the scan, and reads on.
@@ -296,6 +297,7 @@ impl Ahead {
             self.pop();
         }
         self.read_on(table);
+        self.spent = None;
     }
 
     fn note(&mut self, handle: Handle, back: bool) {
@@ -304,9 +306,8 @@ impl Ahead {
         self.continues = false;
     }
 
-    /// Returns the request by which the block at `handle`, the current one of `walk`, is to be read, and its
-    /// charge: a chunk that is being read, or, if the scan is sequential, a new one. `None` if the block is to
-    /// be read alone.
+    /// Returns the request of the chunk with the block at `handle`, the current one of `walk`: a chunk that is being
+    /// read, or, if the scan is sequential, a new one. `None` if the block is to be read alone.
     #[cold]
     pub(crate) fn request_for(
         &mut self,
@@ -355,7 +356,7 @@ impl Ahead {
     /// Starts to read a chunk.
     fn start(&mut self, table: &Table, range: Range<u64>, charge: Option<CacheCharge>) {
         let request = request_of(table, &range);
-        let started = self.plan.io.start(&request);
+        let started = self.plan.io.start_into(&request, self.spent.take());
         self.has_read = true;
         table.count_ahead(request.len);
         self.chunks.push_back(Chunk {
@@ -377,7 +378,7 @@ impl Ahead {
     }
 
     /// Stores the bytes of the first chunk, whose request the caller has executed. Returns false if the read
-    /// failed, and the block that the scan needs is to be read alone.
+    /// failed; the block that the scan needs is then to be read alone.
     #[cold]
     pub(crate) fn supply(&mut self, table: &Table, bytes: &Result<Buffer>) -> bool {
         let Some(chunk) = self.chunks.front_mut() else {
@@ -487,21 +488,21 @@ impl Ahead {
 
     /// Positions the scout, as far as index blocks are in memory. Returns true if it is at a block.
     fn settle(&mut self, table: &Table) -> bool {
-        if let Some((lack, request, reading)) = &mut self.awaited {
-            if !request.started().is_some_and(|read| read.has_ended()) {
+        if self.awaited.is_some() {
+            let ended = |awaited: &mut AwaitedIndex| has_ended(&awaited.request);
+            let Some(awaited) = self.awaited.take_if(ended) else {
                 return false;
-            }
-            let bytes = self.plan.io.read_now(request);
-            let taken = bytes.and_then(|bytes| {
+            };
+            let taken = self.plan.io.read_now(&awaited.request).and_then(|bytes| {
+                let raw = Raw::Whole(bytes);
                 table.take(
-                    *lack,
-                    &Raw::Whole(bytes),
+                    awaited.block,
+                    &raw,
                     self.verify,
                     self.fill_cache,
-                    reading.take(),
+                    awaited.charge,
                 )
             });
-            self.awaited = None;
             let Ok(taken) = taken else {
                 self.scouting = Scouting::Stopped;
                 return false;
@@ -532,9 +533,13 @@ impl Ahead {
     /// Starts to read an index block that the scout lacks.
     fn await_index(&mut self, table: &Table, lack: MissingBlock) {
         let request = table.request(lack, 0);
-        let reading = table.charge_read(&request);
-        let request = self.plan.io.start(&request).request();
-        self.awaited = Some((lack, request, reading));
+        let charge = table.charge_read(&request);
+        let started = self.plan.io.start(&request);
+        self.awaited = Some(AwaitedIndex {
+            block: lack,
+            request: started.request(),
+            charge,
+        });
     }
 
     /// Gives the scout an index block that the scan has read.
@@ -555,12 +560,15 @@ impl Ahead {
         self.known.iter().find(is_it).map(copy_of)
     }
 
-    /// Returns the request of the index block that the scan lacks, if it is being read for the scout.
-    pub(crate) fn take_awaited(&mut self, lack: MissingBlock) -> Option<ReadRequest> {
-        let is_it = |awaited: &mut (MissingBlock, ReadRequest, Option<CacheCharge>)| {
-            awaited.0.handle == lack.handle
-        };
-        self.awaited.take_if(is_it).map(|(_, request, _)| request)
+    /// Returns the request of the index block that the scan lacks, if it is being read for the scout, and its
+    /// charge.
+    pub(crate) fn take_awaited(
+        &mut self,
+        lack: MissingBlock,
+    ) -> Option<(ReadRequest, Option<CacheCharge>)> {
+        let is_it = |awaited: &mut AwaitedIndex| awaited.block.handle == lack.handle;
+        let awaited = self.awaited.take_if(is_it)?;
+        Some((awaited.request, awaited.charge))
     }
 
     /// True if the scan is forward and ends with the block of the scout.
@@ -588,7 +596,7 @@ impl Ahead {
     /// True if the depth, and the length of the scan so far, admit another chunk.
     fn admits_another(&self) -> bool {
         let further = self.chunks.iter().skip(1);
-        let bytes: u64 = further.map(|one| one.range.end - one.range.start).sum();
+        let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
         let is_long = self.fixed > 0 || bytes <= 2 * self.visited;
         self.admits_beyond(self.chunks.len()) && is_long
     }
@@ -671,21 +679,20 @@ pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) 
 fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
     let order = &table.order;
     let separator = key::strip_timestamp(scout.user_key(table), order.timestamp_size());
-    let compared = match order {
-        KeyOrder::Bytewise | KeyOrder::BytewiseU64Ts => separator.cmp(bound),
-        KeyOrder::ReverseBytewise | KeyOrder::ReverseBytewiseU64Ts => bound.cmp(separator),
-        KeyOrder::Custom(custom) if custom.timestamp_size() > 0 => {
-            custom.compare_without_timestamp(separator, false, bound, false)
-        }
-        KeyOrder::Custom(custom) => custom.compare(separator, bound),
-    };
+    let compared = key::compare_plain(order, separator, bound);
     match strictly {
         true => compared.is_lt(),
         false => compared.is_ge(),
     }
 }
 
-/// A block under the charge of the original.
+/// True if `request` has been started and has ended.
+fn has_ended(request: &ReadRequest) -> bool {
+    let read = request.started();
+    read.is_some_and(|read| read.has_ended())
+}
+
+/// A copy of a block, without its charge, which the original keeps.
 fn copy_of(known: &SuppliedBlock) -> SuppliedBlock {
     SuppliedBlock {
         offset: known.offset,
@@ -708,14 +715,18 @@ fn max_size(table: &Table) -> u64 {
     largest.min(piece_size(&table.params.charge))
 }
 
+fn len_of(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
 fn request_of(table: &Table, range: &Range<u64>) -> ReadRequest {
-    let len = range.end - range.start;
-    ReadRequest::new(table.file.clone(), range.start, len as usize)
+    ReadRequest::new(table.file.clone(), range.start, len_of(range) as usize)
 }
 
 fn charge(table: &Table, range: &Range<u64>) -> Option<CacheCharge> {
-    let len = range.end - range.start;
-    table.params.charge(MemoryUse::Prefetch, len as usize)
+    table
+        .params
+        .charge(MemoryUse::Prefetch, len_of(range) as usize)
 }
 
 /// Counts a read of `len` bytes in the background.

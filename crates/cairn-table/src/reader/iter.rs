@@ -8,6 +8,8 @@
 //! then [`TableIter::reach`] and [`TableIter::hold`], before it calls [`TableIter::arrive`] for the
 //! first. Each stage prefetches the memory of the next one, so that cache misses overlap.
 
+mod missing;
+
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,16 +20,17 @@ use cairn_format::block::{
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
-use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
+use cairn_memory::CacheRole;
 use cairn_observe::perf;
-use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Code, Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
+use cairn_platform::Buffer;
+use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
-use super::ahead::{self, Ahead, Found, ReadAhead};
+use super::ahead::{Ahead, ReadAhead};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
-use super::prefetch::{Prefetch, ReadaheadSize, piece_size};
-use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
+use super::prefetch::{Prefetch, ReadaheadSize};
+use super::table::{MissingBlock, SuppliedBlocks, Table};
+use missing::{HeldCharges, Lack, take};
 
 /// The number of bytes to prefetch, starting at the target entry.
 const SCANNED: usize = 256;
@@ -135,49 +138,9 @@ pub struct TableIter {
     searches: u8,
 }
 
-/// The block that an iterator lacks.
-struct Lack {
-    block: MissingBlock,
-    request: ReadRequest,
-    /// The charge of the read, made before it.
-    charge: Option<CacheCharge>,
-    /// True if the request is that of the first chunk of the readahead.
-    is_chunk: bool,
-}
-
-/// The charges of the blocks that an iterator holds and that were not in the cache when it read them.
-#[derive(Default)]
-struct HeldCharges {
-    data: Option<CacheCharge>,
-    /// The index blocks: the root, and the last partition that was not in the cache.
-    index: [Option<CacheCharge>; 2],
-}
-
 /// From this search on, an iterator builds the search words of the blocks that it reads for a search. It is a scan over many
 /// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
-
-/// Returns the contents of the block that was read as `raw`, with key words if `searched`.
-fn take(
-    table: &Table,
-    options: &IterOptions,
-    lack: MissingBlock,
-    (raw, reading): (Raw<'_>, Option<CacheCharge>),
-    searched: bool,
-) -> Result<SuppliedBlock> {
-    let IterOptions {
-        verify_checksums,
-        fill_cache,
-        ..
-    } = *options;
-    let mut taken = table.take(lack, &raw, verify_checksums, fill_cache, reading)?;
-    // The words fit into the memory of the block only if nothing else holds it.
-    drop(raw);
-    if searched && fill_cache {
-        taken.block = table.with_words(lack, taken.block);
-    }
-    Ok(taken)
-}
 
 impl Drop for TableIter {
     fn drop(&mut self) {
@@ -710,92 +673,6 @@ impl TableIter {
         }
     }
 
-    /// Returns the request for the missing block.
-    ///
-    /// # Panics
-    ///
-    /// Unless the last step returned [`Progress::Lacks`].
-    #[must_use]
-    pub fn request(&self) -> ReadRequest {
-        self.lack
-            .as_ref()
-            .expect("the iterator lacks a block")
-            .request
-            .clone()
-    }
-
-    /// Supplies the missing block, possibly followed by more bytes, and continues.
-    pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
-        let lack = self.lack.take().expect("the iterator lacks a block");
-        if lack.is_chunk {
-            return self.supply_chunk(lack, bytes);
-        }
-        let Lack {
-            block: lack,
-            mut charge,
-            ..
-        } = lack;
-        let taken = bytes.and_then(|bytes| {
-            let len = bytes
-                .len()
-                .min(lack.handle.size as usize + cairn_format::table::TRAILER_LEN);
-            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes, &mut charge)
-            {
-                self.table.count_ahead(bytes.len());
-            }
-            let raw = match bytes.len() == len {
-                true => Raw::Whole(bytes),
-                false => Raw::Part(&bytes[..len]),
-            };
-            let searched = self.searches_often() && self.landing.is_some_and(Landing::is_search);
-            take(&self.table, &self.options, lack, (raw, charge), searched)
-        });
-        match taken {
-            Ok(block) => {
-                if let Some(ahead) = &mut self.prefetch.background {
-                    ahead.learn(lack, &block.block);
-                }
-                self.supplied.push(block);
-                self.advance()
-            }
-            Err(error) => self.fail(error),
-        }
-    }
-
-    /// Supplies the first chunk of the readahead, which has the missing block.
-    #[cold]
-    fn supply_chunk(&mut self, lack: Lack, bytes: Result<Buffer>) -> Progress {
-        let supplied = match &mut self.prefetch.background {
-            Some(ahead) => ahead.supply(&self.table, &bytes),
-            None => false,
-        };
-        match bytes {
-            Err(error) if error.code() == Code::TimedOut => self.fail(error),
-            _ if supplied => self.advance(),
-            // The read failed: perhaps only in another block.
-            _ => {
-                let request = self.table.request(lack.block, 0);
-                self.lack = Some(Lack {
-                    charge: self.table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                    ..lack
-                });
-                Progress::Lacks
-            }
-        }
-    }
-
-    /// Reads the blocks that the step with the result `progress` is missing, on the calling thread,
-    /// until the step is complete: `let step = iter.next(); iter.complete(step, io);`.
-    pub fn complete(&mut self, mut progress: Progress, io: &Io) {
-        while progress == Progress::Lacks {
-            let request = self.request();
-            let spent = self.prefetch.take_spent(request.len);
-            progress = self.supply(io.read_into(&request, spent));
-        }
-    }
-
     /// True if the blocks that the iterator reads for a search are likely to be searched again.
     fn searches_often(&self) -> bool {
         self.searches >= MANY_SEARCHES
@@ -854,105 +731,8 @@ impl TableIter {
                 self.release_supplied();
                 Progress::Ready
             }
-            Ok(Some(lack)) if self.prefetch.background.is_some() => self.lack_in_background(lack),
-            Ok(Some(lack)) => {
-                let more = if lack.role == CacheRole::Data && !self.is_back() {
-                    self.prefetch.more(lack.handle, &self.table.params.options)
-                } else {
-                    0
-                };
-                let room = self.table.data_end().saturating_sub(lack.handle.end());
-                let mut more = more.min(room);
-                if let Some(upper) = self.prefetch.upper()
-                    && more > 0
-                {
-                    more = ahead::trimmed(&self.table, &self.walk, more, upper);
-                }
-                let piece = piece_size(&self.table.params.charge);
-                let file = &*self.table.file;
-                let more = self.prefetch.piece(lack.handle, more, piece, file);
-                let request = self.table.request(lack, more);
-                self.lack = Some(Lack {
-                    block: lack,
-                    charge: self.table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                });
-                Progress::Lacks
-            }
+            Ok(Some(lack)) => self.request_block(lack),
             Err(error) => self.fail(error),
-        }
-    }
-
-    /// Requests the missing block, as part of the readahead if it is one.
-    #[cold]
-    fn lack_in_background(&mut self, lack: MissingBlock) -> Progress {
-        let back = self.is_back();
-        let (table, walk) = (&self.table, &self.walk);
-        let mut request = None;
-        if let Some(ahead) = &mut self.prefetch.background {
-            if lack.role == CacheRole::Data {
-                request = ahead.request_for(table, walk, lack.handle, back);
-            } else if let Some(block) = ahead.known_index(lack) {
-                self.supplied.push(block);
-                return self.advance();
-            } else if let Some(request) = ahead.take_awaited(lack) {
-                self.lack = Some(Lack {
-                    block: lack,
-                    charge: table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                });
-                return Progress::Lacks;
-            }
-        }
-        self.lack = Some(match request {
-            Some(request) => Lack {
-                block: lack,
-                request,
-                charge: None,
-                is_chunk: true,
-            },
-            None => {
-                let request = table.request(lack, 0);
-                Lack {
-                    block: lack,
-                    charge: table.charge_read(&request),
-                    request,
-                    is_chunk: false,
-                }
-            }
-        });
-        Progress::Lacks
-    }
-
-    /// Holds the charge of the current data block in place of that of the last one.
-    #[inline]
-    fn hold_data(&mut self, charge: Option<CacheCharge>) {
-        match charge {
-            Some(mut charge) => {
-                charge.reuse(MemoryUse::Iterator);
-                self.held.get_or_insert_default().data = Some(charge);
-            }
-            None => {
-                if let Some(held) = &mut self.held {
-                    held.data = None;
-                }
-            }
-        }
-    }
-
-    /// Releases the blocks read for a movement. The index walk holds index blocks; their charges stay.
-    #[inline]
-    fn release_supplied(&mut self) {
-        if !self.supplied.is_empty() {
-            let root = self.table.index.root.handle.offset;
-            for (offset, mut charge) in self.supplied.take_index_charges() {
-                charge.reuse(MemoryUse::Iterator);
-                let held = self.held.get_or_insert_default();
-                held.index[usize::from(offset != root)] = Some(charge);
-            }
-            self.supplied.clear();
         }
     }
 
@@ -1058,10 +838,7 @@ impl TableIter {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
                 let raw = match &mut self.prefetch.background {
-                    Some(ahead) => match ahead.find(&self.table, handle) {
-                        Found::Block(raw) => Some(raw),
-                        Found::Missing => None,
-                    },
+                    Some(ahead) => ahead.find(&self.table, handle),
                     None => self.prefetch.take(handle),
                 };
                 match raw {

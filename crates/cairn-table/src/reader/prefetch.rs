@@ -62,7 +62,7 @@ pub struct ReadaheadSize {
     size: u64,
 }
 
-/// What has been read ahead, apart from the other state to keep iterators small.
+/// Bytes that have been read ahead. Allocated separately, so that iterators without readahead stay small.
 #[derive(Default)]
 struct Held {
     /// The range last passed to the kernel for prefetching.

@@ -1,4 +1,4 @@
-//! Readahead in the background: what it reads, how often a scan waits, and what becomes of failed reads.
+//! Readahead in the background: the reads that it starts, the waits of the scan, and reads that fail.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use cairn_platform::{
     RemoteSettings,
 };
 use cairn_table::{Background, BuildParams, IterOptions, OpenParams, ReadAhead, Table, TableIter};
-use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::round_trip::{entries_of, options, raw_entries};
+use crate::round_trip::{entries_of, options, orders, raw_entries};
 use crate::world::{Entry, build, file};
 
 const MS: u64 = 1_000_000;
@@ -520,12 +520,7 @@ proptest! {
     fn a_scan_with_background_reads_returns_what_another_does(
         raw in raw_entries(),
         (options, compression, codec) in options(),
-        order in prop::sample::select(vec![
-            KeyOrder::Bytewise,
-            KeyOrder::ReverseBytewise,
-            KeyOrder::BytewiseU64Ts,
-            crate::world::length_then_bytes(),
-        ]),
+        order in orders(),
         moves in prop::collection::vec(movement(), 1..20),
         (initial, largest, after) in (1u64..4000, 0u64..20_000, 0u64..3),
         readahead in prop_oneof![3 => Just(0), 1 => 1u64..50_000],

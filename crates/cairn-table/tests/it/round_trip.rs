@@ -140,6 +140,15 @@ pub fn options() -> impl Strategy<Value = (TableOptions, Compression, Compressio
     })
 }
 
+pub fn orders() -> impl Strategy<Value = KeyOrder> {
+    prop::sample::select(vec![
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::BytewiseU64Ts,
+        crate::world::length_then_bytes(),
+    ])
+}
+
 pub fn raw_entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
     let key = prop_oneof![
         prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', b'b', 0xff]), 0..6),
@@ -156,12 +165,7 @@ proptest! {
     fn a_table_is_read_back_as_written(
         raw in raw_entries(),
         (options, compression, codec) in options(),
-        order in prop::sample::select(vec![
-            KeyOrder::Bytewise,
-            KeyOrder::ReverseBytewise,
-            KeyOrder::BytewiseU64Ts,
-            crate::world::length_then_bytes(),
-        ]),
+        order in orders(),
         prefix in prop::option::of(prop::bool::ANY),
         cached: bool,
         cache_metadata: bool,

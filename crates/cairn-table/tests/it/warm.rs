@@ -5,10 +5,10 @@ use std::sync::Arc;
 use cairn_memory::{BlockCache, CacheKey, CacheOptions, CachePriority};
 use cairn_options::{MetadataCacheOptions, PinningTier, TableOptions};
 use cairn_table::{BuildParams, OpenParams, TableIdentity};
-use cairn_types::{KeyOrder, PrefixExtractor};
+use cairn_types::PrefixExtractor;
 use proptest::prelude::*;
 
-use crate::round_trip::{entries_of, options, raw_entries};
+use crate::round_trip::{entries_of, options, orders, raw_entries};
 use crate::world::{build, forward, get, open};
 
 fn cache() -> Arc<BlockCache> {
@@ -22,11 +22,7 @@ proptest! {
     fn a_warm_table_is_read_without_a_miss(
         raw in raw_entries(),
         (options, compression, codec) in options(),
-        order in prop::sample::select(vec![
-            KeyOrder::Bytewise,
-            KeyOrder::ReverseBytewise,
-            KeyOrder::BytewiseU64Ts,
-        ]),
+        order in orders(),
         cache_metadata: bool,
         pins_top_level: bool,
         pinned in prop::sample::select(vec![PinningTier::None, PinningTier::All]),

@@ -202,8 +202,7 @@ fn a_get_dropped_at_any_poll_releases_what_it_holds() {
     }
 }
 
-#[test]
-fn files_that_a_dropped_get_kept_are_deleted() {
+fn check_that_kept_files_are_deleted(iterates: bool) {
     let dir = tempfile::tempdir().unwrap();
     let db = remote(&dir, IoMode::Threads, Duration::from_millis(20));
     assert!(db.get(&1_u32.to_be_bytes()).unwrap().is_some());
@@ -216,20 +215,31 @@ fn files_that_a_dropped_get_kept_are_deleted() {
     let key = 4_u32.to_be_bytes();
     let mut get = Box::pin(db.get_async(&key));
     let mut context = Context::from_waker(Waker::noop());
-    assert!(get.as_mut().poll(&mut context).is_pending());
+    let iter = iterates.then(|| db.iter_async(&ReadOptions::default()).unwrap());
+    assert!(iterates || get.as_mut().poll(&mut context).is_pending());
     let options = CompactRangeOptions::default();
     db.put(b"k", b"").unwrap();
     db.compact_range(None, None, &options).unwrap();
     db.delete_range(b"", b"z").unwrap();
     db.compact_range(None, None, &options).unwrap();
     let kept = tables();
-    assert!(kept > 0, "the get keeps its table");
-    drop(get);
+    assert!(kept > 0, "the read keeps its table");
+    drop((get, iter));
     let began = Instant::now();
     while tables() >= kept {
         assert!(began.elapsed() < Duration::from_secs(20), "it is deleted");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn files_that_a_dropped_get_kept_are_deleted() {
+    check_that_kept_files_are_deleted(false);
+}
+
+#[test]
+fn files_that_an_unused_iterator_kept_are_deleted() {
+    check_that_kept_files_are_deleted(true);
 }
 
 #[test]
