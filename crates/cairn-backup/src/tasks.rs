@@ -8,6 +8,7 @@ use cairn_types::{Error, Result};
 
 /// Tasks numbered from 0, and their results.
 struct Tasks<T> {
+    count: usize,
     run: Box<dyn Fn(usize) -> Result<T> + Send + Sync>,
     state: Mutex<State<T>>,
     /// Signalled when a task ends.
@@ -56,7 +57,7 @@ impl<T> Tasks<T> {
     fn run_waiting(&self) {
         loop {
             let mut state = self.state.lock();
-            if state.failed.is_some() || state.next == state.results.len() {
+            if state.failed.is_some() || state.next == self.count {
                 return;
             }
             let number = state.next;
@@ -86,6 +87,7 @@ pub(crate) fn run<T: Send + 'static>(
     run: impl Fn(usize) -> Result<T> + Send + Sync + 'static,
 ) -> Result<Vec<T>> {
     let tasks = Arc::new(Tasks {
+        count,
         run: Box::new(run),
         state: Mutex::new(State {
             next: 0,
@@ -121,4 +123,53 @@ pub(crate) fn run<T: Send + 'static>(
     let done = results.into_iter().flatten().collect::<Vec<_>>();
     assert_eq!(done.len(), count, "every task has a result");
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_platform::World;
+    use cairn_platform::sync::{AtomicUsize, Ordering};
+
+    /// Regression: a helper that was late took a task again after the results had been returned.
+    #[test]
+    fn each_task_runs_once() {
+        let executor = World::in_memory().executor;
+        for round in 0..3_000 {
+            let count = round % 5;
+            let calls: Arc<Vec<AtomicUsize>> =
+                Arc::new((0..8).map(|_| AtomicUsize::new(0)).collect());
+            let seen = calls.clone();
+            let results = run(&executor, 4, count, move |number| {
+                seen[number].fetch_add(1, Ordering::Relaxed);
+                Ok(number * 2)
+            });
+            assert_eq!(
+                results.unwrap(),
+                (0..count).map(|n| n * 2).collect::<Vec<_>>()
+            );
+            // Helpers that are late drop their reference.
+            while Arc::strong_count(&calls) > 1 {
+                std::thread::yield_now();
+            }
+            for (number, calls) in calls.iter().enumerate() {
+                assert_eq!(calls.load(Ordering::Relaxed), usize::from(number < count));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_returned() {
+        let executor = World::in_memory().executor;
+        for _ in 0..200 {
+            let failed = run(&executor, 3, 20, |number| match number {
+                0..3 => Ok(()),
+                _ => Err(Error::io_text(number.to_string())),
+            });
+            assert_eq!(failed.unwrap_err().text(), "3");
+        }
+        let sim = cairn_sim::SimWorld::new(1);
+        let done = run(&sim.world.executor, 3, 4, Ok);
+        assert_eq!(done.unwrap(), [0, 1, 2, 3]);
+    }
 }
