@@ -1,6 +1,6 @@
 //! Creation of a backup.
 //!
-//! 1. The deletion of files of the database is disabled, and its live files are listed.
+//! 1. The files of the database are kept from deletion, and its live files are listed.
 //! 2. Each file gets its place; tables that an earlier backup has are not copied (`naming`).
 //! 3. The other files are copied and synced: shared ones under temporary names, which are then replaced.
 //! 4. The directories are synced.
@@ -42,16 +42,6 @@ pub(crate) struct Creation {
     checksums: Mutex<HashMap<SourceFile, u32>>,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
-}
-
-/// Enables deletions of files of a database when it is dropped.
-struct KeptFiles<'a>(&'a Db);
-
-impl Drop for KeptFiles<'_> {
-    fn drop(&mut self) {
-        // Fails only in a forked child, in which nothing is deleted.
-        let _ = self.0.enable_file_deletions();
-    }
 }
 
 /// Creates a backup; see [`BackupEngine::create_new_backup`](crate::BackupEngine::create_new_backup).
@@ -127,8 +117,7 @@ fn create_files(
     let core = change.core;
     core.fs()
         .create_dir_all(&core.path(BackupDir::Private(id)))?;
-    db.disable_file_deletions()?;
-    let kept = KeptFiles(db);
+    let kept = db.keep_files()?;
     let sequence = db.latest_sequence().0;
     let files = live_files(core, db, options)?;
     let creation = Arc::new(Creation {

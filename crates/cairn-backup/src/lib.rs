@@ -11,7 +11,7 @@
 //!
 //! A [`BackupEngine`] creates, verifies, restores and deletes backups; a [`BackupEngineReadOnly`] only reads and needs
 //! no write access. The crate owns the directory of backups and the files of a database that is being restored. It
-//! uses only public functions of the database: a list of live files while deletions are disabled.
+//! uses only public functions of the database: a list of live files, and a guard that keeps them.
 //!
 //! # Invariants
 //!

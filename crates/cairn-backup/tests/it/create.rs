@@ -402,3 +402,66 @@ fn one_engine_is_shared_between_threads() {
         engine.verify_backup(info.backup_id, true).unwrap();
     }
 }
+
+/// Obsolete tables, logs and OPTIONS files are deleted while backups are created, but not those that a backup copies.
+#[test]
+fn files_are_kept_while_they_are_copied() {
+    let world = World::in_memory();
+    let family = FamilyOptions {
+        write_buffer_size: 64 << 10,
+        level0_file_num_compaction_trigger: 2,
+        ..FamilyOptions::default()
+    };
+    let db = try_open(&world, DB.as_ref(), &family, true).unwrap();
+    let engine = engine(&world);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..40 {
+                put(&db, round * 50, round * 50 + 500);
+                let limit = format!("{}", 64 + round);
+                let changes = [("max_open_files", &*limit)];
+                db.set_db_options(&changes).unwrap();
+                db.flush().unwrap();
+                // Unbalanced, as in a program that is not aware of the backup.
+                db.enable_file_deletions().unwrap();
+            }
+        });
+        let mut created = 0;
+        while !writer.is_finished() || created < 3 {
+            let id = back_up(&engine, &db);
+            engine.verify_backup(id, true).unwrap();
+            assert!(!restored(&world, &engine, id).is_empty() || created == 0);
+            engine.purge_old_backups(2).unwrap();
+            created += 1;
+        }
+    });
+    let id = back_up(&engine, &db);
+    assert!(restored(&world, &engine, id) == entries(&db));
+}
+
+#[test]
+fn closed_and_read_only_databases() {
+    let world = World::in_memory();
+    let (db, engine) = (open(&world), engine(&world));
+    put(&db, 0, 100);
+    back_up(&engine, &db);
+    db.flush().unwrap();
+    let state = entries(&db);
+    db.close().unwrap();
+    let closed = engine.create_new_backup(&db, &Default::default());
+    assert!(closed.is_err());
+    assert_eq!(engine.backups().len(), 1);
+    drop(db);
+    let db = cairn_db::open(&cairn_db::OpenRequest {
+        path: DB.as_ref(),
+        options: &DbOptions::default(),
+        families: &[],
+        others: Some(&FamilyOptions::default()),
+        read_only: true,
+        world: world.clone(),
+    });
+    let db = db.unwrap();
+    let id = back_up(&engine, &db);
+    assert!(restored(&world, &engine, id) == state);
+    engine.verify_backup(1, true).unwrap();
+}
