@@ -221,7 +221,8 @@ fn a_crash_during_a_restore_leaves_no_database_that_opens_or_the_whole() {
     for at in begin + 1..=end {
         while replay.at() < at && replay.step() {}
         for model in MODELS {
-            for image in replay.images(model, at as u64).take(3) {
+            for image in (0..8).flat_map(|seed| replay.images(model, at as u64 * 8 + seed).take(3))
+            {
                 images += 1;
                 let world = SimWorld::on(image, 1).world;
                 let current = world.fs.exists(&target.join("CURRENT")).unwrap();
