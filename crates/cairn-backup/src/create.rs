@@ -51,7 +51,7 @@ pub(crate) fn create(core: &Arc<Core>, db: &Db, options: &CreateBackupOptions) -
     if core.stopped.load(Ordering::Acquire) {
         return Err(Error::incomplete("Backup stopped"));
     }
-    check(core, db, options)?;
+    check(core, options)?;
     let mut change = core.begin_change("create_new_backup")?;
     let id = core.catalog.lock().next_id()?;
     let private = core.path(BackupDir::Private(id));
@@ -84,7 +84,7 @@ pub(crate) fn create(core: &Arc<Core>, db: &Db, options: &CreateBackupOptions) -
 }
 
 /// Checks the arguments.
-fn check(core: &Core, db: &Db, options: &CreateBackupOptions) -> Result<()> {
+fn check(core: &Core, options: &CreateBackupOptions) -> Result<()> {
     if options.app_metadata.len() > MAX_APP_METADATA {
         return Err(Error::invalid_argument(format!(
             "app_metadata: expected at most {MAX_APP_METADATA} bytes, found {}",
@@ -95,14 +95,6 @@ fn check(core: &Core, db: &Db, options: &CreateBackupOptions) -> Result<()> {
         return Err(Error::invalid_argument(
             "exclude_files requires schema_version 2",
         ));
-    }
-    // Directories of different file systems may have the same path.
-    let same_fs = Arc::ptr_eq(&core.world.fs, &core.db_world.fs);
-    if same_fs && core.fs().canonical(core.dir())? == core.fs().canonical(db.path())? {
-        return Err(Error::invalid_argument(format!(
-            "backup_dir {} is the directory of the database",
-            core.dir().display()
-        )));
     }
     Ok(())
 }

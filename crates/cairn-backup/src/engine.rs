@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use cairn_db::Db;
 use cairn_format::backup;
-use cairn_format::names;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock};
 use cairn_platform::{FileSystem, RateLimiter, World};
@@ -17,6 +16,9 @@ use crate::callback::check_outside;
 use crate::catalog::{BackupInfo, Catalog};
 use crate::copy::{Transfer, create_dir};
 use crate::options::{BackupEngineOptions, CreateBackupOptions, RestoreOptions};
+
+/// The file that is locked during a change. It is not LOCK: the directory may also be that of a database.
+const LOCK: &str = "BACKUP_LOCK";
 
 /// The state of an engine.
 pub(crate) struct Core {
@@ -128,7 +130,7 @@ impl Core {
     pub(crate) fn begin_change<'a>(self: &'a Arc<Self>, what: &str) -> Result<Change<'a>> {
         check_outside(self.identity(), what)?;
         let memory = self.changing.lock();
-        let lock = self.fs().lock(&self.path(names::LOCK));
+        let lock = self.fs().lock(&self.path(LOCK));
         let lock = lock.map_err(|error| {
             error.context(format_args!(
                 "{what}: the backups are being changed elsewhere"
@@ -228,8 +230,8 @@ impl BackupEngineReadOnly {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such backup; `InvalidArgument` if excluded files are not found, or a directory is part
-    /// of the directory of backups; `Corruption` of a file; `IoError`, also if the database is open; `Busy` in a
+    /// `NotFound` if there is no such backup; `InvalidArgument` if excluded files are not found, or a directory is one
+    /// of those of the backups' files; `Corruption` of a file; `IoError`, also if the database is open; `Busy` in a
     /// callback of this engine. After an error, `db_dir` may be without a database that opens.
     pub fn restore_db_from_backup(
         &self,

@@ -6,7 +6,7 @@
 //! shared_checksum/<number>_s<session>_<size>.sst   tables, shared by all backups that list them
 //! shared_checksum/<number>_<crc32c>_<size>.blob    blob files, and tables without a session id
 //! shared/<number>.sst                              with `share_files_with_checksum` off
-//! LOCK                                             held during each change; RocksDB ignores it
+//! BACKUP_LOCK                                      held during each change; RocksDB ignores it
 //! ```
 //!
 //! A [`BackupEngine`] creates, verifies, restores and deletes backups; a [`BackupEngineReadOnly`] only reads and needs
@@ -21,7 +21,7 @@
 //!     removed. Thus no operation on one backup changes another one, whatever crash interrupts it.
 //! B3. Only files with names that a backup can have are removed. As long as there is a corrupt backup, a shared file is
 //!     removed only if a backup that is being deleted lists it and no other metadata file that can be read does.
-//! B4. Changes of one directory are serialized, by a mutex within an engine and by the file LOCK between engines and
+//! B4. Changes of one directory are serialized, by a mutex within an engine and by the file BACKUP_LOCK between engines and
 //!     processes. An engine notices the changes of others before its own.
 //! B5. A restore removes CURRENT durably before anything else, and creates it last: an interrupted restore is not a
 //!     database that opens. It holds the LOCK of the database, and fails if the database is open.

@@ -47,7 +47,8 @@ impl ShareFilesNaming {
 /// Options of a [`BackupEngine`](crate::BackupEngine). All engines of one directory should have the same.
 #[derive(Clone)]
 pub struct BackupEngineOptions {
-    /// The directory of the backups. It is created if it is missing, and must not be that of the database.
+    /// The directory of the backups. It is created if it is missing. A subdirectory of the database, or a directory on
+    /// another device, is better than that of the database itself.
     pub backup_dir: PathBuf,
     /// The environment of the directory of backups; `None` for that of the database.
     pub backup_world: Option<World>,

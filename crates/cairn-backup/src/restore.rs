@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_format::backup::{BackupDir, BackupPath};
+use cairn_format::backup::{
+    BackupDir, BackupPath, META_DIR, PRIVATE_DIR, SHARED_CHECKSUM_DIR, SHARED_DIR,
+};
 use cairn_format::names::{self, ARCHIVE_DIR, FileName};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
@@ -26,6 +28,9 @@ use crate::verify::check_sizes;
 
 /// The name of CURRENT while it is written.
 const CURRENT_DRAFT: &str = "CURRENT.tmp";
+
+/// The directories with files of backups.
+const BACKUP_DIRS: [&str; 4] = [PRIVATE_DIR, SHARED_DIR, SHARED_CHECKSUM_DIR, META_DIR];
 
 /// A file to restore, and the engine in whose directory it is.
 #[derive(Clone)]
@@ -141,7 +146,7 @@ fn check_complete(core: &Core, backup: &Backup) -> Result<()> {
 
 /// # Errors
 ///
-/// `InvalidArgument` if `dir` is the directory of backups or one of its subdirectories that has their files.
+/// `InvalidArgument` if `dir` is one of the directories of the backups' files, or in one.
 fn check_outside_backups(core: &Core, dir: &Path) -> Result<()> {
     if !Arc::ptr_eq(&core.world.fs, &core.db_world.fs) {
         return Ok(());
@@ -150,14 +155,14 @@ fn check_outside_backups(core: &Core, dir: &Path) -> Result<()> {
     let dir = fs.canonical(dir)?;
     let inside = dir.strip_prefix(&backups).is_ok_and(|rest| {
         let first = rest.components().next();
-        first.is_none_or(|first| {
+        first.is_some_and(|first| {
             let first = first.as_os_str().to_string_lossy();
-            ["private", "shared", "shared_checksum", "meta"].contains(&&*first)
+            BACKUP_DIRS.contains(&&*first)
         })
     });
     match inside {
         true => Err(Error::invalid_argument(format!(
-            "target of a restore: {} is part of the directory of backups",
+            "target of a restore: {} has files of backups",
             dir.display()
         ))),
         false => Ok(()),

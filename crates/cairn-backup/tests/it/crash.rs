@@ -117,7 +117,11 @@ impl Scene {
             engine.verify_backup(*id, true).expect(context);
         }
         engine.purge_old_backups(0).expect(context);
-        assert_eq!(files(&sim.world, BACKUPS.as_ref()), ["LOCK"], "{context}");
+        assert_eq!(
+            files(&sim.world, BACKUPS.as_ref()),
+            ["BACKUP_LOCK"],
+            "{context}"
+        );
     }
 }
 

@@ -100,7 +100,7 @@ fn missing_and_damaged_files_are_named() {
     let all = files(&world, BACKUPS.as_ref());
     for name in all
         .iter()
-        .filter(|name| !name.starts_with("meta/") && *name != "LOCK")
+        .filter(|name| !name.starts_with("meta/") && *name != "BACKUP_LOCK")
     {
         let path = Path::new(BACKUPS).join(name);
         let original = read(&world, &path);

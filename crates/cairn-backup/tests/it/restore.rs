@@ -161,12 +161,12 @@ fn logs_have_a_directory_of_their_own() {
 }
 
 #[test]
-fn the_directory_of_backups_is_no_target() {
+fn directories_with_files_of_backups_are_no_targets() {
     let world = World::in_memory();
     let (db, engine) = (open(&world), engine(&world));
     let id = back_up_flushed(&engine, &db);
     for target in [
-        "/backups",
+        "/backups/private",
         "/backups/private/1",
         "/backups/shared_checksum",
         "/backups/meta",
