@@ -10,6 +10,9 @@ use cairn_types::{Error, Result};
 use crate::callback::ProgressCallback;
 use crate::engine::BackupEngineReadOnly;
 
+/// The bits of a [`ShareFilesNaming`] other than flags.
+const NAMING_MASK: u32 = 0xffff;
+
 /// The names of shared files in `shared_checksum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareFilesNaming(u32);
@@ -23,10 +26,11 @@ impl ShareFilesNaming {
     /// [`ShareFilesNaming::USE_DB_SESSION_ID`] with the size: `<number>_s<session>_<size>`.
     pub const USE_DB_SESSION_ID_AND_FILE_SIZE: ShareFilesNaming = ShareFilesNaming(2 | 1 << 31);
 
-    /// Returns the naming with RocksDB's number: 1 or 2, and bit 31 to include the size; `None` for other numbers.
+    /// Returns the naming with RocksDB's number: the lower 16 bits are 1 for checksums, and any other value but 0 for
+    /// session ids; bit 31 includes the size, and other bits have no effect. `None` if the lower bits are 0.
     #[must_use]
     pub fn from_number(number: u32) -> Option<ShareFilesNaming> {
-        matches!(number & !(1 << 31), 1 | 2).then_some(ShareFilesNaming(number))
+        (number & NAMING_MASK != 0).then_some(ShareFilesNaming(number))
     }
 
     /// RocksDB's number.
@@ -36,7 +40,7 @@ impl ShareFilesNaming {
     }
 
     pub(crate) fn uses_session(self) -> bool {
-        self.0 & !(1 << 31) == 2
+        self.0 & NAMING_MASK != 1
     }
 
     pub(crate) fn includes_size(self) -> bool {

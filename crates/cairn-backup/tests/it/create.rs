@@ -189,7 +189,7 @@ fn arguments_are_checked() {
     options.destroy_old_data = true;
     assert!(BackupEngineReadOnly::open(&world, &options).is_err());
     assert!(engine.backups().is_empty());
-    assert_eq!(ShareFilesNaming::from_number(3), None);
+    assert_eq!(ShareFilesNaming::from_number(1 << 31), None);
 }
 
 #[test]
