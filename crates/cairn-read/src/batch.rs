@@ -432,8 +432,8 @@ impl Member<'_> {
 }
 
 impl<'a> Batch<'a> {
-    // Inlined, here and in `search`: members are large, and are built where they stay.
-    #[inline(always)]
+    // Compiled in this crate, here and in `search`, and not with each type of results.
+    #[inline(never)]
     fn new(
         keys: &'a [BatchKey<'a>],
         part: &[u32],
@@ -461,7 +461,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Searches until every member has finished or failed.
-    #[inline(always)]
+    #[inline(never)]
     fn search(&mut self) {
         for member in &mut self.members {
             member.get.search_memtables();
