@@ -16,7 +16,7 @@ use cairn_types::{Error, Result};
 pub struct Progress {
     /// Bytes copied.
     pub copied_bytes: u64,
-    /// Bytes to copy altogether. Logs and files of unknown names are counted before it is known if they are copied.
+    /// Bytes to copy altogether.
     pub total_bytes: u64,
 }
 

@@ -14,6 +14,8 @@ use crate::copy::list_if_there;
 
 /// The number of bytes of a metadata file read at a time.
 const PIECE: usize = 64 << 10;
+/// The maximum length of a metadata file, which is enough for millions of files.
+const MAX_META: usize = 256 << 20;
 
 /// A description of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,7 +291,12 @@ fn stamp(status: Status) -> (u64, u64) {
 /// Reads the metadata file of backup `id`, and compares it with the files that exist.
 fn load(fs: &dyn FileSystem, dir: &Path, id: u32, sizes: &mut Sizes) -> Result<State> {
     let path = dir.join(backup::META_DIR).join(id.to_string());
-    let content = read_all(fs, &path)?;
+    let content = match read_all(fs, &path) {
+        Err(error) if error.code() == Code::Corruption => {
+            return Ok(State::Corrupt(error, None));
+        }
+        content => content?,
+    };
     let meta = match BackupMeta::decode(&content, id) {
         Ok(meta) => meta,
         Err(malformed) => {
@@ -407,6 +414,12 @@ fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
         content.resize(at + PIECE, 0);
         let got = file.read_up_to_end(at as u64, &mut content[at..])?;
         content.truncate(at + got);
+        if content.len() > MAX_META {
+            return Err(Error::corruption(format!(
+                "length of {}: expected at most {MAX_META}, found more",
+                path.display()
+            )));
+        }
         if got < PIECE {
             return Ok(content);
         }

@@ -57,8 +57,9 @@ pub(crate) struct SourceFile {
 /// The right to change the directory.
 pub(crate) struct Change<'a> {
     pub(crate) core: &'a Arc<Core>,
-    pub(crate) memory: MutexGuard<'a, Memory>,
+    /// Released before the mutex, so that the next change of this engine does not find it held.
     _lock: Box<dyn FileLock>,
+    pub(crate) memory: MutexGuard<'a, Memory>,
 }
 
 impl Core {
@@ -141,8 +142,8 @@ impl Core {
             .refresh(self.fs(), self.dir(), usize::MAX)?;
         Ok(Change {
             core: self,
-            memory,
             _lock: lock,
+            memory,
         })
     }
 }

@@ -37,7 +37,7 @@
 //! # Concurrency
 //!
 //! All types may be shared between threads. Restores and verifications run concurrently with each other and with the
-//! creation of a backup; the deletion of backups waits for them. A callback may call functions that return information,
+//! creation of a backup; the deletion of backups by the same engine waits for them. A callback may call functions that return information,
 //! and [`BackupEngine::stop`]; other functions of the same engine fail with `Busy` in a callback.
 
 mod callback;

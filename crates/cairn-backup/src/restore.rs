@@ -80,14 +80,17 @@ pub(crate) fn restore(
     wal_dir: &Path,
     options: &RestoreOptions<'_>,
 ) -> Result<()> {
-    let _reading = core.reading.read();
     let mut others: Vec<&Arc<Core>> = Vec::new();
     for other in options.alternate_dirs.iter().map(|other| &other.core) {
         if !Arc::ptr_eq(other, core) && !others.iter().any(|known| Arc::ptr_eq(known, other)) {
             others.push(other);
         }
     }
-    let _reading_others: Vec<_> = others.iter().map(|other| other.reading.read()).collect();
+    // In the order of their addresses, so that restores with the same engines do not wait for each other behind
+    // deletions.
+    let mut engines: Vec<&Arc<Core>> = others.iter().copied().chain([core]).collect();
+    engines.sort_by_key(|engine| engine.identity());
+    let _reading: Vec<_> = engines.iter().map(|engine| engine.reading.read()).collect();
     let backup = core.catalog.lock().get(id)?;
     // The target is not touched for a backup that cannot be restored.
     check_complete(core, &backup)?;

@@ -6,6 +6,9 @@ use cairn_platform::sync::{Condvar, Mutex};
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
+/// The maximum number of helpers, whatever number of threads is requested.
+const MAX_HELPERS: usize = 255;
+
 /// Tasks numbered from 0, and their results.
 struct Tasks<T> {
     count: usize,
@@ -97,7 +100,7 @@ pub(crate) fn run<T: Send + 'static>(
         }),
         ended: Condvar::new(),
     });
-    let helpers = threads.min(count).saturating_sub(1);
+    let helpers = threads.min(count).saturating_sub(1).min(MAX_HELPERS);
     if helpers > 0 {
         executor.reserve(Priority::Part, helpers);
     }

@@ -352,6 +352,22 @@ fn rates_are_limited() {
     assert_eq!(limiter.total_bytes_through(None), backup + size);
 }
 
+/// Regression: a change released the mutex before the file lock, and the next one found the directory locked.
+#[test]
+fn changes_of_one_engine_wait_for_each_other() {
+    let world = World::in_memory();
+    let engine = engine(&world);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    engine.garbage_collect().unwrap();
+                }
+            });
+        }
+    });
+}
+
 /// Many threads create backups, delete, verify and restore them through one engine, while the database is written.
 #[test]
 fn one_engine_is_shared_between_threads() {

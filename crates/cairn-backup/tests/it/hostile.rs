@@ -206,3 +206,24 @@ fn leftovers_are_removed() {
         1
     );
 }
+
+#[test]
+fn a_metadata_file_of_any_length_is_no_burden() {
+    let world = World::in_memory();
+    let (db, first) = (open(&world), engine(&world));
+    back_up(&first, &db);
+    let path = Path::new(BACKUPS).join("meta/2");
+    let file = world.fs.create(&path, FileMode::default()).unwrap();
+    for _ in 0..257 {
+        file.append(&vec![b'1'; 1 << 20]).unwrap();
+    }
+    file.close().unwrap();
+    let second = engine(&world);
+    let (id, error) = second.corrupted_backups().remove(0);
+    assert!(
+        id == 2 && error.text().contains("length of /backups/meta/2"),
+        "{error}"
+    );
+    second.delete_backup(2).unwrap();
+    second.verify_backup(1, true).unwrap();
+}
