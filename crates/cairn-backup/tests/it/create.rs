@@ -360,7 +360,7 @@ fn changes_of_one_engine_wait_for_each_other() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for _ in 0..300 {
+                for _ in 0..5_000 {
                     engine.garbage_collect().unwrap();
                 }
             });
