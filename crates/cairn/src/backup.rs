@@ -21,7 +21,7 @@
 //!
 //! backups.verify_backup(second, true)?;
 //! backups.restore_db_from_backup(first, &path, &path, &RestoreOptions::default())?;
-//! assert_eq!(Db::open(&path, &Options::default())?.get(b"slate")?, None);
+//! assert!(Db::open(&path, &Options::default())?.get(b"slate")?.is_none());
 //!
 //! backups.purge_old_backups(1)?;
 //! assert_eq!(backups.backups().len(), 1);
