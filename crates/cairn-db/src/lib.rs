@@ -97,4 +97,5 @@ pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
+pub use write::prepared::PreparedTransaction;
 pub use write::stall::{Cause, Condition};

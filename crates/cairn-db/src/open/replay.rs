@@ -30,9 +30,10 @@ pub(crate) struct Replay {
     pub(crate) last: SequenceNumber,
     /// The number of the next batch if nothing is missing; unknown before the first batch.
     next: Option<SequenceNumber>,
-    /// Prepared sections that are neither committed nor rolled back, by transaction name: the log and the
-    /// records.
-    prepared: HashMap<Vec<u8>, Vec<u8>>,
+    /// Prepared sections that are neither committed nor rolled back, by transaction name.
+    prepared: HashMap<Vec<u8>, Encoded>,
+    /// True if a section was read.
+    has_sections: bool,
     /// The number of batches that were applied.
     pub(crate) batches: u64,
 }
@@ -46,6 +47,7 @@ impl Replay {
             last,
             next: None,
             prepared: HashMap::new(),
+            has_sections: false,
             batches: 0,
         }
     }
@@ -58,6 +60,16 @@ impl Replay {
     /// Returns the number of transactions that were prepared but neither committed nor rolled back.
     pub(crate) fn undecided(&self) -> usize {
         self.prepared.len()
+    }
+
+    /// True if a prepared section was read, decided or not.
+    pub(crate) fn has_sections(&self) -> bool {
+        self.has_sections
+    }
+
+    /// Takes the sections of transactions that were prepared but neither committed nor rolled back, by name.
+    pub(crate) fn take_undecided(&mut self) -> HashMap<Vec<u8>, Encoded> {
+        std::mem::take(&mut self.prepared)
     }
 
     /// Applies the batch `bytes` of the log `log`.
@@ -85,6 +97,9 @@ impl Replay {
             }
             seq = add(&record, seq, log, sizes, sink)?;
         }
+        if section.is_some() {
+            return Err(misplaced(log, "a prepared section without an end"));
+        }
         self.next = Some(seq);
         self.last = self.last.max(SequenceNumber(seq.0.saturating_sub(1)));
         self.batches += 1;
@@ -103,24 +118,34 @@ impl Replay {
     ) -> Result<bool> {
         use cairn_format::batch::PreparePolicy::WriteCommitted;
         match *record {
-            Record::BeginPrepare(WriteCommitted) => *section = Some(Default::default()),
+            _ if section.is_some() && is_marker(record) => {
+                return Err(misplaced(log, "a marker within a prepared section"));
+            }
+            Record::BeginPrepare(WriteCommitted) => {
+                self.has_sections = true;
+                section.insert(Encoded::new()).put_noop();
+            }
             Record::BeginPrepare(policy) => {
                 return Err(Error::not_supported(format!(
                     "{log}.log holds transactions of the {policy:?} policy"
                 )));
             }
             Record::EndPrepare { name } => {
-                let records = section.take().unwrap_or_default();
-                self.prepared.insert(name.to_vec(), records.into_bytes());
+                let Some(mut records) = section.take() else {
+                    return Err(misplaced(
+                        log,
+                        "the end of a prepared section without a begin",
+                    ));
+                };
+                records.mark_prepared(name)?;
+                self.prepared.insert(name.to_vec(), records);
             }
             Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
                 // A missing section was in a log that is no longer needed: its entries are in tables.
                 let Some(records) = self.prepared.remove(name) else {
                     return Ok(true);
                 };
-                let records = BatchRef::parse(&records)
-                    .map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
-                for record in records.records() {
+                for record in records.view().records() {
                     let record =
                         record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
                     *seq = add(&record, *seq, log, sizes, sink)?;
@@ -131,6 +156,22 @@ impl Replay {
         }
         Ok(true)
     }
+}
+
+/// True for the markers that are not part of a prepared section, and its begin.
+fn is_marker(record: &Record<'_>) -> bool {
+    matches!(
+        record,
+        Record::BeginPrepare(_)
+            | Record::Commit { .. }
+            | Record::CommitWithTimestamp { .. }
+            | Record::Rollback { .. }
+    )
+}
+
+#[cold]
+fn misplaced(log: FileNumber, what: &str) -> Error {
+    Error::corruption(format!("a batch of {log}.log has {what}"))
 }
 
 /// Adds `record` to a section that is waiting for its commit.

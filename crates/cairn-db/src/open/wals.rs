@@ -22,6 +22,7 @@ use crate::catalog::file_numbers::is_own;
 use crate::catalog::invariants::check_version;
 use crate::files::copy;
 use crate::shared::Shared;
+use crate::write::log::CurrentLog;
 
 /// A batch is at least its header.
 const MIN_BATCH: usize = cairn_format::batch::HEADER_LEN;
@@ -118,6 +119,8 @@ struct Outcome {
     newest: FileNumber,
     /// The replayed logs.
     logs: Vec<Replayed>,
+    /// True if the logs have prepared sections, decided or not.
+    has_sections: bool,
 }
 
 /// A replayed log.
@@ -549,7 +552,7 @@ impl Shared {
             .map(|family| family.log_number)
             .min()
             .unwrap_or_default();
-        let min_log = oldest.max(recovered.min_log_to_keep);
+        let min_log = self.first_replayed(recovered.min_log_to_keep, oldest);
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
         if !is_own(newest) {
             return Err(Error::corruption(format!(
@@ -603,12 +606,17 @@ impl Shared {
         {
             refuse_unreached(reach, &replayed)?;
         }
-        if replay.replay.undecided() > 0 && !self.context.read_only {
-            return Err(Error::not_supported(format!(
-                "the logs hold {} prepared transactions that are not decided: commit or roll them \
-                 back with RocksDB, or open the database read-only",
-                replay.replay.undecided()
-            )));
+        let undecided = replay.replay.undecided();
+        if undecided > 0 && !self.context.read_only {
+            if !self.options().allow_2pc {
+                return Err(Error::not_supported(format!(
+                    "the logs hold {undecided} prepared transactions that are not decided: open the \
+                     database as a transaction database, with allow_2pc, or read-only"
+                )));
+            }
+            for (name, section) in replay.replay.take_undecided() {
+                self.writes.sections.add_recovered(name, section)?;
+            }
         }
         let last = replay.replay.last;
         Ok(Outcome {
@@ -616,7 +624,17 @@ impl Shared {
             flushed: replay.sink.flushed,
             newest,
             logs: replayed,
+            has_sections: replay.replay.has_sections(),
         })
+    }
+
+    /// Returns the first log to replay, given those of the MANIFEST: the first one to keep, and the first one with data
+    /// that is not in tables. Logs between them may have prepared sections.
+    pub(super) fn first_replayed(&self, kept: FileNumber, unflushed: FileNumber) -> FileNumber {
+        match self.options().allow_2pc {
+            true => kept,
+            false => kept.max(unflushed),
+        }
     }
 
     /// Checks that the logs recorded in the MANIFEST exist.
@@ -682,7 +700,11 @@ impl Shared {
     ) -> Result<()> {
         let families = self.catalog.families().clone();
         let dropped = self.opening.has_dropped();
-        let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
+        // A kept log with a prepared section could be released before the memtables with its entries are flushed.
+        let keep_logs = self.options().avoid_flush_during_recovery
+            && !outcome.flushed
+            && !outcome.has_sections
+            && !dropped;
         let log = self.catalog.numbers.take();
         assert!(
             outcome.newest < log,
@@ -722,13 +744,22 @@ impl Shared {
         if self.options().best_efforts_recovery {
             self.set_aside()?;
         }
+        // The old logs are released with the new MANIFEST.
+        let with_sections = match self.writes.sections.is_empty() {
+            true => None,
+            false => Some(self.log_with_sections(log)?),
+        };
         let number = self.catalog.begin_manifest(&**self, recovered, keep_logs)?;
         let min_log = self.tree.lock().logs.first_needed();
         assert!(
             keep_logs || min_log == log,
             "recovery needs no log that was flushed: it begins at {min_log}, and the next log is {log}"
         );
-        let next = self.create_log(log, None, None)?;
+        let next = match with_sections {
+            Some(next) => next,
+            None => self.create_log(log, None, None)?,
+        };
+        self.writes.sections.note_log(log);
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",
@@ -752,6 +783,15 @@ impl Shared {
             self.published()
         ));
         Ok(())
+    }
+
+    /// Creates the log `number` with the recovered sections, durably.
+    fn log_with_sections(&self, number: FileNumber) -> Result<CurrentLog> {
+        let mut log = self.create_log(number, None, None)?;
+        let next = self.published().plus(1);
+        self.writes.sections.move_to(&mut log, next)?;
+        log.file().sync(&*self.context.world.fs)?;
+        Ok(log)
     }
 
     /// Keeps the replayed logs for the next recovery: the new log may only be written once they are durable,

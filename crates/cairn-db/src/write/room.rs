@@ -310,6 +310,7 @@ impl Shared {
                 // There is no flush for which this could be the reason.
                 state.flush_reason = None;
             }
+            let held_log = family.writes.take_held_log();
             if old.is_empty() {
                 continue;
             }
@@ -324,6 +325,7 @@ impl Shared {
             state.immutables.push(Immutable {
                 memtable: old,
                 next_log: current,
+                held_log,
             });
             let next = family
                 .view()
@@ -473,6 +475,7 @@ impl Shared {
         let old = std::mem::replace(log, next);
         writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
+        self.writes.sections.note_log(number);
         Ok((old, number))
     }
 

@@ -323,6 +323,22 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Returns the prepared section of transaction `name` with the records of `batch`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is too long.
+    pub fn prepared_section(batch: &BatchRef<'_>, name: &[u8]) -> Result<WriteBatch> {
+        // The tags of both markers, and the length of the name.
+        const MARKERS: usize = 2 + 5;
+        let records = &batch.as_bytes()[HEADER_LEN..];
+        let mut section = WriteBatch::with_capacity(records.len() + name.len() + MARKERS);
+        section.put_noop();
+        section.append(batch)?;
+        section.mark_prepared(name)?;
+        Ok(section)
+    }
+
     /// Adds the commit of transaction `name`.
     ///
     /// # Errors

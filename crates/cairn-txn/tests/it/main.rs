@@ -7,6 +7,7 @@ mod crash;
 mod isolation;
 mod optimistic;
 mod pessimistic;
+mod two_phase;
 
 use std::path::Path;
 
