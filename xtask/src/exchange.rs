@@ -2,7 +2,8 @@
 //!
 //! The C tests are compiled with RocksDB 7.8's header and run with Cairn's library, and compiled with
 //! Cairn's header and run with RocksDB 11.1's library. The second also validates the tests: RocksDB
-//! meets the same expectations, except for those that `NOT_CAIRN` compiles out.
+//! meets the same expectations, except for those that `NOT_CAIRN` compiles out. A further program leaves
+//! prepared transactions with one library and takes them over with the other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +40,7 @@ fn old_header(root: &Path, work: &Path) -> Result<(), String> {
             library: libraries.join("librocksdb.so"),
             program: work.join(format!("{name}-old-header")),
         };
-        program.run(&libraries)?;
+        program.run()?;
         println!("capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: passed");
     }
     Ok(())
@@ -56,9 +57,40 @@ fn other_library(root: &Path, work: &Path) -> Result<(), String> {
             library: libraries.join("librocksdbjni-linux64.so"),
             program: work.join(format!("{name}-rocksdb")),
         };
-        program.run(&libraries)?;
+        program.run()?;
         println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: passed");
     }
+    prepared_transactions(root, work)
+}
+
+/// Lets each library take over the prepared transactions that the other one has left, by closing the database or by a
+/// crash.
+fn prepared_transactions(root: &Path, work: &Path) -> Result<(), String> {
+    let cairn = target(root).join("debug/librocksdb.so");
+    let rocksdb = root.join("target/rocksdb/librocksdbjni-linux64.so");
+    let programs = [("cairn", cairn), ("rocksdb", rocksdb)].map(|(name, library)| {
+        let program = Exchanged {
+            source: root.join("capi/tests/prepared.c"),
+            header: root.join("capi/include"),
+            definition: "-DEXCHANGED",
+            library,
+            program: work.join(format!("prepared-{name}")),
+        };
+        program.compile().map(|()| program)
+    });
+    let [cairn, rocksdb] = programs;
+    let (cairn, rocksdb) = (cairn?, rocksdb?);
+    for (first, second) in [(&cairn, &rocksdb), (&rocksdb, &cairn)] {
+        for end in ["leave", "die"] {
+            let dir = work.join("prepared.dir");
+            fresh(&dir)?;
+            first.execute(&[&dir, Path::new(end)])?;
+            second.execute(&[&dir, Path::new("take")])?;
+        }
+    }
+    println!(
+        "capi/tests/prepared.c: Cairn and RocksDB take over each other's prepared transactions"
+    );
     Ok(())
 }
 
@@ -76,7 +108,14 @@ struct Exchanged {
 }
 
 impl Exchanged {
-    fn run(&self, libraries: &Path) -> Result<(), String> {
+    fn run(&self) -> Result<(), String> {
+        self.compile()?;
+        let dir = self.program.with_extension("dir");
+        fresh(&dir)?;
+        self.execute(&[&dir])
+    }
+
+    fn compile(&self) -> Result<(), String> {
         printed(
             compiler()
                 .args(["-std=c11", "-Wall", "-Wextra", "-Werror", self.definition])
@@ -86,12 +125,15 @@ impl Exchanged {
                 .arg("-o")
                 .arg(&self.program)
                 .arg(&self.library),
-        )?;
-        let dir = self.program.with_extension("dir");
-        fresh(&dir)?;
+        )
+        .map(|_| ())
+    }
+
+    fn execute(&self, arguments: &[&Path]) -> Result<(), String> {
+        let libraries = self.library.parent().unwrap_or(Path::new("."));
         printed(
             Command::new(&self.program)
-                .arg(&dir)
+                .args(arguments)
                 .env("LD_LIBRARY_PATH", libraries),
         )
         .map(|_| ())

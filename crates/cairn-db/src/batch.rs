@@ -1,7 +1,7 @@
 //! Write batches: several writes that are applied atomically.
 
-use cairn_format::batch::{HEADER_LEN, Mark, Record, WriteBatch as Encoded, check_entry};
-use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
+use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::handle::Family;
 use crate::write::entry::entry;
@@ -110,21 +110,8 @@ impl WriteBatch {
         })
     }
 
-    /// Returns the prepared section of the transaction `name` with these writes; see
-    /// [`WriteBatch::set_section_log`].
-    pub(crate) fn as_section(&self, name: &[u8], log: FileNumber) -> Result<WriteBatch> {
-        let mut section = WriteBatch {
-            encoded: Encoded::prepared_section(&self.encoded.view(), name)?,
-            families: self.families.clone(),
-            in_default: self.in_default,
-            ..WriteBatch::default()
-        };
-        section.set_section_log(log);
-        Ok(section)
-    }
-
-    /// Makes a batch of a prepared section.
-    pub(crate) fn of_section(encoded: Encoded) -> Result<WriteBatch> {
+    /// Makes a batch of a prepared section, with its markers.
+    pub(crate) fn of_section(encoded: &Encoded) -> Result<WriteBatch> {
         let mut section = WriteBatch::default();
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("a prepared section", 0))?;
@@ -134,26 +121,13 @@ impl WriteBatch {
                 None => {}
             }
         }
-        section.encoded = encoded;
+        section.encoded = encoded.clone();
         Ok(section)
     }
 
-    /// Sets the log that a prepared section is in. It takes the place of the sequence number in the header.
-    pub(crate) fn set_section_log(&mut self, log: FileNumber) {
-        self.encoded.set_sequence(SequenceNumber(log.0));
-    }
-
-    /// Returns the writes of the prepared section of the transaction `name`.
-    pub(crate) fn without_markers(&self, name: &[u8]) -> Result<WriteBatch> {
-        let mut end = Encoded::new();
-        end.put_noop();
-        end.mark_prepared(name)?;
-        let markers = end.records_bytes().len();
-        let records = self.encoded.records_bytes();
-        let mut bytes = self.data()[..HEADER_LEN].to_vec();
-        bytes[..8].fill(0);
-        bytes.extend_from_slice(&records[1..records.len() - (markers - 1)]);
-        WriteBatch::from_data(&bytes)
+    /// The encoded records.
+    pub(crate) fn encoded(&self) -> &Encoded {
+        &self.encoded
     }
 
     /// Returns RocksDB's serialized form of this batch.

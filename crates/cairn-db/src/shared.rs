@@ -32,7 +32,7 @@ use crate::timers::Timers;
 use crate::write::commit::CommitPipeline;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
-use crate::write::prepared::Sections;
+use crate::write::sections::Sections;
 use crate::write::signals::Signals;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 use crate::write::wal_locks::WalLocks;

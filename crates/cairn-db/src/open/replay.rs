@@ -34,6 +34,10 @@ pub(crate) struct Replay {
     prepared: HashMap<Vec<u8>, Encoded>,
     /// True if a section was read.
     has_sections: bool,
+    /// The largest number of a batch so far.
+    largest: SequenceNumber,
+    /// True if the current batch has a smaller number: its sections and decisions are ignored.
+    is_old: bool,
     /// The number of batches that were applied.
     pub(crate) batches: u64,
 }
@@ -48,6 +52,8 @@ impl Replay {
             next: None,
             prepared: HashMap::new(),
             has_sections: false,
+            largest: SequenceNumber::ZERO,
+            is_old: false,
             batches: 0,
         }
     }
@@ -84,6 +90,10 @@ impl Replay {
         let batch = BatchRef::parse(bytes).map_err(malformed)?;
         batch.check().map_err(malformed)?;
         let mut seq = batch.sequence();
+        // Numbers ascend, except that a part of a log that was not written may have the content of a deleted log. Its
+        // entries are applied again at their numbers, but a section in it would be undecided again.
+        self.is_old = seq < self.largest;
+        self.largest = self.largest.max(seq);
         let mut section: Option<Encoded> = None;
         for record in batch.records() {
             let record = record.map_err(malformed)?;
@@ -138,8 +148,14 @@ impl Replay {
                     ));
                 };
                 records.mark_prepared(name)?;
-                self.prepared.insert(name.to_vec(), records);
+                if !self.is_old {
+                    self.prepared.insert(name.to_vec(), records);
+                }
             }
+            Record::Commit { .. }
+            | Record::CommitWithTimestamp { .. }
+            | Record::Rollback { .. }
+                if self.is_old => {}
             Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
                 // A missing section was in a log that is no longer needed: its entries are in tables.
                 let Some(records) = self.prepared.remove(name) else {

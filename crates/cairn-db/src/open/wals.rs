@@ -615,7 +615,7 @@ impl Shared {
                 )));
             }
             for (name, section) in replay.replay.take_undecided() {
-                self.writes.sections.add_recovered(name, section)?;
+                self.writes.sections.add_recovered(name, section);
             }
         }
         let last = replay.replay.last;

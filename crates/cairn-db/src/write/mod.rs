@@ -26,9 +26,9 @@ mod new_log;
 mod new_memtable;
 pub(crate) mod order;
 pub(crate) mod pace;
-pub(crate) mod prepared;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod sections;
 pub(crate) mod signals;
 pub(crate) mod stall;
 mod stall_conditions;
@@ -102,7 +102,7 @@ impl Shared {
 
     /// Calls `write` with the stored form of `batch`: with a date after each value, if the database has a time to live.
     #[inline]
-    fn with_stored<T>(
+    pub(crate) fn with_stored<T>(
         &self,
         batch: &WriteBatch,
         write: impl FnOnce(&WriteBatch) -> Result<T>,
@@ -126,7 +126,7 @@ impl Shared {
     }
 
     /// Checks `batch`, in its stored form, and the options of its write, and delays it if it has low priority.
-    fn check_write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    pub(crate) fn check_write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.context.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
@@ -198,7 +198,7 @@ impl Shared {
     }
 
     /// Writes the `parts` of a batch that has passed the checks.
-    fn write_checked(
+    pub(crate) fn write_checked(
         self: &Arc<Self>,
         batch: &WriteBatch,
         parts: Batch<'_>,
@@ -206,6 +206,16 @@ impl Shared {
         check: Option<Check<'_>>,
     ) -> Result<()> {
         self.delay_write(batch, options.no_slowdown)?;
+        self.write_parts(parts, options, check)
+    }
+
+    /// Writes the `parts` of a batch that has passed the checks and was delayed.
+    pub(crate) fn write_parts(
+        self: &Arc<Self>,
+        parts: Batch<'_>,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         self.may_write()?;
         let env = DbEnv {
             shared: self,

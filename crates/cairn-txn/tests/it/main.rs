@@ -4,6 +4,7 @@
 
 mod checker;
 mod crash;
+mod crash_two_phase;
 mod isolation;
 mod optimistic;
 mod pessimistic;

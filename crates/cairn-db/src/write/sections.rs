@@ -23,16 +23,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cairn_format::batch::WriteBatch as Encoded;
-use cairn_options::WriteOptions;
+use cairn_format::batch::{BatchRef, WriteBatch as Encoded};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use super::log::CurrentLog;
-use super::queue::Batch;
-use crate::batch::WriteBatch;
-use crate::db::Db;
-use crate::shared::Shared;
 
 /// The undecided sections of a database.
 #[derive(Default)]
@@ -46,14 +41,15 @@ struct Section {
     /// The log with the section, or an older one.
     log: FileNumber,
     /// The records between their markers. The header has `log` in place of a sequence number.
-    batch: Arc<WriteBatch>,
+    batch: Arc<Encoded>,
     state: State,
     /// True if it was logged again while it was being prepared or rolled back.
     moved: bool,
 }
 
+/// The state of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Preparing,
     Prepared,
     Deciding,
@@ -74,7 +70,7 @@ impl Sections {
     }
 
     /// Registers the section `name` (P1). Returns the records between their markers.
-    fn begin(&self, name: &[u8], batch: &WriteBatch) -> Result<Arc<WriteBatch>> {
+    pub(crate) fn begin(&self, name: &[u8], batch: &BatchRef<'_>) -> Result<Arc<Encoded>> {
         let mut by_name = self.by_name.lock();
         if by_name.contains_key(name) {
             return Err(Error::invalid_argument(
@@ -82,7 +78,9 @@ impl Sections {
             ));
         }
         let log = FileNumber(self.current_log.load(Ordering::Relaxed));
-        let batch = Arc::new(batch.as_section(name, log)?);
+        let mut section = Encoded::prepared_section(batch, name)?;
+        section.set_sequence(SequenceNumber(log.0));
+        let batch = Arc::new(section);
         let section = Section {
             log,
             batch: batch.clone(),
@@ -95,7 +93,7 @@ impl Sections {
 
     /// Ends the preparation of the section `name`. Returns false if it failed and the section has to be rolled back,
     /// because it was logged by another thread.
-    fn end_prepare(&self, name: &[u8], logged: bool) -> bool {
+    pub(crate) fn end_prepare(&self, name: &[u8], logged: bool) -> bool {
         let mut by_name = self.by_name.lock();
         match by_name.get_mut(name) {
             Some(section) if logged || section.moved => {
@@ -110,7 +108,7 @@ impl Sections {
     }
 
     /// Begins the decision of the section `name` (P3).
-    fn begin_decision(&self, name: &[u8]) -> Result<Arc<WriteBatch>> {
+    pub(crate) fn begin_decision(&self, name: &[u8]) -> Result<Arc<Encoded>> {
         let mut by_name = self.by_name.lock();
         match by_name.get_mut(name) {
             Some(section) if section.state == State::Prepared => {
@@ -138,7 +136,7 @@ impl Sections {
 
     /// Removes the section `name`, whose rollback is logged. Returns false if it was moved to another log, which needs
     /// a rollback as well.
-    fn rolled_back(&self, name: &[u8]) -> bool {
+    pub(crate) fn rolled_back(&self, name: &[u8]) -> bool {
         let mut by_name = self.by_name.lock();
         if let Some(section) = by_name.get_mut(name).filter(|section| section.moved) {
             section.moved = false;
@@ -149,23 +147,21 @@ impl Sections {
     }
 
     /// Ends a decision of the section `name` that has failed.
-    fn decision_failed(&self, name: &[u8], next: State) {
+    pub(crate) fn decision_failed(&self, name: &[u8], next: State) {
         if let Some(section) = self.by_name.lock().get_mut(name) {
             section.state = next;
         }
     }
 
     /// Adds a recovered section.
-    pub(crate) fn add_recovered(&self, name: Vec<u8>, section: Encoded) -> Result<()> {
-        let batch = Arc::new(WriteBatch::of_section(section)?);
+    pub(crate) fn add_recovered(&self, name: Vec<u8>, section: Encoded) {
         let section = Section {
             log: FileNumber(0),
-            batch,
+            batch: Arc::new(section),
             state: State::Prepared,
             moved: false,
         };
         self.by_name.lock().insert(name, section);
-        Ok(())
     }
 
     /// Checks that the log, which has failed, has no decision of a registered section.
@@ -204,8 +200,8 @@ impl Sections {
         let mut by_name = self.by_name.lock();
         for section in by_name.values_mut() {
             let mut batch = (*section.batch).clone();
-            batch.set_section_log(log.number());
-            log.append(&[(next, batch.data())], true)?;
+            batch.set_sequence(SequenceNumber(log.number().0));
+            log.append(&[(next, batch.as_bytes())], true)?;
             section.batch = Arc::new(batch);
             section.log = log.number();
             section.moved = section.state != State::Prepared;
@@ -218,161 +214,16 @@ impl Sections {
         self.by_name.lock().is_empty()
     }
 
-    /// Returns the sections that can be decided, by name.
-    fn prepared(&self) -> Result<Vec<PreparedTransaction>> {
+    /// Returns the sections that can be decided, sorted by name.
+    pub(crate) fn prepared(&self) -> Vec<(Vec<u8>, Arc<Encoded>)> {
         let by_name = self.by_name.lock();
         let prepared = by_name
             .iter()
             .filter(|(_, one)| one.state == State::Prepared);
-        let mut all = prepared
-            .map(|(name, section)| {
-                Ok(PreparedTransaction {
-                    name: name.clone(),
-                    batch: section.batch.without_markers(name)?,
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
-    }
-}
-
-/// A transaction that was prepared, and neither committed nor rolled back.
-#[derive(Clone, Debug)]
-pub struct PreparedTransaction {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The writes.
-    pub batch: WriteBatch,
-}
-
-/// A decision.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    Commit,
-    RollBack,
-}
-
-impl Shared {
-    fn check_two_phase(&self) -> Result<()> {
-        match self.options().allow_2pc {
-            true => Ok(()),
-            false => Err(Error::not_supported(
-                "two-phase commit in a database that was opened without allow_2pc",
-            )),
-        }
-    }
-
-    fn prepare(
-        self: &Arc<Self>,
-        name: &[u8],
-        batch: &WriteBatch,
-        options: &WriteOptions,
-    ) -> Result<()> {
-        self.check_two_phase()?;
-        let options = logged(options);
-        self.with_stored(batch, |batch| {
-            self.check_write(batch, &options)?;
-            let section = self.writes.sections.begin(name, batch)?;
-            let parts = Batch::only_logged(section.data());
-            let written = cairn_wal::check_record(section.data().len() as u64)
-                .and_then(|()| self.write_checked(&section, parts, &options, None));
-            if !self.writes.sections.end_prepare(name, written.is_ok()) {
-                // If this fails as well, the transaction is prepared.
-                let _ = self.decide(name, Decision::RollBack, &options);
-            }
-            written
-        })
-    }
-
-    fn decide(
-        self: &Arc<Self>,
-        name: &[u8],
-        decision: Decision,
-        options: &WriteOptions,
-    ) -> Result<()> {
-        self.check_two_phase()?;
-        let options = logged(options);
-        self.context.check_process()?;
-        options.check_supported()?;
-        let mut marker = Encoded::new();
-        match decision {
-            Decision::Commit => marker.mark_commit(name)?,
-            Decision::RollBack => marker.mark_rollback(name)?,
-        }
-        let section = self.writes.sections.begin_decision(name)?;
-        let parts = match decision {
-            Decision::Commit => Batch {
-                logged: marker.as_bytes(),
-                inserted: section.data(),
-            },
-            Decision::RollBack => Batch::only_logged(marker.as_bytes()),
-        };
-        loop {
-            match self.write_checked(&section, parts, &options, None) {
-                Ok(()) if decision == Decision::Commit => return Ok(()),
-                Ok(()) if self.writes.sections.rolled_back(name) => return Ok(()),
-                Ok(()) => {}
-                Err(error) => {
-                    let next = match self.check_failure() {
-                        Ok(()) => State::Prepared,
-                        Err(_) => State::InDoubt,
-                    };
-                    self.writes.sections.decision_failed(name, next);
-                    return Err(error);
-                }
-            }
-        }
-    }
-}
-
-/// Markers are logged in any case: otherwise a transaction would be undecided again after a crash.
-fn logged(options: &WriteOptions) -> WriteOptions {
-    WriteOptions {
-        disable_wal: false,
-        ..options.clone()
-    }
-}
-
-impl Db {
-    /// Logs `batch` as the writes of the transaction `name`, which take effect when it is committed with
-    /// [`Db::commit_prepared`], also after a crash. The database must be open with `allow_2pc`. The log is written even
-    /// with `disable_wal`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::write_with`]; `InvalidArgument` if a transaction of this name is prepared; `NotSupported` without
-    /// `allow_2pc`.
-    pub fn prepare(&self, name: &[u8], batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.shared().prepare(name, batch, options)
-    }
-
-    /// Commits the prepared transaction `name`: its writes become visible.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::write_with`]; `InvalidArgument` if no transaction of this name is prepared; `Busy` while another
-    /// thread decides it; `Aborted` if the log has failed in an earlier decision. After another error the transaction
-    /// is still prepared.
-    pub fn commit_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
-        self.shared().decide(name, Decision::Commit, options)
-    }
-
-    /// Rolls the prepared transaction `name` back: its writes are discarded.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::commit_prepared`].
-    pub fn roll_back_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
-        self.shared().decide(name, Decision::RollBack, options)
-    }
-
-    /// Returns the prepared transactions that are not decided, sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// `Corruption`, which cannot occur for a transaction that was prepared or recovered.
-    pub fn prepared(&self) -> Result<Vec<PreparedTransaction>> {
-        self.shared().writes.sections.prepared()
+        let mut all: Vec<_> = prepared
+            .map(|(name, section)| (name.clone(), section.batch.clone()))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
     }
 }
