@@ -71,7 +71,8 @@ impl Shared {
     ) -> Result<()> {
         self.check_two_phase()?;
         let options = logged(options);
-        self.context.check_process()?;
+        // A decision that is not tried is not in doubt.
+        self.check_writable()?;
         options.check_supported()?;
         let mut marker = Encoded::new();
         match decision {

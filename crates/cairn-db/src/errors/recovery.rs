@@ -320,6 +320,7 @@ impl Shared {
     /// Clears the error, unless a more severe one has occurred in the meantime.
     fn clear_error(&self, left: &BackgroundError) -> Result<()> {
         self.errors.clear(left)?;
+        self.writes.sections.settle();
         self.context
             .info
             .info(format_args!("resumed from: {}", left.error));

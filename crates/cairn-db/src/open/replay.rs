@@ -102,7 +102,7 @@ impl Replay {
             }
             if let Some(section) = &mut section {
                 // A prepared entry takes its number when it is committed.
-                copy(section, &record)?;
+                section.push(&record)?;
                 continue;
             }
             seq = add(&record, seq, log, sizes, sink)?;
@@ -188,35 +188,6 @@ fn is_marker(record: &Record<'_>) -> bool {
 #[cold]
 fn misplaced(log: FileNumber, what: &str) -> Error {
     Error::corruption(format!("a batch of {log}.log has {what}"))
-}
-
-/// Adds `record` to a section that is waiting for its commit.
-fn copy(section: &mut Encoded, record: &Record<'_>) -> Result<()> {
-    match *record {
-        Record::Put { family, key, value } => section.put(family, key, value),
-        Record::Delete { family, key } => section.delete(family, key),
-        Record::SingleDelete { family, key } => section.single_delete(family, key),
-        Record::Merge {
-            family,
-            key,
-            operand,
-        } => section.merge(family, key, operand),
-        Record::DeleteRange { family, begin, end } => section.delete_range(family, begin, end),
-        Record::PutEntity {
-            family,
-            key,
-            entity,
-        } => section.put_entity(family, key, entity),
-        Record::PutBlobIndex { family, key, index } => section.put_blob_index(family, key, index),
-        Record::TimedPut {
-            family,
-            key,
-            value,
-            unix_seconds,
-        } => section.timed_put(family, key, value, unix_seconds),
-        Record::LogData(data) => section.put_log_data(data),
-        _ => Ok(()),
-    }
 }
 
 /// Passes the entry of `record` to `sink` at `seq`, unless the family's tables already contain it. Returns

@@ -153,6 +153,15 @@ impl Sections {
         }
     }
 
+    /// Ends all doubt about decisions, once the database has resumed: the log that failed has none of them.
+    pub(crate) fn settle(&self) {
+        for section in self.by_name.lock().values_mut() {
+            if section.state == State::InDoubt {
+                section.state = State::Prepared;
+            }
+        }
+    }
+
     /// Adds a recovered section.
     pub(crate) fn add_recovered(&self, name: Vec<u8>, section: Encoded) {
         let section = Section {

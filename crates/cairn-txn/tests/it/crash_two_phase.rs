@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use std::time::Duration;
+
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
-use cairn_sim::{DiskImage, SimWorld};
+use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_txn::{Transaction, TransactionDb, TransactionState};
 
 use crate::two_phase::{get, open_in, put};
@@ -228,7 +230,7 @@ fn transactions_are_what_was_acknowledged_after_a_crash() {
                 true => acknowledged,
                 false => synced.map_or(0, |last| last + 1),
             };
-            for image in trace.images(at, model, at as u64).take(2) {
+            for image in trace.images(at, model, at as u64).take(1) {
                 take_over(image, &events, at, durable);
                 images += 1;
             }
@@ -260,4 +262,133 @@ fn an_interrupted_recovery_loses_no_prepared_transaction() {
         }
     }
     assert!(images > 50, "{images} images");
+}
+
+/// Prepares and decides transactions with one fault at operation `at`. Each is afterwards, and after a power failure, in
+/// the state that was acknowledged, or in one of those that a failure leaves open. Returns true if the fault occurred.
+fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
+    let sim = SimWorld::new(at as u64);
+    let db = open_in(&sim.world);
+    let family = db.create_family("f", &FamilyOptions::default()).unwrap();
+    let first = sim.fs.operations();
+    sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
+        trigger: Trigger::Operation(first + at),
+        fault,
+        lasts,
+    }]));
+    let mut allowed: BTreeMap<u64, Vec<Stage>> = BTreeMap::new();
+    let mut open: BTreeMap<u64, Transaction> = BTreeMap::new();
+    let decide = |number: u64, txn: &mut Transaction| {
+        let (decided, stage) = match number % 3 {
+            0 => (txn.rollback(), Stage::Absent),
+            _ => (txn.commit(), Stage::Committed),
+        };
+        match decided {
+            Ok(()) => (true, vec![stage]),
+            Err(_) => {
+                assert_eq!(txn.state(), TransactionState::Prepared);
+                (false, vec![Stage::Prepared, stage])
+            }
+        }
+    };
+    for number in 1..=TRANSACTIONS {
+        let mut txn = begin(&db, &family, number);
+        txn.set_write_options(WriteOptions {
+            sync: true,
+            ..WriteOptions::default()
+        });
+        match txn.prepare() {
+            Ok(()) => {
+                allowed.insert(number, vec![Stage::Prepared]);
+                open.insert(number, txn);
+            }
+            Err(_) => {
+                allowed.insert(number, vec![Stage::Absent, Stage::Prepared]);
+            }
+        }
+        if number % 3 == 0 {
+            // The database handles failures of flushes.
+            let _ = db.db().default_family().flush();
+        }
+        if number % 4 == 0 {
+            let _ = family.flush();
+        }
+        let oldest = number.saturating_sub(2);
+        if let Some(txn) = open.get_mut(&oldest) {
+            let (decided, stages) = decide(oldest, txn);
+            allowed.insert(oldest, stages);
+            if decided {
+                open.remove(&oldest);
+            }
+        }
+        sim.executor.run(2);
+    }
+    let met = sim.fs.injected() > 0;
+    sim.fs.set_plan(FaultPlan::default());
+    for _ in 0..60 {
+        sim.clock.advance(Duration::from_secs(1));
+        sim.executor.run(1_000);
+    }
+    let case = format!("{fault:?} at {at} for {lasts}");
+    let error = db.db().background_error_state();
+    let in_doubt = allowed
+        .values()
+        .any(|stages| stages.len() == 2 && stages[0] == Stage::Prepared);
+    assert!(error.is_none() || in_doubt, "{case}: {error:?}");
+    if error.is_none() {
+        // Decisions that failed succeed now.
+        for number in 1..TRANSACTIONS - 1 {
+            if let Some(txn) = open.get_mut(&number) {
+                let (decided, stages) = decide(number, txn);
+                assert!(decided, "{case}: transaction {number}");
+                allowed.insert(number, stages);
+                open.remove(&number);
+            }
+        }
+        put(&db, b"between", b"1").unwrap();
+        db.db().default_family().flush().unwrap();
+    }
+    let check = |db: &TransactionDb, when: &str| {
+        let found = stages(db);
+        for (number, stages) in &allowed {
+            let found = found[number];
+            assert!(
+                stages.contains(&found),
+                "{case}, {when}: transaction {number} is {found:?}, not {stages:?}"
+            );
+        }
+        found
+    };
+    db.db().flush_wal(true).unwrap_or_default();
+    let trace = sim.fs.trace();
+    let images = trace.images(trace.len(), CrashModel::Synced, 0).take(1);
+    for image in images {
+        let cut = SimWorld::on(image, 1);
+        let again = open_in(&cut.world);
+        let mut expected = check(&again, "after a power failure");
+        for mut txn in again.prepared_transactions() {
+            let number = (1..=TRANSACTIONS).find(|number| name(*number) == txn.name());
+            txn.commit().unwrap();
+            expected.insert(number.unwrap(), Stage::Committed);
+        }
+        again.db().close().unwrap();
+        drop(again);
+        assert_eq!(stages(&open_in(&cut.world)), expected, "{case}");
+    }
+    met
+}
+
+#[test]
+fn a_fault_at_any_operation_loses_no_decision() {
+    let mut doubtful = 0;
+    for fault in [Fault::InputOutput, Fault::NoSpace, Fault::ShortWrite] {
+        for lasts in [1, 9] {
+            let mut at = 0;
+            while run_with_fault(at, fault, lasts) {
+                at += 1;
+                doubtful += 1;
+            }
+        }
+    }
+    assert!(doubtful > 200, "{doubtful} faults");
 }

@@ -347,3 +347,121 @@ fn logs_are_kept_for_undecided_sections_and_for_committed_ones_in_memtables() {
     assert!(left.iter().all(|log| *log > first[0]), "{left:?}");
     assert_eq!(&*other.get(b"k").unwrap().unwrap(), b"1");
 }
+
+#[test]
+fn a_stream_of_updates_has_the_writes_of_a_transaction_at_its_commit() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let from = db.db().latest_sequence().plus(1);
+    put(&db, b"a", b"1").unwrap();
+    let mut first = prepared(&db, b"first", b"b", b"1");
+    let mut second = prepared(&db, b"second", b"c", b"1");
+    put(&db, b"d", b"1").unwrap();
+    db.db().default_family().flush().unwrap();
+    first.commit().unwrap();
+    second.rollback().unwrap();
+    put(&db, b"e", b"1").unwrap();
+    // From the first batch on, and from one whose log has only the decision.
+    let keys = |from| {
+        let mut keys = Vec::new();
+        let mut updates = db.db().updates_since(from).unwrap();
+        while updates.valid() {
+            let (seq, batch) = updates.batch().unwrap();
+            assert_eq!(seq, from.plus(keys.len() as u64));
+            for record in batch.records() {
+                match record.unwrap() {
+                    cairn_db::Record::Put { key, .. } => keys.push(key.to_vec()),
+                    record => panic!("{record:?}"),
+                }
+            }
+            updates.next();
+        }
+        updates.status().unwrap();
+        keys.concat()
+    };
+    assert_eq!(keys(from), b"adbe");
+    assert_eq!(keys(from.plus(2)), b"be");
+}
+
+#[test]
+fn a_checkpoint_has_the_prepared_transactions() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let mut txn = prepared(&db, b"t", b"k", b"1");
+    put(&db, b"a", b"1").unwrap();
+    db.db().default_family().flush().unwrap();
+    put(&db, b"a", b"2").unwrap();
+    db.db()
+        .create_checkpoint(std::path::Path::new("/copy"), u64::MAX)
+        .unwrap();
+    txn.commit().unwrap();
+    let request = |path: &'static str, f: &dyn Fn(&OpenRequest<'_>)| {
+        as_request(&world, &DbOptions::default(), false, |request| {
+            f(&OpenRequest {
+                path: std::path::Path::new(path),
+                world: request.world.clone(),
+                ..*request
+            });
+        });
+    };
+    request("/copy", &|request| {
+        let copy = TransactionDb::open(request, &TransactionDbOptions::default()).unwrap();
+        assert_eq!(get(copy.db(), b"a").unwrap(), b"2");
+        assert_eq!(get(copy.db(), b"k"), None);
+        copy.transaction_by_name(b"t").unwrap().commit().unwrap();
+        assert_eq!(get(copy.db(), b"k").unwrap(), b"1");
+    });
+}
+
+/// Threads prepare and decide transactions on counters of their own while memtables are flushed; every decision is in
+/// the database afterwards, and in the next opening.
+#[test]
+fn transactions_of_many_threads_are_decided_once() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let family = db.create_family("f", &FamilyOptions::default()).unwrap();
+    let add = |thread: u64, round: u64| {
+        let options = WriteOptions {
+            sync: round % 5 == 0,
+            ..WriteOptions::default()
+        };
+        let mut txn = db.begin_with(&options, &Default::default());
+        txn.set_name(&[thread as u8, round as u8]).unwrap();
+        txn.merge(&[thread as u8], &1_u64.to_le_bytes()).unwrap();
+        txn.put_in(&family, &[thread as u8], &round.to_le_bytes())
+            .unwrap();
+        txn.prepare().unwrap();
+        match round % 4 {
+            0 => txn.rollback().unwrap(),
+            1 => {
+                drop(txn);
+                let name = [thread as u8, round as u8];
+                db.transaction_by_name(&name).unwrap().commit().unwrap();
+            }
+            _ => txn.commit().unwrap(),
+        }
+    };
+    let (threads, rounds) = (4, 200);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || (0..rounds).for_each(|round| add(thread, round)));
+        }
+        scope.spawn(|| {
+            for _ in 0..20 {
+                db.db().default_family().flush().unwrap();
+                family.flush().unwrap();
+            }
+        });
+    });
+    let check = |db: &TransactionDb| {
+        assert!(db.db().prepared().unwrap().is_empty() && db.lock_status().is_empty());
+        for thread in 0..threads {
+            let sum = get(db.db(), &[thread as u8]).unwrap();
+            assert_eq!(u64::from_le_bytes(sum.try_into().unwrap()), rounds / 4 * 3);
+        }
+    };
+    check(&db);
+    db.db().close().unwrap();
+    drop((family, db));
+    check(&open_in(&world));
+}
