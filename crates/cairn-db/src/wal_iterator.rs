@@ -374,14 +374,11 @@ impl WalIterator {
                 WalEvent::Record { payload, .. } => {
                     // The description of the previous log is not a write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
-                    let changes = match self.prepared.as_mut().filter(|_| written) {
-                        None => None,
-                        Some(prepared) => Some(prepared.changes(payload)?),
-                    };
-                    if changes.as_ref().is_some_and(Encoded::is_empty) {
-                        continue;
-                    }
+                    let prepared = self.prepared.as_mut().filter(|_| written);
+                    let changes = prepared.map(|prepared| prepared.changes(payload));
+                    let changes = changes.transpose()?;
                     let payload = changes.as_ref().map_or(payload, Encoded::as_bytes);
+                    let written = written && changes.as_ref().is_none_or(|one| !one.is_empty());
                     let Some((first, last)) = span(payload).filter(|_| written) else {
                         continue;
                     };
@@ -403,9 +400,7 @@ impl WalIterator {
                             }
                         });
                     }
-                    if let Some(prepared) = &mut self.prepared {
-                        prepared.accept();
-                    }
+                    self.prepared.iter_mut().for_each(Prepared::accept);
                     self.in_file = true;
                     (self.first, self.last) = (first, last);
                     let in_later_file = self.at > 0 && self.prepared.is_none();

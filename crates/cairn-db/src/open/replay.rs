@@ -24,6 +24,25 @@ pub(crate) trait Sink {
     fn batch_done(&mut self) -> Result<()>;
 }
 
+/// A sink without families.
+pub(crate) struct NoEntries;
+
+impl Sink for NoEntries {
+    fn order(&self, _family: u32) -> Option<KeyOrder> {
+        None
+    }
+
+    fn log_number(&self, _family: u32) -> FileNumber {
+        FileNumber(0)
+    }
+
+    fn add(&mut self, _: u32, _: SequenceNumber, _: ValueKind, _: &[u8], _: &[u8]) {}
+
+    fn batch_done(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Applies the batches of logs in order, without reading files.
 pub(crate) struct Replay {
     /// The last sequence number that was applied, or that is in the MANIFEST.
@@ -66,6 +85,13 @@ impl Replay {
     /// Returns the number of transactions that were prepared but neither committed nor rolled back.
     pub(crate) fn undecided(&self) -> usize {
         self.prepared.len()
+    }
+
+    /// Applies only the sections and decisions of the batch `bytes` of the log `log`, whose entries are in tables.
+    pub(crate) fn apply_sections(&mut self, bytes: &[u8], log: FileNumber) -> Result<()> {
+        let applied = self.apply(bytes, log, &RecordedSizes::new(), &mut NoEntries);
+        self.next = None;
+        applied
     }
 
     /// True if a prepared section was read, decided or not.

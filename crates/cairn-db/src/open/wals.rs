@@ -157,6 +157,30 @@ struct LogReplay<'a> {
 }
 
 impl LogReplay<'_> {
+    /// Reads the prepared sections of `log`, whose entries are in tables, up to its first damage: an opening without
+    /// two-phase commit must know that transactions are undecided, and apply those that a later log commits.
+    fn sections(&mut self, log: &WalFile) -> Result<()> {
+        let fs = &*self.shared.context.world.fs;
+        let mut reader = match WalReader::open(fs, &log.path, log.number, FileMode::default()) {
+            // Deleted by another process, if the opening is read-only.
+            Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
+            reader => reader?,
+        };
+        loop {
+            reader.advance()?;
+            match reader.event() {
+                WalEvent::Record { payload, .. } => {
+                    match self.replay.apply_sections(payload, log.number) {
+                        Err(error) if error.is_corruption() => return Ok(()),
+                        applied => applied?,
+                    }
+                }
+                WalEvent::TimestampSizes(_) | WalEvent::Predecessor(_) => {}
+                WalEvent::Dropped(_) | WalEvent::End(_) => return Ok(()),
+            }
+        }
+    }
+
     /// Replays one log.
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
         assert!(
@@ -560,6 +584,11 @@ impl Shared {
             )));
         }
         self.check_tracked(recovered, &logs)?;
+        let unneeded = logs.iter().filter(|log| log.number < min_log);
+        let kept: Vec<WalFile> = unneeded
+            .filter(|log| recovered.min_log_to_keep <= log.number)
+            .cloned()
+            .collect();
         logs.retain(|log| log.number >= min_log);
         let mut replay = LogReplay {
             shared: self,
@@ -581,6 +610,9 @@ impl Shared {
             before: None,
             min_log,
         };
+        for log in kept {
+            replay.sections(&log)?;
+        }
         let mut replayed = Vec::new();
         if let Some(filter) = self.options().wal_filter.get() {
             let ids = open.iter().map(|family| (family.name.clone(), family.id));

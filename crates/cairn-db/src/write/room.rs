@@ -236,10 +236,18 @@ impl Shared {
         });
     }
 
-    /// True if all logs together exceed `max_total_wal_size`.
+    /// True if all logs together exceed `max_total_wal_size`. Logs that only undecided transactions need do not count,
+    /// since flushes would not release them.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
-        let finished = self.tree.lock().logs.bytes();
+        let finished = {
+            let tree = self.tree.lock();
+            let oldest = tree.families.values().map(|family| family.log_number).min();
+            match self.writes.sections.first_log() {
+                None => tree.logs.bytes(),
+                Some(_) => tree.logs.bytes_from(oldest.unwrap_or_default()),
+            }
+        };
         limit > 0 && finished + self.writes.writer.lock().unflushed_log_bytes > limit
     }
 

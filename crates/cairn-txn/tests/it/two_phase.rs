@@ -285,12 +285,24 @@ fn prepared_transactions_are_recovered_with_their_locks() {
 
 #[test]
 fn an_opening_without_two_phase_commit_needs_decided_transactions() {
+    for flushes in [false, true] {
+        open_without_two_phase_commit(flushes);
+    }
+}
+
+fn open_without_two_phase_commit(flushes: bool) {
     let world = World::in_memory();
     let db = open_in(&world);
     let txn = prepared(&db, b"t", b"k", b"1");
-    prepared(&db, b"u", b"l", b"1").commit().unwrap();
+    let mut later = prepared(&db, b"u", b"l", b"1");
+    if flushes {
+        // Only the undecided transactions need the log now.
+        put(&db, b"z", b"1").unwrap();
+        db.db().default_family().flush().unwrap();
+    }
+    later.commit().unwrap();
     db.db().close().unwrap();
-    drop((txn, db));
+    drop((txn, later, db));
     let open_plain =
         |read_only| as_request(&world, &DbOptions::default(), read_only, cairn_db::open);
     let error = open_plain(false).err().unwrap();
@@ -422,7 +434,7 @@ fn transactions_of_many_threads_are_decided_once() {
     let family = db.create_family("f", &FamilyOptions::default()).unwrap();
     let add = |thread: u64, round: u64| {
         let options = WriteOptions {
-            sync: round % 5 == 0,
+            sync: round.is_multiple_of(5),
             ..WriteOptions::default()
         };
         let mut txn = db.begin_with(&options, &Default::default());
@@ -464,4 +476,26 @@ fn transactions_of_many_threads_are_decided_once() {
     db.db().close().unwrap();
     drop((family, db));
     check(&open_in(&world));
+}
+
+#[test]
+fn an_undecided_transaction_does_not_make_every_write_flush() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        max_total_wal_size: 4096,
+        ..DbOptions::default()
+    };
+    let db = try_open(&world, &options).unwrap();
+    let mut txn = prepared(&db, b"t", b"k", &[1; 8192]);
+    let current = || db.db().current_wal_file().unwrap().log_number.0;
+    let first = current();
+    for round in 0..100_u8 {
+        put(&db, b"a", &[round; 16]).unwrap();
+    }
+    db.db().wait_until_quiet().unwrap();
+    // A table and a log per switch.
+    let switches = (current() - first) / 2;
+    assert!(switches < 5, "{switches} switches for 4 KB");
+    txn.commit().unwrap();
+    assert_eq!(get(db.db(), b"k").unwrap().len(), 8192);
 }
