@@ -220,8 +220,8 @@ c_functions! {
     fn rocksdb_transaction_rollback(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char) {
         report(errptr, || self::txn(txn).rollback());
     }
-    /// Logs the writes of a pessimistic transaction, which must have a name. It takes no more writes, and is recovered
-    /// after a crash, until it is committed or rolled back.
+    /// Logs the writes of a pessimistic transaction, which must have a name. It is recovered after a crash, until it is
+    /// committed or rolled back. Later writes are part of the commit, but not of what is recovered.
     fn rocksdb_transaction_prepare(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(txn).unless_refused()?.prepare());
     }

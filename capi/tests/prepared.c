@@ -1,5 +1,6 @@
-/* Leaves prepared transactions in a database, or takes over those that it finds: DIR leave|die|take. Run with one
-   library after another, it checks that each takes over the transactions of the other. */
+/* Leaves prepared transactions in a database, passes them on, or takes over those that it finds: DIR
+   leave|die|pass|take. Run with one library after another, it checks that each takes over the transactions of the
+   other. */
 #include <unistd.h>
 
 #include "check.h"
@@ -147,7 +148,9 @@ int main(int argc, char** argv) {
     rocksdb_transactiondb_t* db =
         rocksdb_transactiondb_open_column_families(o, to, argv[1], 2, names, options, families, &err);
     CHECK_OK(err);
-    if (strcmp(argv[2], "take") != 0) {
+    if (strcmp(argv[2], "pass") == 0) {
+      expect_decided(db, families, NULL);
+    } else if (strcmp(argv[2], "take") != 0) {
       leave(db, families, strcmp(argv[2], "die") == 0);
       round = 2;
     } else if (round == 0) {

@@ -85,6 +85,8 @@ fn prepared_transactions(root: &Path, work: &Path) -> Result<(), String> {
             let dir = work.join("prepared.dir");
             fresh(&dir)?;
             first.execute(&[&dir, Path::new(end)])?;
+            second.execute(&[&dir, Path::new("pass")])?;
+            first.execute(&[&dir, Path::new("pass")])?;
             second.execute(&[&dir, Path::new("take")])?;
         }
     }

@@ -6101,8 +6101,8 @@ void rocksdb_transaction_commit(struct rocksdb_transaction_t *txn, char **errptr
 // Discards the writes of a transaction and releases its locks.
 void rocksdb_transaction_rollback(struct rocksdb_transaction_t *txn, char **errptr);
 
-// Logs the writes of a pessimistic transaction, which must have a name. It takes no more writes, and is recovered
-// after a crash, until it is committed or rolled back.
+// Logs the writes of a pessimistic transaction, which must have a name. It is recovered after a crash, until it is
+// committed or rolled back. Later writes are part of the commit, but not of what is recovered.
 void rocksdb_transaction_prepare(struct rocksdb_transaction_t *txn,
                                  char **errptr);
 

@@ -24,9 +24,10 @@ pub struct PreparedTransaction {
 }
 
 /// A decision.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    Commit,
+#[derive(Clone, Copy)]
+enum Decision<'a> {
+    /// With further writes, which follow those of the section.
+    Commit(&'a WriteBatch),
     RollBack,
 }
 
@@ -66,7 +67,7 @@ impl Shared {
     fn decide(
         self: &Arc<Self>,
         name: &[u8],
-        decision: Decision,
+        decision: Decision<'_>,
         options: &WriteOptions,
     ) -> Result<()> {
         self.check_two_phase()?;
@@ -76,20 +77,34 @@ impl Shared {
         options.check_supported()?;
         let mut marker = Encoded::new();
         match decision {
-            Decision::Commit => marker.mark_commit(name)?,
+            Decision::Commit(more) => {
+                self.check_write(more, &options)?;
+                marker.mark_commit(name)?;
+                marker.append(&more.encoded().view())?;
+                cairn_wal::check_record(marker.byte_len() as u64)?;
+            }
             Decision::RollBack => marker.mark_rollback(name)?,
         }
-        let section = self.writes.sections.begin_decision(name)?;
-        let parts = match decision {
-            Decision::Commit => Batch {
+        let mut section = self.writes.sections.begin_decision(name)?;
+        let is_commit = matches!(decision, Decision::Commit(_));
+        if let Decision::Commit(more) = decision
+            && more.count() > 0
+        {
+            let appended = Arc::make_mut(&mut section).append(&more.encoded().view());
+            appended.inspect_err(|_| {
+                self.writes.sections.decision_failed(name, State::Prepared);
+            })?;
+        }
+        let parts = match is_commit {
+            true => Batch {
                 logged: marker.as_bytes(),
                 inserted: section.as_bytes(),
             },
-            Decision::RollBack => Batch::only_logged(marker.as_bytes()),
+            false => Batch::only_logged(marker.as_bytes()),
         };
         loop {
             match self.write_decision(&section, parts, &options) {
-                Ok(()) if decision == Decision::Commit => return Ok(()),
+                Ok(()) if is_commit => return Ok(()),
                 Ok(()) if self.writes.sections.rolled_back(name) => return Ok(()),
                 Ok(()) => {}
                 Err(error) => {
@@ -161,7 +176,24 @@ impl Db {
     /// thread decides it; `Aborted` if the log has failed in an earlier decision. After another error the transaction
     /// is still prepared.
     pub fn commit_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
-        self.shared().decide(name, Decision::Commit, options)
+        self.commit_prepared_with(name, &WriteBatch::new(), options)
+    }
+
+    /// Commits the prepared transaction `name` with the writes of `more`, which follow its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::commit_prepared`] and [`Db::write_with`].
+    pub fn commit_prepared_with(
+        &self,
+        name: &[u8],
+        more: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let shared = self.shared();
+        shared.with_stored(more, |more| {
+            shared.decide(name, Decision::Commit(more), options)
+        })
     }
 
     /// Rolls the prepared transaction `name` back: its writes are discarded.

@@ -402,8 +402,9 @@ impl<'db> Transaction<'db> {
     }
 
     /// Makes the writes of a pessimistic transaction, which must have a name, durable without making them visible. The
-    /// transaction keeps its locks and takes no more writes until it is committed or rolled back. If it is dropped, or
-    /// the process ends, it stays prepared: see [`TransactionDb::prepared_transactions`].
+    /// transaction keeps its locks until it is committed or rolled back. If it is dropped, or the process ends, it stays
+    /// prepared: see [`TransactionDb::prepared_transactions`]. Writes after the prepare are part of the commit, but not
+    /// of what is recovered.
     ///
     /// # Errors
     ///

@@ -184,9 +184,12 @@ impl Replay {
                 if self.is_old => {}
             Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
                 // A missing section was in a log that is no longer needed: its entries are in tables.
-                let Some(records) = self.prepared.remove(name) else {
+                let Some(mut records) = self.prepared.remove(name) else {
                     return Ok(true);
                 };
+                if let Record::CommitWithTimestamp { timestamp, .. } = *record {
+                    records = stamped(&records, timestamp, log, sink)?;
+                }
                 for record in records.view().records() {
                     let record =
                         record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
@@ -198,6 +201,54 @@ impl Replay {
         }
         Ok(true)
     }
+}
+
+/// Returns the records of a section with `timestamp` in the keys of families whose keys have timestamps: they were
+/// logged with a placeholder, because the commit decides the timestamp.
+fn stamped(
+    section: &Encoded,
+    timestamp: &[u8],
+    log: FileNumber,
+    sink: &dyn Sink,
+) -> Result<Encoded> {
+    let mut stamped = Encoded::new();
+    for record in section.view().records() {
+        let record = record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
+        let order = record.family().and_then(|family| sink.order(family));
+        let size = order.map_or(0, |order| order.timestamp_size());
+        if size == 0 {
+            stamped.push(&record)?;
+            continue;
+        }
+        let stamp = |key: &[u8]| match key.len().checked_sub(size) {
+            Some(len) if size == timestamp.len() => Ok([&key[..len], timestamp].concat()),
+            _ => Err(misplaced(log, "a commit with a timestamp of another size")),
+        };
+        match record {
+            Record::Put { family, key, value } => stamped.put(family, &stamp(key)?, value)?,
+            Record::Delete { family, key } => stamped.delete(family, &stamp(key)?)?,
+            Record::SingleDelete { family, key } => stamped.single_delete(family, &stamp(key)?)?,
+            Record::Merge {
+                family,
+                key,
+                operand,
+            } => stamped.merge(family, &stamp(key)?, operand)?,
+            Record::DeleteRange { family, begin, end } => {
+                stamped.delete_range(family, &stamp(begin)?, &stamp(end)?)?;
+            }
+            Record::PutEntity {
+                family,
+                key,
+                entity,
+            } => stamped.put_entity(family, &stamp(key)?, entity)?,
+            record => {
+                return Err(Error::not_supported(format!(
+                    "{record:?} in a transaction with timestamps"
+                )));
+            }
+        }
+    }
+    Ok(stamped)
 }
 
 /// True for the markers that are not part of a prepared section, and its begin.
@@ -271,4 +322,159 @@ fn restamped(key: &[u8], recorded: usize, running: usize) -> Vec<u8> {
     let mut key = key[..key.len().saturating_sub(recorded)].to_vec();
     key.resize(key.len() + running, 0);
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_format::batch::HEADER_LEN;
+
+    use super::*;
+
+    /// Collects the entries of family 0, whose keys have timestamps, and of family 1.
+    #[derive(Default)]
+    struct Entries(Vec<(u64, Vec<u8>)>);
+
+    impl Sink for Entries {
+        fn order(&self, family: u32) -> Option<KeyOrder> {
+            match family {
+                0 => Some(KeyOrder::Bytewise),
+                1 => KeyOrder::from_name("leveldb.BytewiseComparator.u64ts"),
+                _ => None,
+            }
+        }
+
+        fn log_number(&self, _family: u32) -> FileNumber {
+            FileNumber(0)
+        }
+
+        fn add(&mut self, _: u32, seq: SequenceNumber, _: ValueKind, key: &[u8], _: &[u8]) {
+            self.0.push((seq.0, key.to_vec()));
+        }
+
+        fn batch_done(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn apply(replay: &mut Replay, batch: &[u8], entries: &mut Entries) -> Result<()> {
+        let sizes = RecordedSizes::from([(1, 8)]);
+        replay.apply(batch, FileNumber(7), &sizes, entries)
+    }
+
+    fn numbered(seq: u64, mut batch: Encoded) -> Vec<u8> {
+        batch.set_sequence(SequenceNumber(seq));
+        batch.into_bytes()
+    }
+
+    fn section(seq: u64, name: &[u8], keys: &[&[u8]]) -> Vec<u8> {
+        let mut batch = Encoded::new();
+        for key in keys {
+            batch.put(0, key, b"").unwrap();
+        }
+        numbered(seq, Encoded::prepared_section(&batch.view(), name).unwrap())
+    }
+
+    fn commit(seq: u64, name: &[u8]) -> Vec<u8> {
+        let mut batch = Encoded::new();
+        batch.mark_commit(name).unwrap();
+        numbered(seq, batch)
+    }
+
+    #[test]
+    fn a_section_takes_the_numbers_of_its_commit() {
+        let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
+        let put = |seq, key: &[u8]| {
+            let mut batch = Encoded::new();
+            batch.put(0, key, b"").unwrap();
+            numbered(seq, batch)
+        };
+        for batch in [
+            section(1, b"t", &[b"a", b"b"]),
+            put(1, b"c"),
+            section(2, b"u", &[b"d"]),
+            commit(2, b"t"),
+            put(4, b"e"),
+            // A section with smaller numbers is the content of another log.
+            section(1, b"old", &[b"f"]),
+            commit(1, b"u"),
+        ] {
+            apply(&mut replay, &batch, &mut entries).unwrap();
+        }
+        let keys: Vec<_> = entries.0.iter().map(|(seq, key)| (*seq, &**key)).collect();
+        assert_eq!(keys, [(1, &b"c"[..]), (2, b"a"), (3, b"b"), (4, b"e")]);
+        assert_eq!(replay.last, SequenceNumber(4));
+        let undecided = replay.take_undecided();
+        assert_eq!(undecided.keys().collect::<Vec<_>>(), [b"u"]);
+        assert!(replay.has_sections());
+    }
+
+    #[test]
+    fn a_commit_with_a_timestamp_stamps_the_keys_of_families_that_have_them() {
+        let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
+        let mut batch = Encoded::new();
+        batch.put(1, b"key........", b"").unwrap();
+        batch.put(0, b"plain", b"").unwrap();
+        let prepared = Encoded::prepared_section(&batch.view(), b"t").unwrap();
+        apply(&mut replay, &numbered(1, prepared), &mut entries).unwrap();
+        let mut marker = vec![0; HEADER_LEN];
+        marker[0] = 1;
+        marker.extend_from_slice(b"\x15\x08ABCDEFGH\x01t");
+        apply(&mut replay, &marker, &mut entries).unwrap();
+        assert_eq!(entries.0[0], (1, b"keyABCDEFGH".to_vec()));
+        assert_eq!(entries.0[1], (2, b"plain".to_vec()));
+    }
+
+    #[test]
+    fn misplaced_markers_are_corruption() {
+        let whole = section(1, b"t", &[b"a"]);
+        let (end, begin) = (whole.len() - 3, HEADER_LEN);
+        let without_end = whole[..end].to_vec();
+        let without_begin = [&whole[..begin], &whole[begin + 1..]].concat();
+        let mut nested = whole.clone();
+        nested.insert(begin, 9);
+        let mut committed = whole.clone();
+        committed.splice(end..end, *b"\x0b\x01t");
+        for batch in [without_end, without_begin, nested, committed] {
+            let mut replay = Replay::new(SequenceNumber(0));
+            let error = apply(&mut replay, &batch, &mut Entries::default()).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            assert_eq!(replay.undecided(), 0);
+        }
+    }
+
+    /// Every change of one byte, and every truncation, of a log with prepared transactions is an error or a valid
+    /// sequence of batches, whose undecided sections can be read.
+    #[test]
+    fn damaged_sections_never_panic() {
+        let batches = [
+            section(1, b"first", &[b"a", b"b"]),
+            section(1, b"second", &[]),
+            commit(1, b"first"),
+        ];
+        for (at, batch) in batches.iter().enumerate() {
+            for place in 0..batch.len() {
+                for changed in [0, 1, 9, 0x0a, 0x0b, 0x0c, 0x0d, 0x15, 0x7f, 0x80, 0xff] {
+                    let mut damaged = batches.clone();
+                    damaged[at][place] = changed;
+                    read_all(&damaged);
+                }
+                let mut damaged = batches.clone();
+                damaged[at].truncate(place);
+                read_all(&damaged);
+            }
+        }
+    }
+
+    fn read_all(batches: &[Vec<u8>]) {
+        let mut replay = Replay::new(SequenceNumber(0));
+        for batch in batches {
+            // An error ends the recovery, or skips the batch.
+            let _ = apply(&mut replay, batch, &mut Entries::default());
+        }
+        for (name, section) in replay.take_undecided() {
+            section.view().check().unwrap();
+            assert_eq!(section.as_bytes()[HEADER_LEN], 9);
+            assert!(section.as_bytes().ends_with(&name));
+        }
+    }
 }

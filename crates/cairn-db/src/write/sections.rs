@@ -71,6 +71,8 @@ impl Sections {
 
     /// Registers the section `name` (P1). Returns the records between their markers.
     pub(crate) fn begin(&self, name: &[u8], batch: &BatchRef<'_>) -> Result<Arc<Encoded>> {
+        // Copied without the lock.
+        let mut section = Encoded::prepared_section(batch, name)?;
         let mut by_name = self.by_name.lock();
         if by_name.contains_key(name) {
             return Err(Error::invalid_argument(
@@ -78,7 +80,6 @@ impl Sections {
             ));
         }
         let log = FileNumber(self.current_log.load(Ordering::Relaxed));
-        let mut section = Encoded::prepared_section(batch, name)?;
         section.set_sequence(SequenceNumber(log.0));
         let batch = Arc::new(section);
         let section = Section {

@@ -9,7 +9,6 @@ use cairn_types::{Error, Result, SequenceNumber};
 use super::{Pessimistic, Policy, Transaction, WriteCounts};
 use crate::key::LockKey;
 use crate::locks::Request;
-use crate::owner::TransactionState;
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
 
@@ -129,16 +128,6 @@ impl Transaction {
         }
     }
 
-    /// Returns an error if the transaction is prepared: a later write would not be part of it.
-    fn check_unprepared(&self) -> Result<()> {
-        match self.state() {
-            TransactionState::AwaitingPrepare | TransactionState::Prepared => Err(
-                Error::invalid_argument("Transaction is beyond state for writes."),
-            ),
-            _ => Ok(()),
-        }
-    }
-
     /// Locks `key` and adds a write of it to the batch with `add`, which returns the count of such writes.
     fn write(
         &mut self,
@@ -147,7 +136,6 @@ impl Transaction {
         access: Access,
         add: impl for<'c> FnOnce(&IndexedBatch, &Family, &'c mut WriteCounts) -> &'c mut u64,
     ) -> Result<()> {
-        self.check_unprepared()?;
         self.lock(family, key, access)?;
         let family = family.unwrap_or(self.db.default_family());
         let count = add(&self.batch, family, &mut self.counts);
@@ -204,8 +192,7 @@ impl Transaction {
     /// # Errors
     ///
     /// Pessimistic: `TimedOut` with `LockTimeout`, `Busy` with `Deadlock`, or `Aborted` with `LockLimit` if the key
-    /// cannot be locked; `Busy` if it was written after the snapshot; `InvalidArgument` if the transaction is prepared.
-    /// Both: `Aborted` with `MemoryLimit` if the batch
+    /// cannot be locked; `Busy` if it was written after the snapshot. Both: `Aborted` with `MemoryLimit` if the batch
     /// would be too large.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add_put(None, key, value, WRITE)

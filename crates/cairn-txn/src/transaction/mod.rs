@@ -26,6 +26,7 @@ use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
 use save_points::SavePoint;
 pub(crate) use two_phase::Parked;
+use two_phase::PreparedPart;
 
 /// The numbers of writes of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,6 +136,8 @@ pub struct Transaction {
     /// True if the next operation sets a snapshot.
     snapshot_needed: bool,
     counts: WriteCounts,
+    /// The part of the batch that is prepared.
+    prepared: PreparedPart,
     write_options: WriteOptions,
 }
 
@@ -150,6 +153,7 @@ impl Transaction {
             snapshot: None,
             snapshot_needed: false,
             counts: WriteCounts::default(),
+            prepared: PreparedPart::default(),
             write_options,
         }
     }

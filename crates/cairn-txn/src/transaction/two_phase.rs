@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, PreparedTransaction};
+use cairn_db::{Db, Family, PreparedTransaction, WriteBatch};
 use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Error, Result};
@@ -34,12 +34,48 @@ pub(crate) struct Parked {
     batch: IndexedBatch,
     tracker: Tracker,
     counts: WriteCounts,
+    prepared: PreparedPart,
     write_options: WriteOptions,
 }
 
+/// The first part of the batch of a transaction, which is prepared.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PreparedPart {
+    /// The length of its serialized form.
+    len: usize,
+    count: u32,
+}
+
+impl PreparedPart {
+    /// All of `batch`.
+    fn of(batch: &WriteBatch) -> PreparedPart {
+        PreparedPart {
+            len: batch.data().len(),
+            count: batch.count(),
+        }
+    }
+
+    /// Returns the writes of `batch` after this part.
+    fn rest(&self, batch: &WriteBatch) -> Result<WriteBatch> {
+        let data = batch.data();
+        if data.len() <= self.len {
+            return Ok(WriteBatch::new());
+        }
+        let Some(count) = batch.count().checked_sub(self.count) else {
+            return Err(Error::invalid_argument(
+                "the batch of the transaction was cleared after it was prepared",
+            ));
+        };
+        let mut rest = vec![0; 8];
+        rest.extend_from_slice(&count.to_le_bytes());
+        rest.extend_from_slice(&data[self.len..]);
+        WriteBatch::from_data(&rest)
+    }
+}
+
 impl Transaction {
-    /// Logs the writes of the transaction, which must have a name. Afterwards it does not expire, takes no more writes,
-    /// and is recovered after a crash, until it is committed or rolled back.
+    /// Logs the writes of the transaction, which must have a name. Afterwards it does not expire, and is recovered after
+    /// a crash, until it is committed or rolled back. Later writes are part of the commit, but not of what is recovered.
     ///
     /// # Errors
     ///
@@ -63,6 +99,7 @@ impl Transaction {
         if !owner.leave_started(TransactionState::AwaitingPrepare) {
             return Err(own.ended(owner.state()));
         }
+        self.prepared = self.batch.with_batch(PreparedPart::of);
         self.batch
             .with_batch(|batch| self.db.prepare(&own.name, batch, &self.write_options))?;
         owner.set_state(TransactionState::Prepared);
@@ -72,8 +109,10 @@ impl Transaction {
 
     /// Commits the transaction, which was prepared and is in state `AwaitingCommit`.
     pub(super) fn commit_prepared(&mut self) -> Result<()> {
+        let prepared = self.prepared;
+        let more = self.batch.with_batch(|batch| prepared.rest(batch));
         self.decide(TransactionState::Committed, |db, name, options| {
-            db.commit_prepared(name, options)
+            db.commit_prepared_with(name, &more?, options)
         })?;
         self.unregister_name();
         Ok(())
@@ -121,6 +160,7 @@ impl Transaction {
             batch: std::mem::replace(&mut self.batch, IndexedBatch::with_order(order, true)),
             tracker: std::mem::take(&mut self.tracker),
             counts: self.counts,
+            prepared: self.prepared,
             write_options: self.write_options.clone(),
         });
     }
@@ -141,6 +181,7 @@ impl Transaction {
         transaction.batch = parked.batch;
         transaction.tracker = parked.tracker;
         transaction.counts = parked.counts;
+        transaction.prepared = parked.prepared;
         transaction
     }
 
@@ -193,6 +234,7 @@ impl Transaction {
                 }
             }
         }
+        transaction.prepared = transaction.batch.with_batch(PreparedPart::of);
         if let Policy::Pessimistic(own) = &mut transaction.policy {
             own.skip_concurrency_control = false;
             own.owner.set_state(TransactionState::Prepared);

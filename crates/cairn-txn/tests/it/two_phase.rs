@@ -123,8 +123,6 @@ fn misuse_is_rejected_as_in_rocksdb() {
     };
     rejected(txn.prepare(), "already been prepared");
     rejected(txn.set_name(b"u"), "beyond state for naming");
-    rejected(txn.put(b"l", b"1"), "beyond state for writes");
-    rejected(txn.delete(b"k"), "beyond state for writes");
     rejected(txn.rollback_to_save_point(), "beyond state for rollback");
     assert_eq!(codes(put(&db, b"k", b"2")).1, Subcode::LockTimeout);
     txn.commit().unwrap();
@@ -155,6 +153,50 @@ fn misuse_is_rejected_as_in_rocksdb() {
     let plain = with_request(World::in_memory(), cairn_db::open).unwrap();
     let error = plain.prepare(b"t", &batch, &options).unwrap_err();
     assert_eq!(error.code(), Code::NotSupported);
+}
+
+/// RocksDB applies writes after the prepare with the commit, but does not log them.
+#[test]
+fn writes_after_the_prepare_belong_to_the_commit() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let family = db.create_family("f", &FamilyOptions::default()).unwrap();
+    let mut txn = prepared(&db, b"t", b"k", b"1");
+    txn.put(b"k", b"2").unwrap();
+    txn.put_in(&family, b"l", b"2").unwrap();
+    drop(txn);
+    let mut txn = db.transaction_by_name(b"t").unwrap();
+    txn.delete(b"gone").unwrap();
+    txn.commit().unwrap();
+    let mut undecided = prepared(&db, b"u", b"u", b"1");
+    undecided.put(b"u", b"2").unwrap();
+    let mut rolled_back = prepared(&db, b"v", b"v", b"1");
+    rolled_back.put(b"w", b"1").unwrap();
+    rolled_back.rollback().unwrap();
+    let updates: Vec<u32> = {
+        let mut updates = db
+            .db()
+            .updates_since(cairn_types::SequenceNumber(1))
+            .unwrap();
+        let mut counts = Vec::new();
+        while updates.valid() {
+            counts.push(updates.batch().unwrap().1.count());
+            updates.next();
+        }
+        counts
+    };
+    assert_eq!(updates, [4]);
+    db.db().close().unwrap();
+    drop((undecided, family, db));
+    let db = open_in(&world);
+    assert_eq!(get(db.db(), b"k").unwrap(), b"2");
+    assert_eq!(
+        &*db.db().family("f").unwrap().get(b"l").unwrap().unwrap(),
+        b"2"
+    );
+    assert_eq!(get(db.db(), b"w"), None);
+    db.transaction_by_name(b"u").unwrap().commit().unwrap();
+    assert_eq!(get(db.db(), b"u").unwrap(), b"1", "the later write is lost");
 }
 
 #[test]
@@ -498,4 +540,60 @@ fn an_undecided_transaction_does_not_make_every_write_flush() {
     assert!(switches < 5, "{switches} switches for 4 KB");
     txn.commit().unwrap();
     assert_eq!(get(db.db(), b"k").unwrap().len(), 8192);
+}
+
+/// A database is closed while threads prepare and commit: what was acknowledged is there after the next opening, and
+/// what was prepared is either prepared or committed.
+#[test]
+fn a_close_during_prepares_and_commits_loses_nothing() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let key = |thread: u8, round: u32| [&[thread][..], &round.to_be_bytes()].concat();
+    // The number of transactions that each thread has prepared, and of those that it has committed.
+    let ends: Vec<(u32, u32)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    for round in 0.. {
+                        let mut txn = db.begin();
+                        let key = key(thread, round);
+                        txn.set_name(&key).unwrap();
+                        txn.put(&key, b"1").unwrap();
+                        if let Err(error) = txn.prepare() {
+                            assert_eq!(error.code(), Code::ShutdownInProgress);
+                            return (round, round);
+                        }
+                        if let Err(error) = txn.commit() {
+                            assert_eq!(error.code(), Code::ShutdownInProgress);
+                            assert_eq!(txn.state(), TransactionState::Prepared);
+                            return (round + 1, round);
+                        }
+                    }
+                    unreachable!("the database is closed")
+                })
+            })
+            .collect();
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+        db.db().close().unwrap();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    drop(db);
+    let db = open_in(&world);
+    let mut left = db.prepared_transactions();
+    for (thread, (prepared, committed)) in (0..4).zip(ends) {
+        for round in 0..committed {
+            assert!(get(db.db(), &key(thread, round)).is_some());
+        }
+        if committed < prepared {
+            let key = key(thread, committed);
+            let at = left.iter().position(|txn| txn.name() == key);
+            left.remove(at.expect("it is prepared")).commit().unwrap();
+            assert!(get(db.db(), &key).is_some());
+        }
+    }
+    assert!(left.is_empty(), "{left:?}");
 }
