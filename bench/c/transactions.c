@@ -1,10 +1,10 @@
 /* Nanoseconds per operation of transactions, through RocksDB's C interface in a library that is loaded at run time:
  *
  *     cc -O2 -o transactions bench/c/transactions.c -ldl
- *     ./transactions LIBRARY DIRECTORY plain|put|pessimistic|optimistic
+ *     ./transactions LIBRARY DIRECTORY plain|put|pessimistic|optimistic|prepared
  *
- * plain and put write one record, into a plain database and into a transaction database. The others read a record for
- * update, write it and commit. Keys are drawn from a million; four rounds of 200,000 operations by one thread are
+ * plain and put write one record, into a plain database and into a transaction database. prepared names a transaction,
+ * writes a record, prepares and commits. The others read a record for update, write it and commit. Keys are drawn from a million; four rounds of 200,000 operations by one thread are
  * printed, the first into an empty database. DIRECTORY must not exist. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ static void check(const char* err) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    fprintf(stderr, "usage: %s LIBRARY DIRECTORY plain|put|pessimistic|optimistic\n", argv[0]);
+    fprintf(stderr, "usage: %s LIBRARY DIRECTORY plain|put|pessimistic|optimistic|prepared\n", argv[0]);
     return 1;
   }
   library = dlopen(argv[1], RTLD_NOW);
@@ -65,11 +65,13 @@ int main(int argc, char** argv) {
   FUNCTION(void*, optimistictransaction_begin, void*, void*, void*, void*);
   FUNCTION(char*, transaction_get_for_update, void*, void*, const char*, size_t, size_t*, unsigned char, char**);
   FUNCTION(void, transaction_put, void*, const char*, size_t, const char*, size_t, char**);
+  FUNCTION(void, transaction_set_name, void*, const char*, size_t, char**);
+  FUNCTION(void, transaction_prepare, void*, char**);
   FUNCTION(void, transaction_commit, void*, char**);
 
   int plain = strcmp(argv[3], "plain") == 0, put_only = strcmp(argv[3], "put") == 0;
-  int optimistic = strcmp(argv[3], "optimistic") == 0;
-  if (!plain && !put_only && !optimistic && strcmp(argv[3], "pessimistic") != 0) check("no such operation");
+  int optimistic = strcmp(argv[3], "optimistic") == 0, prepared = strcmp(argv[3], "prepared") == 0;
+  if (!plain && !put_only && !optimistic && !prepared && strcmp(argv[3], "pessimistic") != 0) check("no such operation");
   char* err = NULL;
   void* options = options_create();
   options_set_create_if_missing(options, 1);
@@ -93,11 +95,20 @@ int main(int argc, char** argv) {
         transactiondb_put(db, writes, key, 16, value, sizeof value, &err);
       } else {
         size_t length;
+        char name[24];
         transaction = optimistic ? optimistictransaction_begin(db, writes, kind, transaction)
                                  : transaction_begin(db, writes, kind, transaction);
-        free(transaction_get_for_update(transaction, reads, key, 16, &length, 1, &err));
+        if (prepared) {
+          transaction_set_name(transaction, name, snprintf(name, sizeof name, "%d.%d", round, i), &err);
+        } else {
+          free(transaction_get_for_update(transaction, reads, key, 16, &length, 1, &err));
+        }
         check(err);
         transaction_put(transaction, key, 16, value, sizeof value, &err);
+        if (prepared) {
+          transaction_prepare(transaction, &err);
+          check(err);
+        }
         transaction_commit(transaction, &err);
       }
       check(err);

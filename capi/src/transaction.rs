@@ -24,12 +24,28 @@ use crate::transaction_db::rocksdb_transactiondb_t;
 pub struct TransactionHandle {
     txn: Transaction,
     default_family: Family,
-    /// The error of the write options or of a timestamp, which a commit reports.
+    /// The error of the write options or of a timestamp, which a prepare or a commit reports.
     refused: Option<Error>,
 }
 
 impl TransactionHandle {
-    /// Makes the commit fail because of a timestamp, unless it is the one that means none.
+    pub(crate) fn new(txn: Transaction, refused: Option<Error>) -> TransactionHandle {
+        TransactionHandle {
+            default_family: txn.default_family().clone(),
+            txn,
+            refused,
+        }
+    }
+
+    /// The transaction, unless it must not be written.
+    fn unless_refused(&mut self) -> Result<&mut Transaction> {
+        match &self.refused {
+            Some(error) => Err(error.clone()),
+            None => Ok(&mut self.txn),
+        }
+    }
+
+    /// Makes the prepare and the commit fail because of a timestamp, unless it is the one that means none.
     fn refuse(&mut self, function: &str, timestamp: u64) {
         if timestamp != u64::MAX {
             self.refused
@@ -46,7 +62,8 @@ handles! {
 }
 
 c_destructors! {
-    /// Destroys a transaction. It is rolled back if it was not committed.
+    /// Destroys a transaction. It is rolled back if it was not committed or prepared. A prepared one keeps its locks, and
+    /// `rocksdb_transactiondb_get_prepared_transactions` returns it.
     rocksdb_transaction_destroy(rocksdb_transaction_t);
     /// Frees options.
     rocksdb_transaction_options_destroy(rocksdb_transaction_options_t);
@@ -78,12 +95,7 @@ pub(crate) unsafe fn begun(
             Ok(options) => (options.clone(), None),
             Err(error) => (WriteOptions::default(), Some(error)),
         };
-        let txn = begin(&options);
-        let object = TransactionHandle {
-            default_family: txn.default_family().clone(),
-            txn,
-            refused,
-        };
+        let object = TransactionHandle::new(begin(&options), refused);
         match old.is_null() {
             true => create(object),
             false => {
@@ -187,7 +199,7 @@ c_functions! {
     fn rocksdb_transaction_options_create() -> *mut rocksdb_transaction_options_t {
         create(Checked::new(TransactionOptions::default()))
     }
-    /// Begins a pessimistic transaction; in `old_txn`, whose transaction is rolled back, unless it is null.
+    /// Begins a pessimistic transaction; in `old_txn`, whose transaction ends as if it were destroyed, unless it is null.
     fn rocksdb_transaction_begin(
         txn_db: *mut rocksdb_transactiondb_t,
         write_options: *const rocksdb_writeoptions_t,
@@ -202,21 +214,16 @@ c_functions! {
     }
     /// Commits a transaction.
     fn rocksdb_transaction_commit(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char) {
-        report(errptr, || {
-            let object = of_mut(txn);
-            match &object.refused {
-                Some(error) => Err(error.clone()),
-                None => object.txn.commit(),
-            }
-        });
+        report(errptr, || of_mut(txn).unless_refused()?.commit());
     }
     /// Discards the writes of a transaction and releases its locks.
     fn rocksdb_transaction_rollback(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char) {
         report(errptr, || self::txn(txn).rollback());
     }
-    /// Not supported: two-phase commit.
+    /// Logs the writes of a pessimistic transaction, which must have a name. It is recovered after a crash, until it is
+    /// committed or rolled back. Later writes are part of the commit, but not of what is recovered.
     fn rocksdb_transaction_prepare(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char) {
-        report(errptr, || self::txn(txn).prepare());
+        report(errptr, || of_mut(txn).unless_refused()?.prepare());
     }
     /// Names a pessimistic transaction.
     fn rocksdb_transaction_set_name(txn: *mut rocksdb_transaction_t, name: *const c_char, name_len: usize, errptr: *mut *mut c_char) {

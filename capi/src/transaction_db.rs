@@ -14,7 +14,7 @@ use crate::db::{
     default_family, descriptors, flush, flushed_families, open_by, property_number, property_text,
     store_families,
 };
-use crate::error::{bytes, path, report, report_ptr, store, text};
+use crate::error::{bytes, malloc_bytes, path, report, report_ptr, store, text};
 use crate::handle::{create, of, of_mut, take};
 use crate::iter::{iter_over, rocksdb_iterator_t};
 use crate::metadata::rocksdb_checkpoint_t;
@@ -25,7 +25,7 @@ use crate::options::{
 use crate::reads::{
     Lists, families, get_copy, get_pinned, keys, multi_get, rocksdb_pinnableslice_t,
 };
-use crate::transaction::rocksdb_transaction_t;
+use crate::transaction::{TransactionHandle, rocksdb_transaction_t};
 
 /// A database with transactions, and the handle of its base, which listeners receive.
 pub struct Transactional<D> {
@@ -80,6 +80,18 @@ c_setters! { rocksdb_transactiondb_options_t:
 unsafe fn base<'a>(db: *mut rocksdb_transactiondb_t) -> &'a Db {
     // SAFETY: guaranteed by the caller.
     unsafe { of(db.cast_const()) }.db.db()
+}
+
+/// An array of `handles` from `malloc`; null if there are none.
+fn malloc_handles(handles: &[*mut rocksdb_transaction_t]) -> *mut *mut rocksdb_transaction_t {
+    if handles.is_empty() {
+        return std::ptr::null_mut();
+    }
+    let bytes: Vec<u8> = handles
+        .iter()
+        .flat_map(|handle| handle.expose_provenance().to_ne_bytes())
+        .collect();
+    malloc_bytes(&bytes).cast()
 }
 
 c_functions! {
@@ -167,11 +179,14 @@ c_functions! {
     fn rocksdb_transactiondb_property_int(db: *mut rocksdb_transactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
         property_number(base(db), &text(propname), out_val)
     }
-    /// Returns null: there are no prepared transactions, because two-phase commit is not supported.
+    /// Returns an array of `*cnt` prepared transactions, sorted by name: those recovered by the opening, and those whose
+    /// handles were destroyed. Each is returned once, until its new handle is destroyed. The array is freed with
+    /// `rocksdb_free`; null if there are none.
     fn rocksdb_transactiondb_get_prepared_transactions(txn_db: *mut rocksdb_transactiondb_t, cnt: *mut usize) -> *mut *mut rocksdb_transaction_t {
-        let _ = base(txn_db);
-        store(cnt, 0);
-        std::ptr::null_mut()
+        let prepared = of(txn_db.cast_const()).db.prepared_transactions();
+        store(cnt, prepared.len());
+        let handles = prepared.into_iter().map(|txn| create(TransactionHandle::new(txn, None)));
+        malloc_handles(&handles.collect::<Vec<_>>())
     }
     /// Returns the value of `key`, to be freed with `free`; null if there is none.
     fn rocksdb_transactiondb_get(

@@ -240,14 +240,61 @@ static void pessimistic(const char* dir) {
   CHECK_OK(err);
   CHECK(same(value, len, "2"));
   rocksdb_free(value);
-#ifndef NOT_CAIRN
-  /* Two-phase commit and timestamps fail, and nothing is written. */
+  /* Two-phase commit: one transaction is committed, one is left to the next opening. */
   txn = rocksdb_transaction_begin(db, w, x, NULL);
-  rocksdb_transaction_set_name(txn, "name", 4, &err);
-  CHECK_OK(err);
-  txn_put(txn, "never", "1");
+  txn_put(txn, "p", "1");
   rocksdb_transaction_prepare(txn, &err);
-  CHECK_ERROR(err, "Not implemented: ");
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_transaction_set_name(txn, "first", 5, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_prepare(txn, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_prepare(txn, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_transaction_commit(txn, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_destroy(txn);
+  txn = rocksdb_transaction_begin(db, w, x, NULL);
+  rocksdb_transaction_set_name(txn, "second", 6, &err);
+  CHECK_OK(err);
+  txn_put(txn, "q", "1");
+  rocksdb_transaction_prepare(txn, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_destroy(txn);
+  rocksdb_column_family_handle_destroy(families[0]);
+  rocksdb_column_family_handle_destroy(families[1]);
+  rocksdb_transactiondb_close(db);
+  db = rocksdb_transactiondb_open_column_families(o, to, dir, 2, names, options, families, &err);
+  CHECK_OK(err);
+  {
+    size_t count = 7;
+    rocksdb_transaction_t** left = rocksdb_transactiondb_get_prepared_transactions(db, &count);
+    CHECK(count == 1);
+    char* name = rocksdb_transaction_get_name(left[0], &len);
+    CHECK(same(name, len, "second"));
+    rocksdb_free(name);
+    value = rocksdb_transaction_get(left[0], r, "q", 1, &len, &err);
+    CHECK_OK(err);
+    CHECK(same(value, len, "1"));
+    rocksdb_free(value);
+    value = rocksdb_transactiondb_get(db, r, "q", 1, &len, &err);
+    CHECK_OK(err);
+    CHECK(value == NULL);
+    rocksdb_transaction_rollback(left[0], &err);
+    CHECK_OK(err);
+    rocksdb_transaction_destroy(left[0]);
+    rocksdb_free(left);
+    left = rocksdb_transactiondb_get_prepared_transactions(db, &count);
+    CHECK(count == 0 && left == NULL);
+    value = rocksdb_transactiondb_get(db, r, "p", 1, &len, &err);
+    CHECK_OK(err);
+    CHECK(same(value, len, "1"));
+    rocksdb_free(value);
+  }
+#ifndef NOT_CAIRN
+  /* Timestamps fail, and nothing is written. */
+  txn = rocksdb_transaction_begin(db, w, x, NULL);
+  txn_put(txn, "never", "1");
   rocksdb_transaction_set_commit_timestamp(txn, 7);
   rocksdb_transaction_commit(txn, &err);
   CHECK_ERROR(err, "Not implemented: rocksdb_transaction_set_commit_timestamp");

@@ -3,7 +3,8 @@
 //! The C tests are compiled with RocksDB 7.8's header and run with Cairn's library, and compiled with
 //! Cairn's header and run with RocksDB 11.1's library. The second also validates the tests: RocksDB
 //! meets the same expectations, except for those that `NOT_CAIRN` compiles out. `backups` is then run with both libraries
-//! in turns, on the same directory of backups.
+//! in turns, on the same directory of backups, and a further program leaves prepared transactions with one library
+//! and takes them over with the other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,8 +16,6 @@ use crate::tool_requirements::Selection;
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
 /// Programs that need only functions of RocksDB.
 const WITH_ROCKSDB: [&str; 6] = ["backups", "basic", "callbacks", "files", "options", "ttl"];
-/// The program that runs with both libraries in turns.
-const IN_TURNS: &str = "backups";
 
 /// Compiles and runs both combinations.
 pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
@@ -42,7 +41,7 @@ fn old_header(root: &Path, work: &Path) -> Result<(), String> {
             library: libraries.join("librocksdb.so"),
             program: work.join(format!("{name}-old-header")),
         };
-        program.run(&libraries)?;
+        program.run()?;
         println!("capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: passed");
     }
     Ok(())
@@ -59,42 +58,70 @@ fn other_library(root: &Path, work: &Path) -> Result<(), String> {
             library: libraries.join("librocksdbjni-linux64.so"),
             program: work.join(format!("{name}-rocksdb")),
         };
-        program.run(&libraries)?;
+        program.run()?;
         println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: passed");
     }
-    in_turns(root, work, &libraries)
+    backups_in_turns(root, work)?;
+    prepared_transactions(root, work)
 }
 
-/// Runs [`IN_TURNS`] with both libraries on one directory.
-fn in_turns(root: &Path, work: &Path, theirs: &Path) -> Result<(), String> {
-    let ours = target(root).join("debug");
-    let cairn = Exchanged {
-        source: root.join(format!("capi/tests/{IN_TURNS}.c")),
-        header: root.join("capi/include"),
-        definition: "-DCAIRN",
-        library: ours.join("librocksdb.so"),
-        program: work.join(format!("{IN_TURNS}-cairn")),
+/// The program `name` for each of Cairn and RocksDB.
+fn for_both(
+    root: &Path,
+    work: &Path,
+    name: &str,
+    definitions: [&'static str; 2],
+) -> Result<[Exchanged; 2], String> {
+    let cairn = target(root).join("debug/librocksdb.so");
+    let rocksdb = root.join("target/rocksdb/librocksdbjni-linux64.so");
+    let program = |engine: &str, library, definition| {
+        let program = Exchanged {
+            source: root.join(format!("capi/tests/{name}.c")),
+            header: root.join("capi/include"),
+            definition,
+            library,
+            program: work.join(format!("{name}-both-{engine}")),
+        };
+        program.compile().map(|()| program)
     };
-    cairn.compile()?;
-    let dir = work.join(format!("{IN_TURNS}-turns"));
+    let [of_cairn, of_rocksdb] = definitions;
+    Ok([
+        program("cairn", cairn, of_cairn)?,
+        program("rocksdb", rocksdb, of_rocksdb)?,
+    ])
+}
+
+/// Runs `backups` with both libraries on one directory.
+fn backups_in_turns(root: &Path, work: &Path) -> Result<(), String> {
+    let [cairn, rocksdb] = for_both(root, work, "backups", ["-DCAIRN", "-DNOT_CAIRN"])?;
+    let dir = work.join("backups-turns");
     fresh(&dir)?;
-    let rocksdb = work.join(format!("{IN_TURNS}-rocksdb"));
     for _ in 0..3 {
-        execute(&rocksdb, theirs, &dir)?;
-        execute(&cairn.program, &ours, &dir)?;
+        rocksdb.execute(&[&dir])?;
+        cairn.execute(&[&dir])?;
     }
-    println!("capi/tests/{IN_TURNS}.c with both libraries on one directory: passed");
+    println!("capi/tests/backups.c with both libraries on one directory: passed");
     Ok(())
 }
 
-/// Runs a program with the libraries in `libraries` and the argument `dir`.
-fn execute(program: &Path, libraries: &Path, dir: &Path) -> Result<(), String> {
-    printed(
-        Command::new(program)
-            .arg(dir)
-            .env("LD_LIBRARY_PATH", libraries),
-    )
-    .map(|_| ())
+/// Lets each library take over the prepared transactions that the other one has left, by closing the database or by a
+/// crash.
+fn prepared_transactions(root: &Path, work: &Path) -> Result<(), String> {
+    let [cairn, rocksdb] = for_both(root, work, "prepared", ["-DEXCHANGED"; 2])?;
+    for (first, second) in [(&cairn, &rocksdb), (&rocksdb, &cairn)] {
+        for end in ["leave", "die"] {
+            let dir = work.join("prepared.dir");
+            fresh(&dir)?;
+            first.execute(&[&dir, Path::new(end)])?;
+            second.execute(&[&dir, Path::new("pass")])?;
+            first.execute(&[&dir, Path::new("pass")])?;
+            second.execute(&[&dir, Path::new("take")])?;
+        }
+    }
+    println!(
+        "capi/tests/prepared.c: Cairn and RocksDB take over each other's prepared transactions"
+    );
+    Ok(())
 }
 
 /// Runs a download script unless its result exists.
@@ -111,11 +138,11 @@ struct Exchanged {
 }
 
 impl Exchanged {
-    fn run(&self, libraries: &Path) -> Result<(), String> {
+    fn run(&self) -> Result<(), String> {
         self.compile()?;
         let dir = self.program.with_extension("dir");
         fresh(&dir)?;
-        execute(&self.program, libraries, &dir)
+        self.execute(&[&dir])
     }
 
     fn compile(&self) -> Result<(), String> {
@@ -128,6 +155,16 @@ impl Exchanged {
                 .arg("-o")
                 .arg(&self.program)
                 .arg(&self.library),
+        )
+        .map(|_| ())
+    }
+
+    fn execute(&self, arguments: &[&Path]) -> Result<(), String> {
+        let libraries = self.library.parent().unwrap_or(Path::new("."));
+        printed(
+            Command::new(&self.program)
+                .args(arguments)
+                .env("LD_LIBRARY_PATH", libraries),
         )
         .map(|_| ())
     }

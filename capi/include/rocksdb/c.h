@@ -6223,7 +6223,8 @@ const char *rocksdb_table_properties_user_collected_properties_value_at(const st
                                                                         size_t pos,
                                                                         size_t *value_len);
 
-// Destroys a transaction. It is rolled back if it was not committed.
+// Destroys a transaction. It is rolled back if it was not committed or prepared. A prepared one keeps its locks, and
+// `rocksdb_transactiondb_get_prepared_transactions` returns it.
 //
 // Does nothing for null.
 void rocksdb_transaction_destroy(struct rocksdb_transaction_t *handle);
@@ -6264,7 +6265,7 @@ void rocksdb_transaction_options_set_skip_prepare(struct rocksdb_transaction_opt
 // Creates options with RocksDB's defaults.
 struct rocksdb_transaction_options_t *rocksdb_transaction_options_create(void);
 
-// Begins a pessimistic transaction; in `old_txn`, whose transaction is rolled back, unless it is null.
+// Begins a pessimistic transaction; in `old_txn`, whose transaction ends as if it were destroyed, unless it is null.
 struct rocksdb_transaction_t *rocksdb_transaction_begin(struct rocksdb_transactiondb_t *txn_db,
                                                         const struct rocksdb_writeoptions_t *write_options,
                                                         const struct rocksdb_transaction_options_t *txn_options,
@@ -6276,8 +6277,10 @@ void rocksdb_transaction_commit(struct rocksdb_transaction_t *txn, char **errptr
 // Discards the writes of a transaction and releases its locks.
 void rocksdb_transaction_rollback(struct rocksdb_transaction_t *txn, char **errptr);
 
-// Not supported: two-phase commit.
-void rocksdb_transaction_prepare(struct rocksdb_transaction_t *txn, char **errptr);
+// Logs the writes of a pessimistic transaction, which must have a name. It is recovered after a crash, until it is
+// committed or rolled back. Later writes are part of the commit, but not of what is recovered.
+void rocksdb_transaction_prepare(struct rocksdb_transaction_t *txn,
+                                 char **errptr);
 
 // Names a pessimistic transaction.
 void rocksdb_transaction_set_name(struct rocksdb_transaction_t *txn,
@@ -6562,7 +6565,9 @@ int rocksdb_transactiondb_property_int(struct rocksdb_transactiondb_t *db,
                                        const char *propname,
                                        uint64_t *out_val);
 
-// Returns null: there are no prepared transactions, because two-phase commit is not supported.
+// Returns an array of `*cnt` prepared transactions, sorted by name: those recovered by the opening, and those whose
+// handles were destroyed. Each is returned once, until its new handle is destroyed. The array is freed with
+// `rocksdb_free`; null if there are none.
 struct rocksdb_transaction_t **rocksdb_transactiondb_get_prepared_transactions(struct rocksdb_transactiondb_t *txn_db,
                                                                                size_t *cnt);
 

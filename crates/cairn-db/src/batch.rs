@@ -85,6 +85,11 @@ impl WriteBatch {
         let mut in_default = false;
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
+            if let Record::BeginPrepare(_) | Record::EndPrepare { .. } = record {
+                return Err(Error::not_supported(
+                    "markers of a two-phase transaction in a write batch",
+                ));
+            }
             // A record that cannot be inserted must not be logged.
             if let Some((_, entry)) = entry(&record)? {
                 check_entry(entry.key.len(), entry.value.len())?;
@@ -103,6 +108,26 @@ impl WriteBatch {
             max_bytes: 0,
             refused: None,
         })
+    }
+
+    /// Makes a batch of a prepared section, with its markers.
+    pub(crate) fn of_section(encoded: &Encoded) -> Result<WriteBatch> {
+        let mut section = WriteBatch::default();
+        for record in encoded.view().records() {
+            let record = record.map_err(|malformed| malformed.in_file("a prepared section", 0))?;
+            match record.family() {
+                Some(0) => section.in_default = true,
+                Some(id) => note(&mut section.families, id),
+                None => {}
+            }
+        }
+        section.encoded = encoded.clone();
+        Ok(section)
+    }
+
+    /// The encoded records.
+    pub(crate) fn encoded(&self) -> &Encoded {
+        &self.encoded
     }
 
     /// Returns RocksDB's serialized form of this batch.

@@ -3,7 +3,8 @@
 use cairn_observe::BackgroundErrorReason;
 use cairn_types::{Error, FileNumber, Result};
 
-use crate::catalog::env::{CatalogEnv, Installed, InstalledKind, LogState};
+use crate::catalog::env::{CatalogEnv, HeldLog, Installed, InstalledKind, LogState};
+use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl CatalogEnv for Shared {
@@ -13,13 +14,21 @@ impl CatalogEnv for Shared {
 
     fn log_state(&self) -> LogState {
         let last_sequence = self.published();
+        let all = self.catalog.families();
         let tree = self.tree.lock();
+        // First: a section is unregistered once memtables hold its log (P2).
+        let undecided = self.writes.sections.first_log();
         let families = tree.families.iter();
         LogState {
             last_sequence,
             first_needed: tree.logs.first_needed(),
             families: families
                 .map(|(id, state)| (*id, state.log_number))
+                .collect(),
+            undecided,
+            held: all
+                .iter()
+                .flat_map(|family| held_logs(family, &tree))
                 .collect(),
             lengths: tree.logs.needed().collect(),
             reach: tree.logs.reach(),
@@ -48,6 +57,22 @@ impl CatalogEnv for Shared {
     fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error) {
         self.manifest_error(reason, error);
     }
+}
+
+/// Returns the logs that are kept for the memtables of `family`.
+fn held_logs(family: &FamilyState, tree: &Tree) -> Vec<HeldLog> {
+    let waiting = tree.families.get(&family.id());
+    let waiting = waiting.map_or(&[][..], |state| &state.immutables);
+    let logs = waiting.iter().map(|one| one.held_log);
+    let logs = logs.chain([family.writes.held_log()]).enumerate();
+    let held = logs.filter_map(|(memtable, log)| {
+        Some(HeldLog {
+            family: family.id(),
+            memtable,
+            log: log?,
+        })
+    });
+    held.collect()
 }
 
 impl Tree {

@@ -62,6 +62,7 @@ mod table_properties;
 mod telemetry;
 mod timers;
 mod ttl;
+mod two_phase;
 mod verify;
 mod wal_iterator;
 pub(crate) mod watch;
@@ -98,5 +99,6 @@ pub use options_files::{
 pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
+pub use two_phase::PreparedTransaction;
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};

@@ -32,6 +32,7 @@ use crate::timers::Timers;
 use crate::write::commit::CommitPipeline;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
+use crate::write::sections::Sections;
 use crate::write::signals::Signals;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 use crate::write::wal_locks::WalLocks;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
 pub(crate) struct WritePath {
     pub(crate) commits: CommitPipeline,
     pub(crate) writer: Ranked<Writer>,
+    /// Prepared transactions that are not decided.
+    pub(crate) sections: Sections,
     /// The rate limit of low-priority writes while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
     /// The memtable budget, if there is one.
@@ -85,6 +88,7 @@ impl WritePath {
                     unflushed_log_bytes: 0,
                 },
             ),
+            sections: Sections::default(),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
             flush_requested: AtomicBool::new(false),
@@ -163,6 +167,8 @@ pub(crate) struct Immutable {
     /// The log that was current when this memtable was switched: once this memtable is flushed, the family
     /// needs only that log and later ones.
     pub(crate) next_log: FileNumber,
+    /// The first log with a prepared section that this memtable has entries of.
+    pub(crate) held_log: Option<FileNumber>,
 }
 
 impl Tree {

@@ -2,20 +2,21 @@
 //!
 //! A stream reads the logs that exist when it is created, archived ones first, and follows the last of them
 //! as it grows. It returns only what is visible to reads. Writes without a log, and ingested files, leave
-//! gaps, which end a stream.
+//! gaps, which end a stream. The writes of a prepared transaction are returned as those of its commit; if the logs start
+//! after them, they are a gap.
 //!
 //! Of a growing log it reads only up to the length that the writer guarantees, and continues from there:
 //! beyond it a record may be incomplete, and its rest would not be seen once the incomplete part was read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_format::batch::{BatchRef, HEADER_LEN};
+use cairn_format::batch::{BatchRef, HEADER_LEN, Record, WriteBatch as Encoded};
 use cairn_format::log::Predecessor;
 use cairn_observe::statistics::Ticker;
 use cairn_platform::fs::FileMode;
-use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_types::{Code, Error, FileNumber, Malformed, Result, SequenceNumber, Subcode};
 use cairn_wal::{Reason, WalEvent, WalReader};
 
 use crate::batch::WriteBatch;
@@ -213,6 +214,8 @@ pub struct WalIterator {
     started: bool,
     valid: bool,
     batch: Vec<u8>,
+    /// Prepared transactions, if there may be any.
+    prepared: Option<Prepared>,
     first: SequenceNumber,
     last: SequenceNumber,
     status: Result<()>,
@@ -231,9 +234,13 @@ impl WalIterator {
             files.is_sorted_by(|a, b| a.log_number < b.log_number),
             "logs are listed in their order"
         );
-        // The last file that starts at or before the number, and the later ones.
-        let behind = files.partition_point(|file| file.start_sequence <= start);
-        files.drain(..behind.saturating_sub(1));
+        let two_phase = db.shared.options().allow_2pc;
+        if !two_phase {
+            // The last file that starts at or before the number, and the later ones. An earlier one may have the writes
+            // of a transaction that was committed later.
+            let behind = files.partition_point(|file| file.start_sequence <= start);
+            files.drain(..behind.saturating_sub(1));
+        }
         let mut iter = WalIterator {
             db,
             start,
@@ -246,6 +253,7 @@ impl WalIterator {
             started: false,
             valid: false,
             batch: Vec::new(),
+            prepared: two_phase.then(Prepared::default),
             first: SequenceNumber::ZERO,
             last: SequenceNumber::ZERO,
             status: Ok(()),
@@ -366,6 +374,11 @@ impl WalIterator {
                 WalEvent::Record { payload, .. } => {
                     // The description of the previous log is not a write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
+                    let prepared = self.prepared.as_mut().filter(|_| written);
+                    let changes = prepared.map(|prepared| prepared.changes(payload));
+                    let changes = changes.transpose()?;
+                    let payload = changes.as_ref().map_or(payload, Encoded::as_bytes);
+                    let written = written && changes.as_ref().is_none_or(|one| !one.is_empty());
                     let Some((first, last)) = span(payload).filter(|_| written) else {
                         continue;
                     };
@@ -387,9 +400,11 @@ impl WalIterator {
                             }
                         });
                     }
+                    self.prepared.iter_mut().for_each(Prepared::accept);
                     self.in_file = true;
                     (self.first, self.last) = (first, last);
-                    if self.started || last >= self.start || self.at > 0 {
+                    let in_later_file = self.at > 0 && self.prepared.is_none();
+                    if self.started || last >= self.start || in_later_file {
                         self.started = true;
                         self.batch.clear();
                         self.batch.extend_from_slice(payload);
@@ -419,6 +434,55 @@ impl WalIterator {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// The prepared transactions that a stream has read.
+#[derive(Default)]
+struct Prepared {
+    /// By name.
+    sections: HashMap<Vec<u8>, Encoded>,
+    /// The names of those that the current batch commits.
+    committed: Vec<Vec<u8>>,
+}
+
+impl Prepared {
+    /// Returns the changes of `batch`: its records without those of prepared sections and markers, and those of the
+    /// sections that it commits.
+    /// It may be called again with the same batch until [`Prepared::accept`].
+    fn changes(&mut self, batch: &[u8]) -> Result<Encoded> {
+        let malformed = |error: Malformed| error.in_file("a logged batch", 0);
+        let batch = BatchRef::parse(batch).map_err(malformed)?;
+        self.committed.clear();
+        let mut changes = Encoded::new();
+        changes.set_sequence(batch.sequence());
+        let mut section: Option<Encoded> = None;
+        for record in batch.records() {
+            let record = record.map_err(malformed)?;
+            match record {
+                Record::BeginPrepare(_) => section = Some(Encoded::new()),
+                Record::EndPrepare { name } => {
+                    let section = section.take().unwrap_or_default();
+                    self.sections.insert(name.to_vec(), section);
+                }
+                Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
+                    if let Some(section) = self.sections.get(name) {
+                        changes.append(&section.view())?;
+                        self.committed.push(name.to_vec());
+                    }
+                }
+                Record::Rollback { name } => drop(self.sections.remove(name)),
+                record => section.as_mut().unwrap_or(&mut changes).push(&record)?,
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Forgets the transactions that the last batch has committed.
+    fn accept(&mut self) {
+        for name in self.committed.drain(..) {
+            self.sections.remove(&name);
         }
     }
 }

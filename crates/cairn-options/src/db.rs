@@ -83,8 +83,9 @@ options! {
         verify_manifest_content_on_close: bool = false, dynamic, recent;
         /// Treatment of damaged WALs during recovery.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
-        /// True if two-phase commits are recoverable from the WAL.
-        allow_2pc: bool = false, missing;
+        /// True if transactions can be prepared, and prepared ones are recovered from the WAL. Transaction
+        /// databases set it.
+        allow_2pc: bool = false;
         /// Number of obsolete WALs kept for reuse.
         recycle_log_file_num: u64 = 0;
         /// True if the next WAL is created in advance.

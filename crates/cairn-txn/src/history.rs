@@ -1,7 +1,7 @@
 //! Flushed memtables that families keep, so that a conflict with an earlier write is found in memory.
 
 use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest};
-use cairn_options::FamilyOptions;
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_types::Result;
 
 /// Makes a family keep flushed memtables, unless its options set another limit.
@@ -12,12 +12,12 @@ fn keep_history(options: &mut FamilyOptions) {
     }
 }
 
-/// Opens the database of `request` with families that keep flushed memtables.
+/// Opens the database of `request` with families that keep flushed memtables, and with `allow_2pc` if `two_phase`.
 ///
 /// # Errors
 ///
 /// Those of [`cairn_db::open()`].
-pub(crate) fn open(request: &OpenRequest<'_>) -> Result<Db> {
+pub(crate) fn open(request: &OpenRequest<'_>, two_phase: bool) -> Result<Db> {
     let mut families: Vec<FamilyDescriptor> = request.families.to_vec();
     let mut others = request.others.cloned();
     if families.iter().all(|family| family.name != "default") {
@@ -26,9 +26,13 @@ pub(crate) fn open(request: &OpenRequest<'_>) -> Result<Db> {
     }
     let all = families.iter_mut().map(|family| &mut family.options);
     all.chain(&mut others).for_each(keep_history);
+    let options = DbOptions {
+        allow_2pc: request.options.allow_2pc || two_phase,
+        ..request.options.clone()
+    };
     cairn_db::open(&OpenRequest {
         path: request.path,
-        options: request.options,
+        options: &options,
         families: &families,
         others: others.as_ref(),
         read_only: request.read_only,

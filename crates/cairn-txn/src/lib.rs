@@ -18,13 +18,19 @@
 //! ([`Transaction::set_snapshot`]) and reads at that snapshot, it has snapshot isolation: its writes fail if their keys
 //! were written after the snapshot. Plain reads without a snapshot see the latest committed writes.
 //!
+//! # Two-phase commit
+//!
+//! [`Transaction::prepare`] makes the writes of a named transaction of a [`TransactionDb`] durable without making them
+//! visible. The transaction is decided later, by [`Transaction::commit`] or [`Transaction::rollback`]; if the process
+//! ends before that, the next opening recovers it with its locks ([`TransactionDb::prepared_transactions`]).
+//!
 //! # Invariants
 //!
 //! T1. A transaction holds a lock for each key that it tracks, unless its locks were stolen after it expired or it
 //! skips concurrency control. It holds no other locks between calls.
 //! T2. The tracked sequence number of a key is a point in time since which no other transaction has written the key,
 //! if that was validated or the key was locked.
-//! T3. A transaction ends once: it is committed, rolled back, or dropped, and then holds no locks.
+//! T3. A transaction ends once: it is committed, rolled back, or dropped without being prepared, and then holds no locks.
 //! T4. The check of an optimistic commit and its write are atomic with respect to other transactions, and, with
 //! [`ValidatePolicy::Serial`], to all writes of the database.
 //!
@@ -36,8 +42,7 @@
 //!
 //! # Limitations
 //!
-//! Two-phase commit (`Transaction::prepare`), the write policies other than "committed", range locks and keys with
-//! timestamps are not supported.
+//! The write policies other than "committed", range locks and keys with timestamps are not supported.
 
 mod history;
 mod key;

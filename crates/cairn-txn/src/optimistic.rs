@@ -187,7 +187,7 @@ impl OptimisticTransactionDb {
         options: &OptimisticTransactionDbOptions,
     ) -> Result<OptimisticTransactionDb> {
         Ok(OptimisticTransactionDb::new(
-            history::open(request)?,
+            history::open(request, false)?,
             options,
         ))
     }

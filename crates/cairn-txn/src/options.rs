@@ -115,7 +115,7 @@ pub struct TransactionOptions {
     pub write_batch_flush_threshold: i64,
     /// Only used with timestamps, which are not supported.
     pub write_batch_track_timestamp_size: bool,
-    /// Without effect: only the commit of a prepared transaction could bypass the memtable.
+    /// Without effect: a commit always inserts into memtables.
     pub commit_bypass_memtable: bool,
     /// Without effect, like `commit_bypass_memtable`.
     pub large_txn_commit_optimize_threshold: u32,

@@ -69,10 +69,14 @@ impl Owner {
 
     /// Changes the state from `Started`. Returns false in another state: the locks may have been stolen.
     pub(crate) fn leave_started(&self, next: TransactionState) -> bool {
-        let started = TransactionState::Started as u8;
+        self.leave(TransactionState::Started, next)
+    }
+
+    /// Changes the state from `state`. Returns false in another state.
+    pub(crate) fn leave(&self, state: TransactionState, next: TransactionState) -> bool {
         // AcqRel: either the transaction goes on with its locks, or another one takes them.
         self.state
-            .compare_exchange(started, next as u8, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(state as u8, next as u8, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 

@@ -4,7 +4,7 @@
 //! a transaction has locked nor comes between a validation and a commit. A batch locks all of its keys in one order,
 //! the same for all batches, before it is written.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::key::{LockKey, key_of};
 use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
 use crate::options::{TransactionDbOptions, TransactionOptions};
 use crate::owner::Owner;
-use crate::transaction::{Transaction, retry};
+use crate::transaction::{Parked, Transaction, retry};
 
 /// The locks and names of the transactions of one database.
 pub(crate) struct Locking {
@@ -26,6 +26,8 @@ pub(crate) struct Locking {
     options: TransactionDbOptions,
     /// The names of transactions.
     names: Mutex<HashSet<Vec<u8>>>,
+    /// Prepared transactions without a handle, by name.
+    parked: Mutex<BTreeMap<Vec<u8>, Parked>>,
 }
 
 impl Locking {
@@ -47,6 +49,12 @@ impl Locking {
 
     pub(crate) fn unregister_name(&self, name: &[u8]) {
         self.names.lock().remove(name);
+    }
+
+    /// Keeps a prepared transaction whose handle was dropped. Its name stays registered.
+    pub(crate) fn park(&self, parked: Parked) {
+        let before = self.parked.lock().insert(parked.name().to_vec(), parked);
+        debug_assert!(before.is_none(), "names of transactions are unique");
     }
 }
 
@@ -106,7 +114,9 @@ pub struct TransactionDb {
 }
 
 impl TransactionDb {
-    /// Opens a database. Families keep flushed memtables for conflict checks, unless their options set a limit.
+    /// Opens a database with `allow_2pc`. Families keep flushed memtables for conflict checks, unless their options set
+    /// a limit. Prepared transactions that the logs have are recovered with their locks; see
+    /// [`TransactionDb::prepared_transactions`].
     ///
     /// # Errors
     ///
@@ -116,7 +126,7 @@ impl TransactionDb {
         options: &TransactionDbOptions,
     ) -> Result<TransactionDb> {
         options.check()?;
-        TransactionDb::new(history::open(request)?, options)
+        TransactionDb::new(history::open(request, true)?, options)
     }
 
     /// Makes a transaction database of an open one, whose other handles must not write to it.
@@ -133,14 +143,38 @@ impl TransactionDb {
             options.max_num_deadlocks,
             db.clock().clone(),
         );
-        Ok(TransactionDb {
-            db,
-            locking: Arc::new(Locking {
-                locks,
-                options: options.clone(),
-                names: Mutex::default(),
-            }),
-        })
+        let locking = Arc::new(Locking {
+            locks,
+            options: options.clone(),
+            names: Mutex::default(),
+            parked: Mutex::default(),
+        });
+        let families = db.families();
+        for prepared in db.prepared()? {
+            // Parked when it is dropped.
+            drop(Transaction::recovered(&db, &locking, &families, &prepared)?);
+        }
+        Ok(TransactionDb { db, locking })
+    }
+
+    /// Returns the prepared transactions that have no handle, sorted by name: those recovered by the opening, and those
+    /// whose handles were dropped. Each is returned once, until its new handle is dropped.
+    #[must_use]
+    pub fn prepared_transactions(&self) -> Vec<Transaction> {
+        let parked = std::mem::take(&mut *self.locking.parked.lock());
+        let unparked = parked.into_values().map(|parked| self.unpark(parked));
+        unparked.collect()
+    }
+
+    /// Returns the prepared transaction `name` if it has no handle, like [`TransactionDb::prepared_transactions`].
+    #[must_use]
+    pub fn transaction_by_name(&self, name: &[u8]) -> Option<Transaction> {
+        let parked = self.locking.parked.lock().remove(name)?;
+        Some(self.unpark(parked))
+    }
+
+    fn unpark(&self, parked: Parked) -> Transaction {
+        Transaction::unparked(self.db.clone(), self.locking.clone(), parked)
     }
 
     /// Begins a transaction.

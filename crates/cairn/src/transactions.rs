@@ -39,6 +39,32 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
+//! With two-phase commit, a named transaction is first prepared: its writes are durable but not visible. It is decided
+//! later, also by another process after a crash:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! use cairn::{Db, WriteOptions};
+//!
+//! let open = || Db::builder(&path).create_if_missing(true).open_transactional(&Default::default());
+//! let db = open()?;
+//! let mut txn = db.begin();
+//! txn.set_name(b"transfer 4711")?;
+//! txn.put(b"granite", b"igneous")?;
+//! txn.prepare()?;
+//! drop(txn);
+//! db.close()?;
+//!
+//! let db = open()?;
+//! for mut txn in db.prepared_transactions() {
+//!     assert_eq!(txn.name(), b"transfer 4711");
+//!     txn.commit()?;
+//! }
+//! assert!(db.get(b"granite")?.is_some());
+//! # Ok::<(), cairn::Error>(())
+//! ```
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -115,6 +141,20 @@ impl TransactionDb {
         options: &TransactionOptions,
     ) -> Transaction<'_> {
         Transaction::new(self.inner.begin_with(write_options, options))
+    }
+
+    /// Returns the prepared transactions that have no handle, sorted by name: those recovered by the opening, and those
+    /// that were dropped. Each is returned once, until it is dropped again.
+    #[must_use]
+    pub fn prepared_transactions(&self) -> Vec<Transaction<'_>> {
+        let prepared = self.inner.prepared_transactions();
+        prepared.into_iter().map(Transaction::new).collect()
+    }
+
+    /// Returns the prepared transaction `name` if it has no handle, like [`TransactionDb::prepared_transactions`].
+    #[must_use]
+    pub fn transaction_by_name(&self, name: &[u8]) -> Option<Transaction<'_>> {
+        self.inner.transaction_by_name(name).map(Transaction::new)
     }
 
     /// Runs `work` in a transaction and commits it. After a conflict, a timeout or a deadlock, it is repeated in a new
@@ -355,16 +395,31 @@ impl<'db> Transaction<'db> {
     /// # Errors
     ///
     /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do not
-    /// reach back far enough to decide that. Pessimistic: `Expired`; `InvalidArgument` if the transaction has ended.
+    /// reach back far enough to decide that. Pessimistic: `Expired`; `InvalidArgument` if the transaction has ended. A
+    /// prepared transaction is still prepared after an error.
     pub fn commit(&mut self) -> Result<()> {
         self.inner.commit()
     }
 
-    /// Discards the writes of the transaction and releases its locks. It can be used again.
+    /// Makes the writes of a pessimistic transaction, which must have a name, durable without making them visible. The
+    /// transaction keeps its locks until it is committed or rolled back. If it is dropped, or the process ends, it stays
+    /// prepared: see [`TransactionDb::prepared_transactions`]. Writes after the prepare are part of the commit, but not
+    /// of what is recovered.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it was committed, or has lost its locks because it expired.
+    /// Those of [`Db::write_with`]; `InvalidArgument` if the transaction is optimistic, has no name, is already prepared
+    /// or has ended; `Expired`.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.inner.prepare()
+    }
+
+    /// Discards the writes of the transaction and releases its locks. One that was not prepared can be used again.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it has ended, or has lost its locks because it expired. If it is prepared, those of
+    /// [`Db::write_with`], after which it still is.
     pub fn rollback(&mut self) -> Result<()> {
         self.inner.rollback()
     }
@@ -587,6 +642,12 @@ impl<'db> Transaction<'db> {
     /// `InvalidArgument` for an optimistic transaction, or a name that is too long or in use.
     pub fn set_name(&mut self, name: &[u8]) -> Result<()> {
         self.inner.set_name(name)
+    }
+
+    /// Returns the name of a pessimistic transaction; empty if there is none.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.inner.name()
     }
 
     /// Returns the id among the transactions of a [`TransactionDb`].

@@ -28,6 +28,15 @@ pub(crate) trait CatalogEnv {
     fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error);
 }
 
+/// A log that is kept because a memtable has entries of a prepared section in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldLog {
+    pub(crate) family: u32,
+    /// The place of the memtable among those of the family, oldest first.
+    pub(crate) memtable: usize,
+    pub(crate) log: FileNumber,
+}
+
 /// The state of the logs, as a MANIFEST records it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogState {
@@ -37,6 +46,10 @@ pub(crate) struct LogState {
     pub(crate) first_needed: FileNumber,
     /// The first log with unflushed data of each family.
     pub(crate) families: BTreeMap<u32, FileNumber>,
+    /// The first log with a prepared section that is not decided.
+    pub(crate) undecided: Option<FileNumber>,
+    /// Logs with prepared sections that memtables have entries of.
+    pub(crate) held: Vec<HeldLog>,
     /// Lengths of the logs that recovery needs, in bytes; 0 for the current log.
     pub(crate) lengths: BTreeMap<FileNumber, u64>,
     /// The durable end of the logs at the last ingestion.
@@ -51,14 +64,25 @@ impl LogState {
             let number = change.and_then(|(_, change)| change.log_number);
             number.unwrap_or_default().max(*before)
         });
-        needs.min().unwrap_or_default()
+        let is_flushed = |held: &HeldLog| {
+            let change = group.iter().find(|(family, _)| family.id() == held.family);
+            change.is_some_and(|(_, change)| held.memtable < change.flushed.len())
+        };
+        let held = self.held.iter().filter(|held| !is_flushed(held));
+        let needs = needs.chain(held.map(|held| held.log));
+        needs.chain(self.undecided).min().unwrap_or_default()
     }
 
     /// Returns the first log needed by any family other than `family`.
     pub(super) fn first_without(&self, family: &FamilyState) -> FileNumber {
         let others = self.families.iter().filter(|(id, _)| **id != family.id());
         let needs = others.map(|(_, number)| *number);
-        needs.min().unwrap_or(self.first_needed)
+        let held = self.held.iter().filter(|held| held.family != family.id());
+        let needs = needs.chain(held.map(|held| held.log));
+        needs
+            .chain(self.undecided)
+            .min()
+            .unwrap_or(self.first_needed)
     }
 }
 

@@ -82,8 +82,10 @@ impl Editor<'_> {
     /// `IoError` of the MANIFEST or of a log.
     pub(crate) fn release_logs(mut self, env: &impl CatalogEnv) -> Result<()> {
         let logs = env.log_state();
-        let min_log = logs.families.values().min().copied();
-        let min_log = min_log.unwrap_or(logs.first_needed);
+        let min_log = match logs.families.is_empty() {
+            true => logs.first_needed,
+            false => logs.first_after(&[]),
+        };
         let mut edits = Vec::new();
         if self.catalog.options().track_and_verify_wals_in_manifest {
             edits.push(VersionEdit {

@@ -2,7 +2,9 @@
 //!
 //! 1. A failed log is abandoned for a new one; it is no longer written or synced. Its writes are in the
 //!    memtables, except the one that failed, whose outcome is unknown until then and which is lost
-//!    afterwards.
+//!    afterwards. Prepared transactions are logged again in the new one. If the write that failed is the decision of
+//!    one of them, the database stays read-only until it is opened again: a crash during the recovery could leave
+//!    both the decision and the new section.
 //! 2. All memtables (only those waiting for a flush, if the log is intact) are flushed and installed
 //!    together, so that a crash leaves a consistent state of all families. A MANIFEST that failed is replaced
 //!    by a new one.
@@ -280,12 +282,15 @@ impl Shared {
             self.errors.stop_writes(),
             "no write is accepted before the log that failed is replaced"
         );
+        self.writes.sections.check_certain()?;
         let lead = self.lead_alone()?;
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();
         }
         let families: Vec<Arc<FamilyState>> = self.catalog.families().iter().cloned().collect();
         self.switch_memtables(&families, true)?;
+        self.move_sections()
+            .inspect_err(|error| self.log_failed(error))?;
         drop(lead);
         self.telemetry.deliver();
         // The data of the old log must be flushed, atomically, before anything is written to a new log.
@@ -296,9 +301,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Logs the prepared sections in the current log, which replaces the failed one. The caller leads.
+    fn move_sections(&self) -> Result<()> {
+        if self.writes.sections.is_empty() {
+            return Ok(());
+        }
+        let next = self.writes.commits.allocated().plus(1);
+        let mut writer = self.writes.writer.lock();
+        let Some(log) = writer.log.as_mut() else {
+            return Err(Error::shutdown("the database is closed"));
+        };
+        self.writes.sections.move_to(log, next)?;
+        log.file().sync(&*self.context.world.fs)?;
+        writer.unflushed_log_bytes = log.len();
+        Ok(())
+    }
+
     /// Clears the error, unless a more severe one has occurred in the meantime.
     fn clear_error(&self, left: &BackgroundError) -> Result<()> {
         self.errors.clear(left)?;
+        self.writes.sections.settle();
         self.context
             .info
             .info(format_args!("resumed from: {}", left.error));

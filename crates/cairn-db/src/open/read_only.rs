@@ -83,7 +83,7 @@ impl Shared {
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
         let oldest = needed.min().unwrap_or_default();
-        let oldest = oldest.max(recovered.min_log_to_keep);
+        let oldest = self.first_replayed(recovered.min_log_to_keep, oldest);
         debug_assert!(
             used.iter()
                 .all(|(number, _)| found.iter().any(|log| log.number == *number)),

@@ -24,15 +24,39 @@ pub(crate) trait Sink {
     fn batch_done(&mut self) -> Result<()>;
 }
 
+/// A sink without families.
+pub(crate) struct NoEntries;
+
+impl Sink for NoEntries {
+    fn order(&self, _family: u32) -> Option<KeyOrder> {
+        None
+    }
+
+    fn log_number(&self, _family: u32) -> FileNumber {
+        FileNumber(0)
+    }
+
+    fn add(&mut self, _: u32, _: SequenceNumber, _: ValueKind, _: &[u8], _: &[u8]) {}
+
+    fn batch_done(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Applies the batches of logs in order, without reading files.
 pub(crate) struct Replay {
     /// The last sequence number that was applied, or that is in the MANIFEST.
     pub(crate) last: SequenceNumber,
     /// The number of the next batch if nothing is missing; unknown before the first batch.
     next: Option<SequenceNumber>,
-    /// Prepared sections that are neither committed nor rolled back, by transaction name: the log and the
-    /// records.
-    prepared: HashMap<Vec<u8>, Vec<u8>>,
+    /// Prepared sections that are neither committed nor rolled back, by transaction name.
+    prepared: HashMap<Vec<u8>, Encoded>,
+    /// True if a section was read.
+    has_sections: bool,
+    /// The largest number of a batch so far.
+    largest: SequenceNumber,
+    /// True if the current batch has a smaller number: its sections and decisions are ignored.
+    is_old: bool,
     /// The number of batches that were applied.
     pub(crate) batches: u64,
 }
@@ -46,6 +70,9 @@ impl Replay {
             last,
             next: None,
             prepared: HashMap::new(),
+            has_sections: false,
+            largest: SequenceNumber::ZERO,
+            is_old: false,
             batches: 0,
         }
     }
@@ -60,6 +87,23 @@ impl Replay {
         self.prepared.len()
     }
 
+    /// Applies only the sections and decisions of the batch `bytes` of the log `log`, whose entries are in tables.
+    pub(crate) fn apply_sections(&mut self, bytes: &[u8], log: FileNumber) -> Result<()> {
+        let applied = self.apply(bytes, log, &RecordedSizes::new(), &mut NoEntries);
+        self.next = None;
+        applied
+    }
+
+    /// True if a prepared section was read, decided or not.
+    pub(crate) fn has_sections(&self) -> bool {
+        self.has_sections
+    }
+
+    /// Takes the sections of transactions that were prepared but neither committed nor rolled back, by name.
+    pub(crate) fn take_undecided(&mut self) -> HashMap<Vec<u8>, Encoded> {
+        std::mem::take(&mut self.prepared)
+    }
+
     /// Applies the batch `bytes` of the log `log`.
     pub(crate) fn apply(
         &mut self,
@@ -72,6 +116,10 @@ impl Replay {
         let batch = BatchRef::parse(bytes).map_err(malformed)?;
         batch.check().map_err(malformed)?;
         let mut seq = batch.sequence();
+        // Numbers ascend, except that a part of a log that was not written may have the content of a deleted log. Its
+        // entries are applied again at their numbers, but a section in it would be undecided again.
+        self.is_old = seq < self.largest;
+        self.largest = self.largest.max(seq);
         let mut section: Option<Encoded> = None;
         for record in batch.records() {
             let record = record.map_err(malformed)?;
@@ -80,10 +128,13 @@ impl Replay {
             }
             if let Some(section) = &mut section {
                 // A prepared entry takes its number when it is committed.
-                copy(section, &record)?;
+                section.push(&record)?;
                 continue;
             }
             seq = add(&record, seq, log, sizes, sink)?;
+        }
+        if section.is_some() {
+            return Err(misplaced(log, "a prepared section without an end"));
         }
         self.next = Some(seq);
         self.last = self.last.max(SequenceNumber(seq.0.saturating_sub(1)));
@@ -103,24 +154,43 @@ impl Replay {
     ) -> Result<bool> {
         use cairn_format::batch::PreparePolicy::WriteCommitted;
         match *record {
-            Record::BeginPrepare(WriteCommitted) => *section = Some(Default::default()),
+            _ if section.is_some() && is_marker(record) => {
+                return Err(misplaced(log, "a marker within a prepared section"));
+            }
+            Record::BeginPrepare(WriteCommitted) => {
+                self.has_sections = true;
+                section.insert(Encoded::new()).put_noop();
+            }
             Record::BeginPrepare(policy) => {
                 return Err(Error::not_supported(format!(
                     "{log}.log holds transactions of the {policy:?} policy"
                 )));
             }
             Record::EndPrepare { name } => {
-                let records = section.take().unwrap_or_default();
-                self.prepared.insert(name.to_vec(), records.into_bytes());
+                let Some(mut records) = section.take() else {
+                    return Err(misplaced(
+                        log,
+                        "the end of a prepared section without a begin",
+                    ));
+                };
+                records.mark_prepared(name)?;
+                if !self.is_old {
+                    self.prepared.insert(name.to_vec(), records);
+                }
             }
+            Record::Commit { .. }
+            | Record::CommitWithTimestamp { .. }
+            | Record::Rollback { .. }
+                if self.is_old => {}
             Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
                 // A missing section was in a log that is no longer needed: its entries are in tables.
-                let Some(records) = self.prepared.remove(name) else {
+                let Some(mut records) = self.prepared.remove(name) else {
                     return Ok(true);
                 };
-                let records = BatchRef::parse(&records)
-                    .map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
-                for record in records.records() {
+                if let Record::CommitWithTimestamp { timestamp, .. } = *record {
+                    records = stamped(&records, timestamp, log, sink)?;
+                }
+                for record in records.view().records() {
                     let record =
                         record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
                     *seq = add(&record, *seq, log, sizes, sink)?;
@@ -133,33 +203,68 @@ impl Replay {
     }
 }
 
-/// Adds `record` to a section that is waiting for its commit.
-fn copy(section: &mut Encoded, record: &Record<'_>) -> Result<()> {
-    match *record {
-        Record::Put { family, key, value } => section.put(family, key, value),
-        Record::Delete { family, key } => section.delete(family, key),
-        Record::SingleDelete { family, key } => section.single_delete(family, key),
-        Record::Merge {
-            family,
-            key,
-            operand,
-        } => section.merge(family, key, operand),
-        Record::DeleteRange { family, begin, end } => section.delete_range(family, begin, end),
-        Record::PutEntity {
-            family,
-            key,
-            entity,
-        } => section.put_entity(family, key, entity),
-        Record::PutBlobIndex { family, key, index } => section.put_blob_index(family, key, index),
-        Record::TimedPut {
-            family,
-            key,
-            value,
-            unix_seconds,
-        } => section.timed_put(family, key, value, unix_seconds),
-        Record::LogData(data) => section.put_log_data(data),
-        _ => Ok(()),
+/// Returns the records of a section with `timestamp` in the keys of families whose keys have timestamps: they were
+/// logged with a placeholder, because the commit decides the timestamp.
+fn stamped(
+    section: &Encoded,
+    timestamp: &[u8],
+    log: FileNumber,
+    sink: &dyn Sink,
+) -> Result<Encoded> {
+    let mut stamped = Encoded::new();
+    for record in section.view().records() {
+        let record = record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
+        let order = record.family().and_then(|family| sink.order(family));
+        let size = order.map_or(0, |order| order.timestamp_size());
+        if size == 0 {
+            stamped.push(&record)?;
+            continue;
+        }
+        let stamp = |key: &[u8]| match key.len().checked_sub(size) {
+            Some(len) if size == timestamp.len() => Ok([&key[..len], timestamp].concat()),
+            _ => Err(misplaced(log, "a commit with a timestamp of another size")),
+        };
+        match record {
+            Record::Put { family, key, value } => stamped.put(family, &stamp(key)?, value)?,
+            Record::Delete { family, key } => stamped.delete(family, &stamp(key)?)?,
+            Record::SingleDelete { family, key } => stamped.single_delete(family, &stamp(key)?)?,
+            Record::Merge {
+                family,
+                key,
+                operand,
+            } => stamped.merge(family, &stamp(key)?, operand)?,
+            Record::DeleteRange { family, begin, end } => {
+                stamped.delete_range(family, &stamp(begin)?, &stamp(end)?)?;
+            }
+            Record::PutEntity {
+                family,
+                key,
+                entity,
+            } => stamped.put_entity(family, &stamp(key)?, entity)?,
+            record => {
+                return Err(Error::not_supported(format!(
+                    "{record:?} in a transaction with timestamps"
+                )));
+            }
+        }
     }
+    Ok(stamped)
+}
+
+/// True for the markers that are not part of a prepared section, and its begin.
+fn is_marker(record: &Record<'_>) -> bool {
+    matches!(
+        record,
+        Record::BeginPrepare(_)
+            | Record::Commit { .. }
+            | Record::CommitWithTimestamp { .. }
+            | Record::Rollback { .. }
+    )
+}
+
+#[cold]
+fn misplaced(log: FileNumber, what: &str) -> Error {
+    Error::corruption(format!("a batch of {log}.log has {what}"))
 }
 
 /// Passes the entry of `record` to `sink` at `seq`, unless the family's tables already contain it. Returns
@@ -217,4 +322,159 @@ fn restamped(key: &[u8], recorded: usize, running: usize) -> Vec<u8> {
     let mut key = key[..key.len().saturating_sub(recorded)].to_vec();
     key.resize(key.len() + running, 0);
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_format::batch::HEADER_LEN;
+
+    use super::*;
+
+    /// Collects the entries of family 0, whose keys have timestamps, and of family 1.
+    #[derive(Default)]
+    struct Entries(Vec<(u64, Vec<u8>)>);
+
+    impl Sink for Entries {
+        fn order(&self, family: u32) -> Option<KeyOrder> {
+            match family {
+                0 => Some(KeyOrder::Bytewise),
+                1 => KeyOrder::from_name("leveldb.BytewiseComparator.u64ts"),
+                _ => None,
+            }
+        }
+
+        fn log_number(&self, _family: u32) -> FileNumber {
+            FileNumber(0)
+        }
+
+        fn add(&mut self, _: u32, seq: SequenceNumber, _: ValueKind, key: &[u8], _: &[u8]) {
+            self.0.push((seq.0, key.to_vec()));
+        }
+
+        fn batch_done(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn apply(replay: &mut Replay, batch: &[u8], entries: &mut Entries) -> Result<()> {
+        let sizes = RecordedSizes::from([(1, 8)]);
+        replay.apply(batch, FileNumber(7), &sizes, entries)
+    }
+
+    fn numbered(seq: u64, mut batch: Encoded) -> Vec<u8> {
+        batch.set_sequence(SequenceNumber(seq));
+        batch.into_bytes()
+    }
+
+    fn section(seq: u64, name: &[u8], keys: &[&[u8]]) -> Vec<u8> {
+        let mut batch = Encoded::new();
+        for key in keys {
+            batch.put(0, key, b"").unwrap();
+        }
+        numbered(seq, Encoded::prepared_section(&batch.view(), name).unwrap())
+    }
+
+    fn commit(seq: u64, name: &[u8]) -> Vec<u8> {
+        let mut batch = Encoded::new();
+        batch.mark_commit(name).unwrap();
+        numbered(seq, batch)
+    }
+
+    #[test]
+    fn a_section_takes_the_numbers_of_its_commit() {
+        let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
+        let put = |seq, key: &[u8]| {
+            let mut batch = Encoded::new();
+            batch.put(0, key, b"").unwrap();
+            numbered(seq, batch)
+        };
+        for batch in [
+            section(1, b"t", &[b"a", b"b"]),
+            put(1, b"c"),
+            section(2, b"u", &[b"d"]),
+            commit(2, b"t"),
+            put(4, b"e"),
+            // A section with smaller numbers is the content of another log.
+            section(1, b"old", &[b"f"]),
+            commit(1, b"u"),
+        ] {
+            apply(&mut replay, &batch, &mut entries).unwrap();
+        }
+        let keys: Vec<_> = entries.0.iter().map(|(seq, key)| (*seq, &**key)).collect();
+        assert_eq!(keys, [(1, &b"c"[..]), (2, b"a"), (3, b"b"), (4, b"e")]);
+        assert_eq!(replay.last, SequenceNumber(4));
+        let undecided = replay.take_undecided();
+        assert_eq!(undecided.keys().collect::<Vec<_>>(), [b"u"]);
+        assert!(replay.has_sections());
+    }
+
+    #[test]
+    fn a_commit_with_a_timestamp_stamps_the_keys_of_families_that_have_them() {
+        let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
+        let mut batch = Encoded::new();
+        batch.put(1, b"key........", b"").unwrap();
+        batch.put(0, b"plain", b"").unwrap();
+        let prepared = Encoded::prepared_section(&batch.view(), b"t").unwrap();
+        apply(&mut replay, &numbered(1, prepared), &mut entries).unwrap();
+        let mut marker = vec![0; HEADER_LEN];
+        marker[0] = 1;
+        marker.extend_from_slice(b"\x15\x08ABCDEFGH\x01t");
+        apply(&mut replay, &marker, &mut entries).unwrap();
+        assert_eq!(entries.0[0], (1, b"keyABCDEFGH".to_vec()));
+        assert_eq!(entries.0[1], (2, b"plain".to_vec()));
+    }
+
+    #[test]
+    fn misplaced_markers_are_corruption() {
+        let whole = section(1, b"t", &[b"a"]);
+        let (end, begin) = (whole.len() - 3, HEADER_LEN);
+        let without_end = whole[..end].to_vec();
+        let without_begin = [&whole[..begin], &whole[begin + 1..]].concat();
+        let mut nested = whole.clone();
+        nested.insert(begin, 9);
+        let mut committed = whole.clone();
+        committed.splice(end..end, *b"\x0b\x01t");
+        for batch in [without_end, without_begin, nested, committed] {
+            let mut replay = Replay::new(SequenceNumber(0));
+            let error = apply(&mut replay, &batch, &mut Entries::default()).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            assert_eq!(replay.undecided(), 0);
+        }
+    }
+
+    /// Every change of one byte, and every truncation, of a log with prepared transactions is an error or a valid
+    /// sequence of batches, whose undecided sections can be read.
+    #[test]
+    fn damaged_sections_never_panic() {
+        let batches = [
+            section(1, b"first", &[b"a", b"b"]),
+            section(1, b"second", &[]),
+            commit(1, b"first"),
+        ];
+        for (at, batch) in batches.iter().enumerate() {
+            for place in 0..batch.len() {
+                for changed in [0, 1, 9, 0x0a, 0x0b, 0x0c, 0x0d, 0x15, 0x7f, 0x80, 0xff] {
+                    let mut damaged = batches.clone();
+                    damaged[at][place] = changed;
+                    read_all(&damaged);
+                }
+                let mut damaged = batches.clone();
+                damaged[at].truncate(place);
+                read_all(&damaged);
+            }
+        }
+    }
+
+    fn read_all(batches: &[Vec<u8>]) {
+        let mut replay = Replay::new(SequenceNumber(0));
+        for batch in batches {
+            // An error ends the recovery, or skips the batch.
+            let _ = apply(&mut replay, batch, &mut Entries::default());
+        }
+        for (name, section) in replay.take_undecided() {
+            section.view().check().unwrap();
+            assert_eq!(section.as_bytes()[HEADER_LEN], 9);
+            assert!(section.as_bytes().ends_with(&name));
+        }
+    }
 }

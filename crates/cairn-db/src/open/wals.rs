@@ -22,6 +22,7 @@ use crate::catalog::file_numbers::is_own;
 use crate::catalog::invariants::check_version;
 use crate::files::copy;
 use crate::shared::Shared;
+use crate::write::log::CurrentLog;
 
 /// A batch is at least its header.
 const MIN_BATCH: usize = cairn_format::batch::HEADER_LEN;
@@ -118,6 +119,8 @@ struct Outcome {
     newest: FileNumber,
     /// The replayed logs.
     logs: Vec<Replayed>,
+    /// True if the logs have prepared sections, decided or not.
+    has_sections: bool,
 }
 
 /// A replayed log.
@@ -154,6 +157,30 @@ struct LogReplay<'a> {
 }
 
 impl LogReplay<'_> {
+    /// Reads the prepared sections of `log`, whose entries are in tables, up to its first damage: an opening without
+    /// two-phase commit must know that transactions are undecided, and apply those that a later log commits.
+    fn sections(&mut self, log: &WalFile) -> Result<()> {
+        let fs = &*self.shared.context.world.fs;
+        let mut reader = match WalReader::open(fs, &log.path, log.number, FileMode::default()) {
+            // Deleted by another process, if the opening is read-only.
+            Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
+            reader => reader?,
+        };
+        loop {
+            reader.advance()?;
+            match reader.event() {
+                WalEvent::Record { payload, .. } => {
+                    match self.replay.apply_sections(payload, log.number) {
+                        Err(error) if error.is_corruption() => return Ok(()),
+                        applied => applied?,
+                    }
+                }
+                WalEvent::TimestampSizes(_) | WalEvent::Predecessor(_) => {}
+                WalEvent::Dropped(_) | WalEvent::End(_) => return Ok(()),
+            }
+        }
+    }
+
     /// Replays one log.
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
         assert!(
@@ -549,7 +576,7 @@ impl Shared {
             .map(|family| family.log_number)
             .min()
             .unwrap_or_default();
-        let min_log = oldest.max(recovered.min_log_to_keep);
+        let min_log = self.first_replayed(recovered.min_log_to_keep, oldest);
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
         if !is_own(newest) {
             return Err(Error::corruption(format!(
@@ -557,6 +584,11 @@ impl Shared {
             )));
         }
         self.check_tracked(recovered, &logs)?;
+        let unneeded = logs.iter().filter(|log| log.number < min_log);
+        let kept: Vec<WalFile> = unneeded
+            .filter(|log| recovered.min_log_to_keep <= log.number)
+            .cloned()
+            .collect();
         logs.retain(|log| log.number >= min_log);
         let mut replay = LogReplay {
             shared: self,
@@ -578,6 +610,9 @@ impl Shared {
             before: None,
             min_log,
         };
+        for log in kept {
+            replay.sections(&log)?;
+        }
         let mut replayed = Vec::new();
         if let Some(filter) = self.options().wal_filter.get() {
             let ids = open.iter().map(|family| (family.name.clone(), family.id));
@@ -603,12 +638,17 @@ impl Shared {
         {
             refuse_unreached(reach, &replayed)?;
         }
-        if replay.replay.undecided() > 0 && !self.context.read_only {
-            return Err(Error::not_supported(format!(
-                "the logs hold {} prepared transactions that are not decided: commit or roll them \
-                 back with RocksDB, or open the database read-only",
-                replay.replay.undecided()
-            )));
+        let undecided = replay.replay.undecided();
+        if undecided > 0 && !self.context.read_only {
+            if !self.options().allow_2pc {
+                return Err(Error::not_supported(format!(
+                    "the logs hold {undecided} prepared transactions that are not decided: open the \
+                     database as a transaction database, with allow_2pc, or read-only"
+                )));
+            }
+            for (name, section) in replay.replay.take_undecided() {
+                self.writes.sections.add_recovered(name, section);
+            }
         }
         let last = replay.replay.last;
         Ok(Outcome {
@@ -616,7 +656,17 @@ impl Shared {
             flushed: replay.sink.flushed,
             newest,
             logs: replayed,
+            has_sections: replay.replay.has_sections(),
         })
+    }
+
+    /// Returns the first log to replay, given those of the MANIFEST: the first one to keep, and the first one with data
+    /// that is not in tables. Logs between them may have prepared sections.
+    pub(super) fn first_replayed(&self, kept: FileNumber, unflushed: FileNumber) -> FileNumber {
+        match self.options().allow_2pc {
+            true => kept,
+            false => kept.max(unflushed),
+        }
     }
 
     /// Checks that the logs recorded in the MANIFEST exist.
@@ -682,7 +732,11 @@ impl Shared {
     ) -> Result<()> {
         let families = self.catalog.families().clone();
         let dropped = self.opening.has_dropped();
-        let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
+        // A kept log with a prepared section could be released before the memtables with its entries are flushed.
+        let keep_logs = self.options().avoid_flush_during_recovery
+            && !outcome.flushed
+            && !outcome.has_sections
+            && !dropped;
         let log = self.catalog.numbers.take();
         assert!(
             outcome.newest < log,
@@ -722,13 +776,22 @@ impl Shared {
         if self.options().best_efforts_recovery {
             self.set_aside()?;
         }
+        // The old logs are released with the new MANIFEST.
+        let with_sections = match self.writes.sections.is_empty() {
+            true => None,
+            false => Some(self.log_with_sections(log)?),
+        };
         let number = self.catalog.begin_manifest(&**self, recovered, keep_logs)?;
         let min_log = self.tree.lock().logs.first_needed();
         assert!(
             keep_logs || min_log == log,
             "recovery needs no log that was flushed: it begins at {min_log}, and the next log is {log}"
         );
-        let next = self.create_log(log, None, None)?;
+        let next = match with_sections {
+            Some(next) => next,
+            None => self.create_log(log, None, None)?,
+        };
+        self.writes.sections.note_log(log);
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",
@@ -752,6 +815,15 @@ impl Shared {
             self.published()
         ));
         Ok(())
+    }
+
+    /// Creates the log `number` with the recovered sections, durably.
+    fn log_with_sections(&self, number: FileNumber) -> Result<CurrentLog> {
+        let mut log = self.create_log(number, None, None)?;
+        let next = self.published().plus(1);
+        self.writes.sections.move_to(&mut log, next)?;
+        log.file().sync(&*self.context.world.fs)?;
+        Ok(log)
     }
 
     /// Keeps the replayed logs for the next recovery: the new log may only be written once they are durable,

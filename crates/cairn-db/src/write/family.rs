@@ -8,7 +8,8 @@
 //! Cost of an insertion: one relaxed load and a comparison ([`FamilyWrites::wants_attention`]).
 
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cairn_types::FileNumber;
 
 use super::early_switch::EarlySwitch;
 use super::pace::Pace;
@@ -26,6 +27,8 @@ pub(crate) struct FamilyWrites {
     pub(crate) pace: Pace,
     /// The rule for switching the memtable before it is full.
     pub(crate) early: EarlySwitch,
+    /// The first log with a prepared section that the memtable has entries of; the maximum if there is none.
+    held_log: AtomicU64,
 }
 
 impl FamilyWrites {
@@ -37,6 +40,7 @@ impl FamilyWrites {
             throttle: Throttle::new(0),
             pace: Pace::default(),
             early: EarlySwitch::default(),
+            held_log: AtomicU64::new(u64::MAX),
         };
         writes.begin_memtable(options);
         writes
@@ -58,6 +62,25 @@ impl FamilyWrites {
     pub(crate) fn wants_attention(&self, used: usize) -> bool {
         // Relaxed: a leader that reads a stale limit checks one write later.
         used >= self.attention_at.load(Ordering::Relaxed)
+    }
+
+    /// Keeps `log`, which has a prepared section, until the memtable is flushed.
+    pub(crate) fn hold_log(&self, log: FileNumber) {
+        // Relaxed: the section is unregistered later, under a lock, and a reader looks for registered sections first.
+        self.held_log.fetch_min(log.0, Ordering::Relaxed);
+    }
+
+    /// Returns the first log that is kept for the memtable.
+    pub(crate) fn held_log(&self) -> Option<FileNumber> {
+        let log = self.held_log.load(Ordering::Relaxed);
+        (log != u64::MAX).then_some(FileNumber(log))
+    }
+
+    /// Takes the first log that is kept for the memtable, which is replaced. No insertion is in progress.
+    pub(crate) fn take_held_log(&self) -> Option<FileNumber> {
+        let log = self.held_log();
+        self.held_log.store(u64::MAX, Ordering::Relaxed);
+        log
     }
 
     /// Sets whether writes have to be delayed or stopped.

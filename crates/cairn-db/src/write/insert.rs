@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
-use cairn_format::batch::BatchRef;
+use cairn_format::batch::{BatchRef, Record};
 use cairn_memtable::{INSERT_BATCH, Memtable, Point};
-use cairn_types::{Result, SequenceNumber, ValueKind};
+use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
 use super::entry::{Entry, entry};
@@ -68,7 +68,8 @@ fn add_waiting(waiting: &mut Option<Waiting<'_>>, memtable: &Memtable) {
 }
 
 impl Shared {
-    /// Inserts the entries of `batch`, whose first gets the sequence number `first`.
+    /// Inserts the entries of `batch`, whose first gets the sequence number `first`. The families of a prepared section
+    /// hold its log.
     pub(crate) fn insert(
         &self,
         batch: &[u8],
@@ -82,9 +83,15 @@ impl Shared {
         let mut waiting = (batch.count() > 1).then(Waiting::new);
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
+        let mut section_log = None;
         for record in batch.records() {
             let record = record.map_err(|e| e.in_file("the write batch", 0))?;
             let Some((id, entry)) = entry(&record)? else {
+                match record {
+                    Record::BeginPrepare(_) => section_log = Some(FileNumber(batch.sequence().0)),
+                    Record::EndPrepare { name } => self.writes.sections.committed(name),
+                    _ => {}
+                }
                 continue;
             };
             if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
@@ -98,6 +105,9 @@ impl Shared {
                     _ => all.get_or_init(|| self.catalog.families()).get(id),
                 };
                 last = family.map(|family| (&**family, family.memtable()));
+                if let (Some(log), Some((family, _))) = (section_log, &last) {
+                    family.writes.hold_log(log);
+                }
             }
             // An empty range needs no entry, but takes a sequence number.
             let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;

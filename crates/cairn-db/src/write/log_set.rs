@@ -151,6 +151,11 @@ impl LogSet {
         self.lengths.values().sum()
     }
 
+    /// Total length of the logs from `number` on, but the current one, in bytes.
+    pub(crate) fn bytes_from(&self, number: FileNumber) -> u64 {
+        self.lengths.range(number..).map(|(_, bytes)| bytes).sum()
+    }
+
     /// Returns the first log that recovery needs, according to the durable MANIFEST.
     pub(crate) fn first_needed(&self) -> FileNumber {
         self.first_needed

@@ -28,6 +28,7 @@ pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod sections;
 pub(crate) mod signals;
 pub(crate) mod stall;
 mod stall_conditions;
@@ -54,7 +55,7 @@ use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
 use commit::{CommitEnv, Company, Lead, LoggedGroup};
 use log::CurrentLog;
-use queue::Mode;
+use queue::{Batch, Mode};
 
 /// Writes that take at least this many microseconds are logged.
 const LONG_MICROS: u64 = 50_000;
@@ -85,37 +86,47 @@ impl Shared {
         options: &WriteOptions,
         check: Option<Check<'_>>,
     ) -> Result<()> {
+        self.with_stored(batch, |batch| {
+            self.check_write(batch, options)?;
+            cairn_wal::check_record(batch.data().len() as u64)?;
+            let began = self.telemetry.began();
+            let parts = Batch::whole(batch.data());
+            let written = self.write_checked(batch, parts, options, check);
+            let micros = self.telemetry.time_since(began, Histogram::DbWrite);
+            if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
+                self.log_slow_write(batch.data().len(), micros);
+            }
+            written
+        })
+    }
+
+    /// Calls `write` with the stored form of `batch`: with a date after each value, if the database has a time to live.
+    #[inline]
+    pub(crate) fn with_stored<T>(
+        &self,
+        batch: &WriteBatch,
+        write: impl FnOnce(&WriteBatch) -> Result<T>,
+    ) -> Result<T> {
         match self.context.dated {
-            false => self.write_stored(batch, options, check),
-            true => self.write_dated(batch, options, check),
+            false => write(batch),
+            true => write(&self.dated(batch)?),
         }
     }
 
-    /// Writes `batch` with a date after each value.
+    /// Returns `batch` with a date after each value.
     #[cold]
-    fn write_dated(
-        self: &Arc<Self>,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-        check: Option<Check<'_>>,
-    ) -> Result<()> {
+    fn dated(&self, batch: &WriteBatch) -> Result<WriteBatch> {
         let now = self.context.world.clock.wall_seconds();
         if !dated::is_date(now) {
             return Err(Error::aborted(format!(
                 "the clock is wrong: values cannot be dated {now} seconds after 1970"
             )));
         }
-        let dated = batch.dated(now)?;
-        self.write_stored(&dated, options, check)
+        batch.dated(now)
     }
 
-    /// Writes `batch` in its stored form.
-    fn write_stored(
-        self: &Arc<Self>,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-        check: Option<Check<'_>>,
-    ) -> Result<()> {
+    /// Checks `batch`, in its stored form, and the options of its write, and delays it if it has low priority.
+    pub(crate) fn check_write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.context.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
@@ -131,7 +142,6 @@ impl Shared {
             ));
         }
         batch.check()?;
-        cairn_wal::check_record(batch.data().len() as u64)?;
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }
@@ -143,13 +153,7 @@ impl Shared {
         if options.low_pri {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
         }
-        let began = self.telemetry.began();
-        let written = self.write_checked(batch, options, check);
-        let micros = self.telemetry.time_since(began, Histogram::DbWrite);
-        if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
-            self.log_slow_write(batch.data().len(), micros);
-        }
-        written
+        Ok(())
     }
 
     /// Returns an error for a batch with a write to a family whose keys have timestamps: the last bytes of
@@ -193,14 +197,25 @@ impl Shared {
         }
     }
 
-    /// Writes a batch that has passed the checks.
-    fn write_checked(
+    /// Writes the `parts` of a batch that has passed the checks.
+    pub(crate) fn write_checked(
         self: &Arc<Self>,
         batch: &WriteBatch,
+        parts: Batch<'_>,
         options: &WriteOptions,
         check: Option<Check<'_>>,
     ) -> Result<()> {
         self.delay_write(batch, options.no_slowdown)?;
+        self.write_parts(parts, options, check)
+    }
+
+    /// Writes the `parts` of a batch that has passed the checks and was delayed.
+    pub(crate) fn write_parts(
+        self: &Arc<Self>,
+        parts: Batch<'_>,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         self.may_write()?;
         let env = DbEnv {
             shared: self,
@@ -213,8 +228,8 @@ impl Shared {
         };
         let commits = &self.writes.commits;
         let committed = match check {
-            None => commits.commit(&env, batch.data(), mode),
-            Some(check) => commits.commit_if(&env, batch.data(), mode, check),
+            None => commits.commit(&env, parts, mode),
+            Some(check) => commits.commit_if(&env, parts, mode, check),
         };
         if env.notifies.get() {
             // Without the lead, and with the write visible, since a listener may write.

@@ -20,6 +20,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use cairn_format::batch::HEADER_LEN;
 #[cfg(not(loom))]
 use cairn_platform::backoff;
 #[cfg(not(loom))]
@@ -53,11 +54,72 @@ pub(crate) enum Kind {
     Alone,
 }
 
+/// A batch to write. Each part has a header, whose sequence number is not used.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    /// The part for the log.
+    pub(crate) logged: &'a [u8],
+    /// The part for the memtables. The count in its header is the number of sequence numbers that the batch takes.
+    pub(crate) inserted: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// A batch that is logged and inserted as it is.
+    #[inline]
+    pub(crate) fn whole(bytes: &'a [u8]) -> Batch<'a> {
+        Batch {
+            logged: bytes,
+            inserted: bytes,
+        }
+    }
+
+    /// A batch that is only logged: it takes no sequence numbers.
+    pub(crate) fn only_logged(bytes: &'a [u8]) -> Batch<'a> {
+        Batch {
+            logged: bytes,
+            inserted: &[0; HEADER_LEN],
+        }
+    }
+
+    /// Returns the bytes that a copy takes.
+    pub(crate) fn len(&self) -> usize {
+        match std::ptr::eq(self.logged, self.inserted) {
+            true => self.logged.len(),
+            false => self.logged.len() + self.inserted.len(),
+        }
+    }
+}
+
+/// The copy of a [`Batch`].
+#[derive(Default)]
+pub(crate) struct OwnedBatch {
+    logged: Vec<u8>,
+    /// `None` if it is the same.
+    inserted: Option<Vec<u8>>,
+}
+
+impl OwnedBatch {
+    pub(crate) fn new(batch: &Batch<'_>) -> OwnedBatch {
+        let is_whole = std::ptr::eq(batch.logged, batch.inserted);
+        OwnedBatch {
+            logged: batch.logged.to_vec(),
+            inserted: (!is_whole).then(|| batch.inserted.to_vec()),
+        }
+    }
+
+    pub(crate) fn get(&self) -> Batch<'_> {
+        Batch {
+            logged: &self.logged,
+            inserted: self.inserted.as_ref().unwrap_or(&self.logged),
+        }
+    }
+}
+
 /// A waiting writer. It owns a copy of its batch, so that the leader can read it.
 pub(crate) struct Waiter {
     pub(crate) kind: Kind,
-    /// The batch's bytes, header included; empty for [`Kind::Alone`].
-    pub(crate) batch: Vec<u8>,
+    /// Empty for [`Kind::Alone`].
+    pub(crate) batch: OwnedBatch,
     turn: Mutex<Option<Turn>>,
     /// Set when the turn has come.
     has_turn: AtomicBool,
@@ -125,7 +187,7 @@ impl Group {
 
 impl Waiter {
     /// Creates a waiter of `kind` with `batch` (empty for [`Kind::Alone`]).
-    pub(crate) fn new(kind: Kind, batch: Vec<u8>) -> Arc<Waiter> {
+    pub(crate) fn new(kind: Kind, batch: OwnedBatch) -> Arc<Waiter> {
         Arc::new(Waiter {
             kind,
             batch,
@@ -247,7 +309,7 @@ impl Queue {
         let mut bytes = 0;
         let mut waiting = self.waiting.lock();
         while let Some(next) = waiting.front() {
-            bytes += next.batch.len();
+            bytes += next.batch.get().len();
             if bytes > limit_bytes || !may_follow(leader, next.kind) {
                 break;
             }
@@ -291,7 +353,7 @@ impl Queue {
 
     /// Takes the lead for an exclusive operation.
     pub(crate) fn lead_alone(&self) {
-        if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, Vec::new())) {
+        if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, OwnedBatch::default())) {
             let turn = waiter.wait();
             assert!(
                 matches!(turn, Turn::Lead),
@@ -328,7 +390,7 @@ mod tests {
     });
 
     fn join(queue: &Queue, kind: Kind, len: usize) -> Option<Arc<Waiter>> {
-        queue.join(|| Waiter::new(kind, vec![0; len]))
+        queue.join(|| Waiter::new(kind, OwnedBatch::new(&Batch::whole(&vec![0; len]))))
     }
 
     #[test]

@@ -236,10 +236,18 @@ impl Shared {
         });
     }
 
-    /// True if all logs together exceed `max_total_wal_size`.
+    /// True if all logs together exceed `max_total_wal_size`. Logs that only undecided transactions need do not count,
+    /// since flushes would not release them.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
-        let finished = self.tree.lock().logs.bytes();
+        let finished = {
+            let tree = self.tree.lock();
+            let oldest = tree.families.values().map(|family| family.log_number).min();
+            match self.writes.sections.first_log() {
+                None => tree.logs.bytes(),
+                Some(_) => tree.logs.bytes_from(oldest.unwrap_or_default()),
+            }
+        };
         limit > 0 && finished + self.writes.writer.lock().unflushed_log_bytes > limit
     }
 
@@ -310,6 +318,7 @@ impl Shared {
                 // There is no flush for which this could be the reason.
                 state.flush_reason = None;
             }
+            let held_log = family.writes.take_held_log();
             if old.is_empty() {
                 continue;
             }
@@ -324,6 +333,7 @@ impl Shared {
             state.immutables.push(Immutable {
                 memtable: old,
                 next_log: current,
+                held_log,
             });
             let next = family
                 .view()
@@ -473,6 +483,7 @@ impl Shared {
         let old = std::mem::replace(log, next);
         writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
+        self.writes.sections.note_log(number);
         Ok((old, number))
     }
 

@@ -2,7 +2,7 @@
 
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
-use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN};
+use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN, Record};
 use crate::block::MAX_ENTRY_LEN;
 use crate::coding::{put_fixed64, put_lps, put_varint32};
 
@@ -323,6 +323,22 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Returns the prepared section of transaction `name` with the records of `batch`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is too long.
+    pub fn prepared_section(batch: &BatchRef<'_>, name: &[u8]) -> Result<WriteBatch> {
+        // The tags of both markers, and the length of the name.
+        const MARKERS: usize = 2 + 5;
+        let records = &batch.as_bytes()[HEADER_LEN..];
+        let mut section = WriteBatch::with_capacity(records.len() + name.len() + MARKERS);
+        section.put_noop();
+        section.append(batch)?;
+        section.mark_prepared(name)?;
+        Ok(section)
+    }
+
     /// Adds the commit of transaction `name`.
     ///
     /// # Errors
@@ -339,6 +355,45 @@ impl WriteBatch {
     /// `InvalidArgument` if the name is too long.
     pub fn mark_rollback(&mut self, name: &[u8]) -> Result<()> {
         self.add_note(ValueKind::Rollback, name)
+    }
+
+    /// Adds a copy of `record`. The markers of two-phase commit and no-ops are not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteBatch::put`].
+    pub fn push(&mut self, record: &Record<'_>) -> Result<()> {
+        use Record::*;
+        match *record {
+            Put { family, key, value } => self.put(family, key, value),
+            Delete { family, key } => self.delete(family, key),
+            SingleDelete { family, key } => self.single_delete(family, key),
+            Merge {
+                family,
+                key,
+                operand,
+            } => self.merge(family, key, operand),
+            DeleteRange { family, begin, end } => self.delete_range(family, begin, end),
+            PutEntity {
+                family,
+                key,
+                entity,
+            } => self.put_entity(family, key, entity),
+            PutBlobIndex { family, key, index } => self.put_blob_index(family, key, index),
+            TimedPut {
+                family,
+                key,
+                value,
+                unix_seconds,
+            } => self.timed_put(family, key, value, unix_seconds),
+            LogData(data) => self.put_log_data(data),
+            Noop
+            | BeginPrepare(_)
+            | EndPrepare { .. }
+            | Commit { .. }
+            | CommitWithTimestamp { .. }
+            | Rollback { .. } => Ok(()),
+        }
     }
 
     /// Appends the records of `other`.

@@ -491,44 +491,48 @@ impl Transaction {
     /// `InvalidArgument` for a family that does not exist. The writes before stay.
     pub fn rebuild_from_write_batch(&mut self, batch: &WriteBatch) -> Result<()> {
         let families = self.db.families();
-        for record in batch.records() {
-            let record = record?;
-            let Some(id) = record.family() else {
-                match record {
-                    Record::LogData(_) | Record::Noop => continue,
-                    _ => {
-                        return Err(Error::invalid_argument(
-                            "the batch has a marker of a two-phase transaction",
-                        ));
-                    }
-                }
-            };
-            let family = families.iter().find(|family| family.id() == id);
-            let Some(family) = family else {
-                return Err(Error::invalid_argument(format!(
-                    "the batch writes to column family {id}, which does not exist or was dropped"
-                )));
-            };
-            match record {
-                Record::Put { key, value, .. } => self.put_in(family, key, value)?,
-                Record::Delete { key, .. } => self.delete_in(family, key)?,
-                Record::SingleDelete { key, .. } => self.single_delete_in(family, key)?,
-                Record::Merge { key, operand, .. } => self.merge_in(family, key, operand)?,
-                Record::PutEntity { key, entity, .. } => {
-                    let found = Found::Entity(entity.to_vec().into());
-                    if let Some(columns) = found.into_columns()? {
-                        let columns: Vec<Column<'_>> = columns.iter().collect();
-                        self.put_entity_in(family, key, &columns)?;
-                    }
-                }
-                _ => {
-                    return Err(Error::not_supported(
-                        "a record other than a write of one key in a transaction",
-                    ));
-                }
-            }
+        let records = batch.records();
+        for record in records {
+            self.add_record(&record?, &families)?;
         }
         Ok(())
+    }
+
+    /// Adds the write of `record` to the batch, locking or tracking its key.
+    pub(super) fn add_record(&mut self, record: &Record<'_>, families: &[Family]) -> Result<()> {
+        let Some(id) = record.family() else {
+            return match record {
+                Record::LogData(_) | Record::Noop => Ok(()),
+                _ => Err(Error::invalid_argument(
+                    "the batch has a marker of a two-phase transaction",
+                )),
+            };
+        };
+        let family = families.iter().find(|family| family.id() == id);
+        let Some(family) = family else {
+            return Err(Error::invalid_argument(format!(
+                "the batch writes to column family {id}, which does not exist or was dropped"
+            )));
+        };
+        match record {
+            Record::Put { key, value, .. } => self.put_in(family, key, value),
+            Record::Delete { key, .. } => self.delete_in(family, key),
+            Record::SingleDelete { key, .. } => self.single_delete_in(family, key),
+            Record::Merge { key, operand, .. } => self.merge_in(family, key, operand),
+            Record::PutEntity { key, entity, .. } => {
+                let found = Found::Entity(entity.to_vec().into());
+                match found.into_columns()? {
+                    Some(columns) => {
+                        let columns: Vec<Column<'_>> = columns.iter().collect();
+                        self.put_entity_in(family, key, &columns)
+                    }
+                    None => Ok(()),
+                }
+            }
+            _ => Err(Error::not_supported(
+                "a record other than a write of one key in a transaction",
+            )),
+        }
     }
 }
 

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! This module creates and ends transactions. [`access`] has the locks of keys, reads and writes; [`save_points`] takes
-//! back a part of a transaction.
+//! back a part of a transaction; [`two_phase`] prepares it.
 
 mod access;
 mod save_points;
+mod two_phase;
 
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
 use save_points::SavePoint;
+pub(crate) use two_phase::Parked;
+use two_phase::PreparedPart;
 
 /// The numbers of writes of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +53,8 @@ struct Pessimistic {
     owner: Arc<Owner>,
     /// Empty if the transaction has none.
     name: Vec<u8>,
+    /// True while no other transaction can have the name.
+    has_name: bool,
     /// In milliseconds; negative for no limit.
     lock_timeout: i64,
     /// The number of transactions that a search for a deadlock visits; `None` for no search.
@@ -59,15 +64,17 @@ struct Pessimistic {
 }
 
 impl Pessimistic {
-    /// Begins the commit, after which the locks can no longer be stolen.
+    /// Begins the commit, after which the locks can no longer be stolen. Returns true if the transaction is prepared.
     ///
     /// # Errors
     ///
     /// `Expired`; `InvalidArgument` if the transaction has ended or was to be prepared.
-    fn begin_commit(&self) -> Result<()> {
+    fn begin_commit(&self) -> Result<bool> {
         let owner = &self.owner;
-        // The clock is read only for a transaction that expires.
-        if owner.expires > 0 && owner.is_expired(self.locking.locks.clock().monotonic_nanos()) {
+        if owner.leave(TransactionState::Prepared, TransactionState::AwaitingCommit) {
+            return Ok(true);
+        }
+        if self.is_expired() {
             return Err(expired());
         }
         let state = owner.state();
@@ -79,22 +86,41 @@ impl Pessimistic {
             ));
         }
         match state {
-            _ if owner.leave_started(TransactionState::AwaitingCommit) => Ok(()),
-            TransactionState::Started | TransactionState::LocksStolen => Err(expired()),
-            TransactionState::Committed => Err(Error::invalid_argument(
-                "Transaction has already been committed.",
-            )),
-            TransactionState::RolledBack => Err(Error::invalid_argument(
-                "Transaction has already been rolledback.",
-            )),
-            _ => Err(Error::invalid_argument(
-                "Transaction is not in state for commit.",
-            )),
+            _ if owner.leave_started(TransactionState::AwaitingCommit) => Ok(false),
+            state => Err(self.ended(state)),
+        }
+    }
+
+    /// True if the transaction has expired. A prepared one does not expire.
+    fn is_expired(&self) -> bool {
+        // The clock is read only for a transaction that expires.
+        self.owner.expires > 0
+            && self
+                .owner
+                .is_expired(self.locking.locks.clock().monotonic_nanos())
+    }
+
+    /// The error of an operation that ends or prepares a transaction in `state`.
+    fn ended(&self, state: TransactionState) -> Error {
+        match state {
+            TransactionState::Started | TransactionState::LocksStolen => expired(),
+            TransactionState::Prepared => {
+                Error::invalid_argument("Transaction has already been prepared.")
+            }
+            TransactionState::Committed => {
+                Error::invalid_argument("Transaction has already been committed.")
+            }
+            TransactionState::RolledBack => {
+                Error::invalid_argument("Transaction has already been rolledback.")
+            }
+            _ => Error::invalid_argument("Transaction is not in state for commit."),
         }
     }
 }
 
-/// A transaction. It is rolled back when it is dropped, unless it was committed.
+/// A transaction. It is rolled back when it is dropped, unless it was committed or prepared. A prepared one stays
+/// prepared and keeps its locks: [`TransactionDb::prepared_transactions`](crate::TransactionDb::prepared_transactions)
+/// returns it.
 ///
 /// Methods without a family use the default family. A transaction belongs to one thread at a time; its iterators can be
 /// used while it is written to, and see later writes.
@@ -110,6 +136,8 @@ pub struct Transaction {
     /// True if the next operation sets a snapshot.
     snapshot_needed: bool,
     counts: WriteCounts,
+    /// The part of the batch that is prepared.
+    prepared: PreparedPart,
     write_options: WriteOptions,
 }
 
@@ -125,6 +153,7 @@ impl Transaction {
             snapshot: None,
             snapshot_needed: false,
             counts: WriteCounts::default(),
+            prepared: PreparedPart::default(),
             write_options,
         }
     }
@@ -167,6 +196,7 @@ impl Transaction {
             skip_prepare: options.skip_prepare,
             owner,
             name: Vec::new(),
+            has_name: false,
             locking,
         };
         let policy = Policy::Pessimistic(pessimistic);
@@ -188,7 +218,8 @@ impl Transaction {
     ///
     /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do
     /// not reach back far enough to decide that; the transaction can then be rolled back. Pessimistic: `Expired`;
-    /// `InvalidArgument` if the transaction has ended or was to be prepared.
+    /// `InvalidArgument` if the transaction has ended or was to be prepared. A prepared transaction is still prepared
+    /// after an error.
     pub fn commit(&mut self) -> Result<()> {
         match &self.policy {
             Policy::Optimistic(validation) => {
@@ -200,7 +231,9 @@ impl Transaction {
                 Ok(())
             }
             Policy::Pessimistic(own) => {
-                own.begin_commit()?;
+                if own.begin_commit()? {
+                    return self.commit_prepared();
+                }
                 let write = |batch: &WriteBatch| write_batch(&self.db, batch, &self.write_options);
                 let written = self.batch.with_batch(write);
                 if written.is_ok() {
@@ -227,9 +260,11 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it was committed, or has lost its locks because it expired.
+    /// `InvalidArgument` if it has ended, or has lost its locks because it expired. Those of [`Db::write_with`] if it is
+    /// prepared: it still is afterwards.
     pub fn rollback(&mut self) -> Result<()> {
         match self.state() {
+            TransactionState::Prepared => self.roll_back_prepared(),
             TransactionState::Started => {
                 self.clear();
                 Ok(())
@@ -241,27 +276,6 @@ impl Transaction {
                 "Two phase transaction is not in state for rollback.",
             )),
         }
-    }
-
-    /// Not supported: two-phase commit.
-    ///
-    /// # Errors
-    ///
-    /// `NotSupported`; `InvalidArgument` if the transaction has no name; `Expired`.
-    pub fn prepare(&mut self) -> Result<()> {
-        let Policy::Pessimistic(own) = &self.policy else {
-            return Err(Error::invalid_argument(
-                "Two phase commit not supported for optimistic transactions.",
-            ));
-        };
-        if own.name.is_empty() {
-            return Err(Error::invalid_argument(
-                "Cannot prepare a transaction that has not been named.",
-            ));
-        }
-        Err(Error::not_supported(
-            "Transaction::prepare: two-phase commit",
-        ))
     }
 
     /// Names the transaction.
@@ -294,6 +308,7 @@ impl Transaction {
         }
         own.locking.register_name(name)?;
         own.name = name.to_vec();
+        own.has_name = true;
         Ok(())
     }
 
@@ -306,13 +321,12 @@ impl Transaction {
         }
     }
 
-    /// Gives the name of the transaction back.
+    /// Allows other transactions to have the name.
     fn unregister_name(&mut self) {
         if let Policy::Pessimistic(own) = &mut self.policy
-            && !own.name.is_empty()
+            && std::mem::take(&mut own.has_name)
         {
             own.locking.unregister_name(&own.name);
-            own.name.clear();
         }
     }
 
@@ -417,6 +431,10 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        if self.state() == TransactionState::Prepared {
+            self.park();
+            return;
+        }
         self.release_locks();
         if let Policy::Pessimistic(own) = &self.policy
             && own.owner.expires > 0

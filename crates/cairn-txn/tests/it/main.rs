@@ -4,9 +4,11 @@
 
 mod checker;
 mod crash;
+mod crash_two_phase;
 mod isolation;
 mod optimistic;
 mod pessimistic;
+mod two_phase;
 
 use std::path::Path;
 

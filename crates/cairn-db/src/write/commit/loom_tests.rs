@@ -84,7 +84,7 @@ fn explore(threads: u8, alone: bool, in_turn: bool, preemptions: usize) {
             let mut batch = vec![0; 8];
             batch.extend_from_slice(&1_u32.to_le_bytes());
             batch.push(id);
-            let committed = pipeline.commit(env, &batch, PLAIN);
+            let committed = pipeline.commit(env, Batch::whole(&batch), PLAIN);
             committed.expect("the environment rejects nothing");
             let inserted = env
                 .memtable

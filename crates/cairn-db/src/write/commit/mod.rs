@@ -39,7 +39,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 #[cfg(loom)]
 use super::loomed::{AtomicU64, Ordering};
 use super::order::Order;
-use super::queue::{Group, Kind, Mode, Queue, Turn, Waiter};
+use super::queue::{Batch, Group, Kind, Mode, OwnedBatch, Queue, Turn, Waiter};
 use crate::locks::{Held, Locks, Rank};
 
 /// The services that a commit needs from the rest of the database.
@@ -69,7 +69,7 @@ pub(crate) trait CommitEnv {
 
 /// A group that is being logged.
 pub(crate) struct LoggedGroup<'a> {
-    /// The batches, each with the sequence number of its first record.
+    /// The logged parts of the batches, each with the sequence number of its first record.
     pub(crate) batches: &'a [(SequenceNumber, &'a [u8])],
     /// Sequence numbers that the batches take together.
     pub(crate) keys: u64,
@@ -139,12 +139,12 @@ impl CommitPipeline {
     ///
     /// Those of the environment, for the group that the batch was in.
     #[inline]
-    pub(crate) fn commit(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
+    pub(crate) fn commit(&self, env: &impl CommitEnv, batch: Batch<'_>, mode: Mode) -> Result<()> {
         let kind = Kind::Batch(mode);
         let mut charge = None;
         let waiter = self.queue.join(|| {
             charge = env.charge_batch(batch.len());
-            Waiter::new(kind, batch.to_vec())
+            Waiter::new(kind, OwnedBatch::new(&batch))
         });
         let Some(waiter) = waiter else {
             return self.lead(env, batch, mode, || Ok(()));
@@ -152,7 +152,7 @@ impl CommitPipeline {
         match waiter.wait() {
             Turn::Lead => self.lead(env, batch, mode, || Ok(())),
             Turn::Insert(seq, group) => {
-                let inserted = env.insert(&waiter.batch, seq, Company::Group);
+                let inserted = env.insert(waiter.batch.get().inserted, seq, Company::Group);
                 self.end_insertion(env, &group, inserted)
             }
             Turn::Finished(result) => result,
@@ -169,7 +169,7 @@ impl CommitPipeline {
     pub(crate) fn commit_if(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         mode: Mode,
         check: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
@@ -216,7 +216,7 @@ impl CommitPipeline {
     fn lead(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         mode: Mode,
         check: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
@@ -253,21 +253,22 @@ impl CommitPipeline {
     fn log_group(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         mode: Mode,
         followers: &[Arc<Waiter>],
     ) -> Result<SequenceNumber> {
         let before = self.allocated();
         debug_assert!(self.visible() <= before, "visible numbers are assigned");
         let first = before.plus(1);
-        let mut next = first.plus(count_of(batch));
-        let (alone, mut all) = ([(first, batch)], Vec::new());
+        let mut next = first.plus(keys_of(&batch));
+        let (alone, mut all) = ([(first, batch.logged)], Vec::new());
         if !followers.is_empty() {
             all.reserve_exact(1 + followers.len());
             all.extend(alone);
             for follower in followers {
-                all.push((next, &*follower.batch));
-                next = next.plus(count_of(&follower.batch));
+                let batch = follower.batch.get();
+                all.push((next, batch.logged));
+                next = next.plus(keys_of(&batch));
             }
         }
         let batches: &[(SequenceNumber, &[u8])] = match followers.is_empty() {
@@ -290,27 +291,27 @@ impl CommitPipeline {
     fn insert_alone(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         before: SequenceNumber,
     ) -> Result<()> {
-        let inserted = env.insert(batch, before.plus(1), Company::OtherGroups);
-        self.show_group(env, before, before.plus(count_of(batch)), inserted)
+        let inserted = env.insert(batch.inserted, before.plus(1), Company::OtherGroups);
+        self.show_group(env, before, before.plus(keys_of(&batch)), inserted)
     }
 
     /// Inserts the batches of a group concurrently, and waits until they are visible.
     fn insert_group(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         before: SequenceNumber,
         followers: &[Arc<Waiter>],
     ) -> Result<()> {
         let first = before.plus(1);
-        let mut next = first.plus(count_of(batch));
+        let mut next = first.plus(keys_of(&batch));
         let mut placed = Vec::with_capacity(followers.len());
         for follower in followers {
             placed.push((next, follower));
-            next = next.plus(count_of(&follower.batch));
+            next = next.plus(keys_of(&follower.batch.get()));
         }
         // Sleeping waiters are not woken twice.
         let (looking, carried): (Vec<_>, Vec<_>) = placed
@@ -320,11 +321,13 @@ impl CommitPipeline {
         for (seq, follower) in looking {
             follower.insert_at(seq, &group);
         }
-        let inserted = env.insert(batch, first, Company::Group).and_then(|()| {
-            carried
-                .iter()
-                .try_for_each(|(seq, follower)| env.insert(&follower.batch, *seq, Company::Group))
-        });
+        let inserted = env
+            .insert(batch.inserted, first, Company::Group)
+            .and_then(|()| {
+                carried.iter().try_for_each(|(seq, follower)| {
+                    env.insert(follower.batch.get().inserted, *seq, Company::Group)
+                })
+            });
         let result = self.end_insertion(env, &group, inserted);
         for (_, follower) in carried {
             follower.finish(result.clone());
@@ -337,17 +340,17 @@ impl CommitPipeline {
     fn insert_in_turn(
         &self,
         env: &impl CommitEnv,
-        batch: &[u8],
+        batch: Batch<'_>,
         before: SequenceNumber,
         followers: &[Arc<Waiter>],
     ) -> Result<()> {
         self.order.wait_for(before);
         let mut inserted = Ok(());
         let mut next = before.plus(1);
-        let batches = followers.iter().map(|follower| &*follower.batch);
+        let batches = followers.iter().map(|follower| follower.batch.get());
         for batch in std::iter::once(batch).chain(batches) {
-            inserted = inserted.and_then(|()| env.insert(batch, next, Company::None));
-            next = next.plus(count_of(batch));
+            inserted = inserted.and_then(|()| env.insert(batch.inserted, next, Company::None));
+            next = next.plus(keys_of(&batch));
         }
         self.show_group(env, before, SequenceNumber(next.0 - 1), inserted)
     }
@@ -413,7 +416,14 @@ impl Drop for PendingFollowers<'_> {
     }
 }
 
-/// Returns the number of sequence numbers that the batch `bytes` takes.
+/// Returns the number of sequence numbers that `batch` takes.
+#[inline]
+fn keys_of(batch: &Batch<'_>) -> u64 {
+    count_of(batch.inserted)
+}
+
+/// Returns the count in the header of the batch `bytes`.
+#[inline]
 fn count_of(bytes: &[u8]) -> u64 {
     let count = bytes.get(8..12).and_then(<[u8]>::first_chunk);
     u64::from(u32::from_le_bytes(*count.expect("a batch has its header")))

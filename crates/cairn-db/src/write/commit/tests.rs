@@ -138,7 +138,7 @@ fn commit_from_many_threads(env: &FakeEnv) {
                         ..PLAIN
                     };
                     let seen = pipeline.visible();
-                    let committed = pipeline.commit(env, &batch, mode);
+                    let committed = pipeline.commit(env, Batch::whole(&batch), mode);
                     committed.expect("the environment rejects nothing");
                     if count_of(&batch) > 0 {
                         assert!(pipeline.visible() > seen);
@@ -176,13 +176,17 @@ fn a_batch_that_waits_is_charged_until_it_is_committed() {
     };
     let pipeline = CommitPipeline::new(None);
     let alone = batch(1, 1);
-    pipeline.commit(&env, &alone, PLAIN).unwrap();
+    pipeline.commit(&env, Batch::whole(&alone), PLAIN).unwrap();
     assert_eq!(cache.charged(MemoryUse::WriteBatch), 0);
     let lead = pipeline.lead_alone();
     std::thread::scope(|scope| {
         for id in 2..5 {
             let (pipeline, env) = (&pipeline, &env);
-            scope.spawn(move || pipeline.commit(env, &batch(1, id), PLAIN).unwrap());
+            scope.spawn(move || {
+                pipeline
+                    .commit(env, Batch::whole(&batch(1, id)), PLAIN)
+                    .unwrap()
+            });
         }
         while cache.charged(MemoryUse::WriteBatch) < 3 * alone.len() {
             std::thread::yield_now();
@@ -209,9 +213,13 @@ fn batches_inserted_sequentially_are_not_concurrent() {
 #[test]
 fn a_group_that_is_not_logged_takes_no_numbers() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
-    pipeline.commit(&env, &batch(2, 1), PLAIN).unwrap();
+    pipeline
+        .commit(&env, Batch::whole(&batch(2, 1)), PLAIN)
+        .unwrap();
     env.fails_to_log.store(true, Ordering::Relaxed);
-    let error = pipeline.commit(&env, &batch(2, 2), PLAIN).unwrap_err();
+    let error = pipeline
+        .commit(&env, Batch::whole(&batch(2, 2)), PLAIN)
+        .unwrap_err();
     assert_eq!(error.code(), Code::Aborted);
     assert_eq!((pipeline.allocated().0, pipeline.visible().0), (2, 2));
     assert!(!env.has_inserted(&batch(2, 2)));
@@ -221,10 +229,14 @@ fn a_group_that_is_not_logged_takes_no_numbers() {
 fn a_batch_without_room_fails_alone() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     env.refuses.store(true, Ordering::Relaxed);
-    let error = pipeline.commit(&env, &batch(1, 1), PLAIN).unwrap_err();
+    let error = pipeline
+        .commit(&env, Batch::whole(&batch(1, 1)), PLAIN)
+        .unwrap_err();
     assert_eq!(error.code(), Code::Incomplete);
     env.refuses.store(false, Ordering::Relaxed);
-    pipeline.commit(&env, &batch(1, 2), PLAIN).unwrap();
+    pipeline
+        .commit(&env, Batch::whole(&batch(1, 2)), PLAIN)
+        .unwrap();
     assert_eq!(env.log.lock().len(), 1);
 }
 
@@ -232,10 +244,14 @@ fn a_batch_without_room_fails_alone() {
 fn a_failed_insertion_is_reported_and_does_not_block_others() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     env.fails_to_insert.store(true, Ordering::Relaxed);
-    pipeline.commit(&env, &batch(3, 1), PLAIN).unwrap_err();
+    pipeline
+        .commit(&env, Batch::whole(&batch(3, 1)), PLAIN)
+        .unwrap_err();
     assert_eq!(env.failed_insertions.load(Ordering::Relaxed), 1);
     env.fails_to_insert.store(false, Ordering::Relaxed);
-    pipeline.commit(&env, &batch(1, 2), PLAIN).unwrap();
+    pipeline
+        .commit(&env, Batch::whole(&batch(1, 2)), PLAIN)
+        .unwrap();
     assert_eq!(pipeline.visible().0, 4);
 }
 
@@ -249,7 +265,7 @@ fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_is_passed_on() {
             .map(|id| {
                 scope.spawn(move || {
                     catch_unwind(AssertUnwindSafe(|| {
-                        pipeline.commit(env, &batch(1, id), PLAIN)
+                        pipeline.commit(env, Batch::whole(&batch(1, id)), PLAIN)
                     }))
                 })
             })
@@ -266,7 +282,9 @@ fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_is_passed_on() {
         assert!(ends.into_iter().flatten().all(|end| end.is_err()));
     });
     env.panics_in_log.store(false, Ordering::Relaxed);
-    pipeline.commit(env, &batch(1, 9), PLAIN).unwrap();
+    pipeline
+        .commit(env, Batch::whole(&batch(1, 9)), PLAIN)
+        .unwrap();
     assert_eq!(pipeline.visible().0, 1);
 }
 
@@ -281,8 +299,12 @@ fn leading_alone_waits_for_insertions_and_blocks_other_writers() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             begin.wait();
-            pipeline.commit(&env, &batch(1, 1), PLAIN).unwrap();
-            pipeline.commit(&env, &batch(1, 2), PLAIN).unwrap();
+            pipeline
+                .commit(&env, Batch::whole(&batch(1, 1)), PLAIN)
+                .unwrap();
+            pipeline
+                .commit(&env, Batch::whole(&batch(1, 2)), PLAIN)
+                .unwrap();
         });
         begin.wait();
         for _ in 0..20 {
@@ -300,7 +322,9 @@ fn leading_alone_waits_for_insertions_and_blocks_other_writers() {
 fn numbers_assigned_outside_the_pipeline_are_skipped() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     pipeline.skip_to(SequenceNumber(41));
-    pipeline.commit(&env, &batch(1, 1), PLAIN).unwrap();
+    pipeline
+        .commit(&env, Batch::whole(&batch(1, 1)), PLAIN)
+        .unwrap();
     assert_eq!(env.log.lock()[0].0, SequenceNumber(42));
     let lead = pipeline.lead_alone();
     pipeline.skip_to(SequenceNumber(7));

@@ -1,0 +1,223 @@
+//! Two-phase commit: transactions are prepared under a name, and decided later.
+//!
+//! [`crate::write::sections`] has the format and the undecided sections.
+
+use std::sync::Arc;
+
+use cairn_format::batch::{HEADER_LEN, WriteBatch as Encoded};
+use cairn_options::WriteOptions;
+use cairn_types::{Error, Result};
+
+use crate::batch::WriteBatch;
+use crate::db::Db;
+use crate::shared::Shared;
+use crate::write::queue::Batch;
+use crate::write::sections::State;
+
+/// A transaction that was prepared, and neither committed nor rolled back.
+#[derive(Clone, Debug)]
+pub struct PreparedTransaction {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The writes.
+    pub batch: WriteBatch,
+}
+
+/// A decision.
+#[derive(Clone, Copy)]
+enum Decision<'a> {
+    /// With further writes, which follow those of the section.
+    Commit(&'a WriteBatch),
+    RollBack,
+}
+
+impl Shared {
+    fn check_two_phase(&self) -> Result<()> {
+        match self.options().allow_2pc {
+            true => Ok(()),
+            false => Err(Error::not_supported(
+                "two-phase commit in a database that was opened without allow_2pc",
+            )),
+        }
+    }
+
+    fn prepare(
+        self: &Arc<Self>,
+        name: &[u8],
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.check_two_phase()?;
+        let options = logged(options);
+        self.with_stored(batch, |batch| {
+            self.check_write(batch, &options)?;
+            let sections = &self.writes.sections;
+            let section = sections.begin(name, &batch.encoded().view())?;
+            let parts = Batch::only_logged(section.as_bytes());
+            let written = cairn_wal::check_record(section.byte_len() as u64)
+                .and_then(|()| self.write_checked(batch, parts, &options, None));
+            if !sections.end_prepare(name, written.is_ok()) {
+                // If this fails as well, the transaction is prepared.
+                let _ = self.decide(name, Decision::RollBack, &options);
+            }
+            written
+        })
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        name: &[u8],
+        decision: Decision<'_>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.check_two_phase()?;
+        let options = logged(options);
+        // A decision that is not tried is not in doubt.
+        self.check_writable()?;
+        options.check_supported()?;
+        let mut marker = Encoded::new();
+        match decision {
+            Decision::Commit(more) => {
+                self.check_write(more, &options)?;
+                marker.mark_commit(name)?;
+                marker.append(&more.encoded().view())?;
+                cairn_wal::check_record(marker.byte_len() as u64)?;
+            }
+            Decision::RollBack => marker.mark_rollback(name)?,
+        }
+        let mut section = self.writes.sections.begin_decision(name)?;
+        let is_commit = matches!(decision, Decision::Commit(_));
+        if let Decision::Commit(more) = decision
+            && more.count() > 0
+        {
+            let appended = Arc::make_mut(&mut section).append(&more.encoded().view());
+            appended.inspect_err(|_| {
+                self.writes.sections.decision_failed(name, State::Prepared);
+            })?;
+        }
+        let parts = match is_commit {
+            true => Batch {
+                logged: marker.as_bytes(),
+                inserted: section.as_bytes(),
+            },
+            false => Batch::only_logged(marker.as_bytes()),
+        };
+        loop {
+            match self.write_decision(&section, parts, &options) {
+                Ok(()) if is_commit => return Ok(()),
+                Ok(()) if self.writes.sections.rolled_back(name) => return Ok(()),
+                Ok(()) => {}
+                Err(error) => {
+                    let next = match self.check_failure() {
+                        Ok(()) => State::Prepared,
+                        Err(_) => State::InDoubt,
+                    };
+                    self.writes.sections.decision_failed(name, next);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Writes the `parts` of a decision of `section`.
+    fn write_decision(
+        self: &Arc<Self>,
+        section: &Encoded,
+        parts: Batch<'_>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if self.signals.has_stalls() {
+            self.delay_write(&WriteBatch::of_section(section)?, options.no_slowdown)?;
+        }
+        self.write_parts(parts, options, None)
+    }
+}
+
+/// Markers are logged in any case: otherwise a transaction would be undecided again after a crash.
+fn logged(options: &WriteOptions) -> WriteOptions {
+    WriteOptions {
+        disable_wal: false,
+        ..options.clone()
+    }
+}
+
+/// Returns the writes of the prepared section of the transaction `name`.
+fn without_markers(section: &Encoded, name: &[u8]) -> Result<WriteBatch> {
+    let empty = Encoded::prepared_section(&Encoded::new().view(), name)?;
+    // The begin is a tag only; the end follows the records.
+    let end = empty.records_bytes().len() - 1;
+    let records = section.records_bytes();
+    let mut bytes = section.as_bytes()[..HEADER_LEN].to_vec();
+    bytes[..8].fill(0);
+    bytes.extend_from_slice(&records[1..records.len() - end]);
+    WriteBatch::from_data(&bytes)
+}
+
+impl Db {
+    /// Logs `batch` as the writes of the transaction `name`, which take effect when it is committed with
+    /// [`Db::commit_prepared`], also after a crash. The database must be open with `allow_2pc`. The log is written even
+    /// with `disable_wal`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`]; `InvalidArgument` if a transaction of this name is prepared; `NotSupported` without
+    /// `allow_2pc`.
+    pub fn prepare(&self, name: &[u8], batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.shared().prepare(name, batch, options)
+    }
+
+    /// Commits the prepared transaction `name`: its writes become visible.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`]; `InvalidArgument` if no transaction of this name is prepared; `Busy` while another
+    /// thread decides it; `Aborted` if the log has failed in an earlier decision. After another error the transaction
+    /// is still prepared.
+    pub fn commit_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
+        self.commit_prepared_with(name, &WriteBatch::new(), options)
+    }
+
+    /// Commits the prepared transaction `name` with the writes of `more`, which follow its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::commit_prepared`] and [`Db::write_with`].
+    pub fn commit_prepared_with(
+        &self,
+        name: &[u8],
+        more: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let shared = self.shared();
+        shared.with_stored(more, |more| {
+            shared.decide(name, Decision::Commit(more), options)
+        })
+    }
+
+    /// Rolls the prepared transaction `name` back: its writes are discarded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::commit_prepared`].
+    pub fn roll_back_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
+        self.shared().decide(name, Decision::RollBack, options)
+    }
+
+    /// Returns the prepared transactions that are not decided, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which cannot occur for a transaction that was prepared or recovered.
+    pub fn prepared(&self) -> Result<Vec<PreparedTransaction>> {
+        let sections = self.shared().writes.sections.prepared();
+        let all = sections.into_iter().map(|(name, section)| {
+            Ok(PreparedTransaction {
+                batch: without_markers(&section, &name)?,
+                name,
+            })
+        });
+        all.collect()
+    }
+}
