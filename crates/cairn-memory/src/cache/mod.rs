@@ -190,6 +190,8 @@ pub struct BlockCache {
     charged_to: OnceLock<Mutex<CacheCharge>>,
     tier: Option<TierBelow>,
     options: CacheOptions,
+    /// Held while the capacity is changed, so that the last change stays in force.
+    resizing: Mutex<()>,
     /// Evicted keys, if they are observed.
     ghosts: OnceLock<Ghosts>,
 }
@@ -204,7 +206,7 @@ const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
-/// The step in which the capacity is lowered, in bytes.
+/// The step in which the capacity is lowered, or a charge grows, in bytes.
 const LOWERING_STEP: usize = 1 << 20;
 
 /// The shard of a key with `hash` out of `shards`, a power of two.
@@ -251,6 +253,7 @@ impl BlockCache {
             charged_to: OnceLock::new(),
             tier,
             options,
+            resizing: Mutex::new(()),
             ghosts: OnceLock::new(),
         };
         cache.set_capacity(capacity);
@@ -419,10 +422,19 @@ impl BlockCache {
 
     /// Changes a charge from `before` bytes to `now`.
     fn change_charge(&self, what: MemoryUse, before: usize, now: usize) {
-        let mut evicted = Vec::new();
         self.charges.change(what, before, now);
-        self.store().reserve(before, now, &mut evicted);
-        self.pass_on(evicted);
+        // In steps, because the memory of evicted entries is freed after each.
+        let mut from = before;
+        loop {
+            let to = now.min(from.saturating_add(LOWERING_STEP));
+            let mut evicted = Vec::new();
+            self.store().reserve(from, to, &mut evicted);
+            self.pass_on(evicted);
+            if to == now {
+                break;
+            }
+            from = to;
+        }
         self.divide_again();
     }
 
@@ -478,6 +490,7 @@ impl BlockCache {
     /// Changes the capacity and evicts entries beyond it in small steps, so that lookups and insertions can
     /// proceed in between. If the tiers share a capacity, this is the total.
     pub fn set_capacity(&self, capacity: usize) {
+        let _resizing = self.resizing.lock();
         self.capacity.store(capacity, Ordering::Relaxed);
         for step in lowering_steps(self.usage(), capacity) {
             self.lower_to(step);
