@@ -209,7 +209,7 @@ impl BlockCache {
     ///
     /// # Errors
     ///
-    /// `TimedOut` of the read.
+    /// Errors of the read that are not the device's, such as `TimedOut`.
     pub fn finish_below(
         &self,
         key: &CacheKey,

@@ -188,7 +188,7 @@ impl DeviceRead {
     ///
     /// # Errors
     ///
-    /// `TimedOut` of the request, which says nothing about the device.
+    /// Errors that are not the device's: `TimedOut`, and those of a read that was not executed.
     pub(crate) fn finish(self, bytes: Result<Buffer>) -> Result<Option<Found>> {
         (self.finish)(bytes)
     }
@@ -328,7 +328,7 @@ pub trait SecondaryCache: Send + Sync {
             Sought::Found(found) => Some(found),
             Sought::OnDevice(read) => {
                 let bytes = read.request().read_now();
-                // A read without a deadline does not time out.
+                // A read on this thread is executed.
                 let found = read.finish(bytes).ok()??;
                 Some(self.found_on_device(key, found, promote, counts))
             }

@@ -501,13 +501,16 @@ impl Inner {
     ) -> Result<Option<Found>> {
         let found = match bytes {
             Ok(bytes) => found_in(&bytes, key, generation),
-            Err(error) if error.code() == Code::TimedOut => return Err(error),
-            // The file ends early.
-            Err(error) if error.code() == Code::Corruption => None,
-            Err(error) => {
-                self.disable(error);
-                None
-            }
+            Err(error) => match error.code() {
+                Code::IoError => {
+                    self.disable(error);
+                    None
+                }
+                // The file ends early.
+                Code::Corruption => None,
+                // Of the caller: a deadline, or a read that was not executed.
+                _ => return Err(error),
+            },
         };
         match &found {
             // The cache may have been disabled or cleared in the meantime; the bytes are right in any case.
