@@ -13,7 +13,6 @@
 //! Every key has its own result: a damaged block fails only the keys that need it.
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
@@ -89,8 +88,8 @@ struct Lookups<'a, T> {
     keys: &'a [BatchKey<'a>],
     options: &'a ReadOptions,
     show: fn(Found) -> Result<T>,
-    /// The indices of the keys, in the order in which they are looked up.
-    order: Vec<u32>,
+    /// The keys in the order in which they are looked up.
+    order: Vec<Place>,
     /// The number of keys that were looked up.
     done: usize,
     results: Vec<Option<Result<T>>>,
@@ -111,7 +110,7 @@ impl<'a, T> Lookups<'a, T> {
             options,
             show,
             order: match sorted {
-                true => indices(keys).collect(),
+                true => indices(keys).map(|at| (0, at)).collect(),
                 false => in_order(keys),
             },
             done: 0,
@@ -125,7 +124,7 @@ impl<'a, T> Lookups<'a, T> {
     #[inline]
     fn next_batch(&mut self) -> Option<Batch<'a>> {
         if self.stats.bytes > self.options.value_size_soft_limit {
-            for &at in &self.order[self.done..] {
+            for &(_, at) in &self.order[self.done..] {
                 self.results[at as usize] = Some(Err(too_large(self.options)));
             }
             return None;
@@ -145,7 +144,7 @@ impl<'a, T> Lookups<'a, T> {
     fn finish(&mut self, batch: &mut Batch<'a>) {
         let count = batch.members.len();
         let part = &self.order[self.done..self.done + count];
-        for (&at, member) in part.iter().zip(&mut batch.members) {
+        for (&(_, at), member) in part.iter().zip(&mut batch.members) {
             let result = match self.stats.bytes > self.options.value_size_soft_limit {
                 true => {
                     self.states.push(member.get.take_state());
@@ -178,52 +177,54 @@ impl<'a, T> Lookups<'a, T> {
     }
 }
 
-/// The indices of `keys`. A batch of 2^32 keys would take 400 GB.
-fn indices(keys: &[BatchKey<'_>]) -> Range<u32> {
+/// The place of a key in the order of the lookups: a word of the key, and its index.
+type Place = (u64, u32);
+
+/// The places of `keys` in the order of the call. A batch of 2^32 keys would take 400 GB.
+fn indices(keys: &[BatchKey<'_>]) -> impl Iterator<Item = u32> + use<> {
     0..u32::try_from(keys.len()).expect("a batch has fewer than 2^32 keys")
 }
 
-/// The indices of `keys`, sorted by family and key.
-fn in_order(keys: &[BatchKey<'_>]) -> Vec<u32> {
-    let mut order: Vec<u32> = indices(keys).collect();
-    // The address of the view identifies the family; the order of families is irrelevant.
-    let family = |at: u32| std::ptr::from_ref::<View>(keys[at as usize].view);
-    if keys
-        .windows(2)
-        .any(|pair| !std::ptr::eq(pair[0].view, pair[1].view))
-    {
-        order.sort_by_key(|&at| family(at));
-    }
-    for part in order.chunk_by_mut(|&a, &b| family(a) == family(b)) {
-        sort_family(keys, part);
-    }
-    order
-}
-
-/// Sorts `part`, indices of `keys` of one family.
-fn sort_family(keys: &[BatchKey<'_>], part: &mut [u32]) {
-    let [first, others @ ..] = &*part else {
-        return;
+/// The places of `keys`, sorted by family and key.
+fn in_order(keys: &[BatchKey<'_>]) -> Vec<Place> {
+    let Some((first, others)) = keys.split_first() else {
+        return Vec::new();
     };
-    let internal = |at: u32| keys[at as usize].lookup.internal();
-    let mut shared = key::user_key(internal(*first));
-    for &other in others {
-        let len = key::common_prefix(shared, key::user_key(internal(other)));
+    let order = &first.view.family.order;
+    let mut shared = first.lookup.user();
+    for other in others {
+        if !std::ptr::eq(first.view, other.view) {
+            return in_order_of_families(keys);
+        }
+        let len = key::common_prefix(shared, other.lookup.user());
         shared = &shared[..len];
     }
-    let order = &keys[*first as usize].view.family.order;
-    let word = |&at: &u32| (key::prefix_after(order, internal(at), shared.len()), at);
-    let mut words: Vec<_> = part.iter().map(word).collect();
+    let word = |key: &BatchKey<'_>| key::prefix_after(order, key.lookup.internal(), shared.len());
+    let mut places: Vec<Place> = keys.iter().map(word).zip(indices(keys)).collect();
     // Most keys differ in these words, whose comparison is cheap.
-    words.sort_unstable();
-    for equal in words.chunk_by_mut(|a, b| a.0 == b.0) {
-        if equal.len() > 1 {
-            equal.sort_by(|a, b| key::compare(order, internal(a.1), internal(b.1)));
-        }
+    places.sort_unstable();
+    if places.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        let internal = |place: &Place| keys[place.1 as usize].lookup.internal();
+        let compare = |a: &Place, b: &Place| key::compare(order, internal(a), internal(b));
+        places.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(a, b)));
     }
-    for (place, (_, at)) in part.iter_mut().zip(words) {
-        *place = at;
-    }
+    places
+}
+
+/// [`in_order`] for keys of several families.
+#[cold]
+fn in_order_of_families(keys: &[BatchKey<'_>]) -> Vec<Place> {
+    let mut order: Vec<u32> = indices(keys).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&keys[a as usize], &keys[b as usize]);
+        // The address of the view identifies the family; the order of families is irrelevant.
+        let family = |key: &BatchKey<'_>| std::ptr::from_ref::<View>(key.view);
+        let order = &a.view.family.order;
+        family(a)
+            .cmp(&family(b))
+            .then_with(|| key::compare(order, a.lookup.internal(), b.lookup.internal()))
+    });
+    order.into_iter().map(|at| (0, at)).collect()
 }
 
 thread_local! {
@@ -432,15 +433,15 @@ impl Member<'_> {
 }
 
 impl<'a> Batch<'a> {
-    // Inlined, here and in `search`: members are large, and are built where they stay.
-    #[inline(always)]
+    // Compiled in this crate, here and in `search`, and not with each type of results.
+    #[inline(never)]
     fn new(
         keys: &'a [BatchKey<'a>],
-        part: &[u32],
+        part: &[Place],
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
-        let member = |&at: &u32| Member {
+        let member = |&(_, at): &Place| Member {
             get: PointGet::new(
                 keys[at as usize].view,
                 &keys[at as usize].lookup,
@@ -461,7 +462,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Searches until every member has finished or failed.
-    #[inline(always)]
+    #[inline(never)]
     fn search(&mut self) {
         for member in &mut self.members {
             member.get.search_memtables();
