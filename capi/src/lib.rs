@@ -28,6 +28,7 @@ mod handle;
 #[macro_use]
 mod macros;
 
+pub mod backup;
 pub mod batch;
 pub mod cache;
 pub mod cairn;

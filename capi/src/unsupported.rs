@@ -32,12 +32,6 @@ use crate::options::{
 };
 
 /// An object of an unsupported feature.
-pub struct rocksdb_backup_engine_info_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_backup_engine_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_backup_engine_t(());
-/// An object of an unsupported feature.
 pub struct rocksdb_compaction_service_options_override_t(());
 /// An object of an unsupported feature.
 pub struct rocksdb_compactionservice_jobinfo_t(());
@@ -49,8 +43,6 @@ pub struct rocksdb_compactionservice_t(());
 pub struct rocksdb_cuckoo_table_options_t(());
 /// An object of an unsupported feature.
 pub struct rocksdb_open_and_compact_options_t(());
-/// An object of an unsupported feature.
-pub struct rocksdb_restore_options_t(());
 /// A callback that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
 /// A callback that is never called.
@@ -62,52 +54,6 @@ pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
 
 c_unbuilt! { "custom memory allocators":
     err(errptr) fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t;
-}
-
-c_unbuilt! { "backups":
-    no() fn rocksdb_backup_engine_close(be: *mut rocksdb_backup_engine_t);
-    err(errptr) fn rocksdb_backup_engine_create_new_backup(be: *mut rocksdb_backup_engine_t, db: *mut rocksdb_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_backup_engine_create_new_backup_flush(be: *mut rocksdb_backup_engine_t, db: *mut rocksdb_t, flush_before_backup: c_uchar, errptr: *mut *mut c_char);
-    no() fn rocksdb_backup_engine_get_backup_info(be: *mut rocksdb_backup_engine_t) -> *const rocksdb_backup_engine_info_t;
-    no() fn rocksdb_backup_engine_info_backup_id(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32;
-    no() fn rocksdb_backup_engine_info_count(info: *const rocksdb_backup_engine_info_t) -> c_int;
-    no() fn rocksdb_backup_engine_info_destroy(info: *const rocksdb_backup_engine_info_t);
-    no() fn rocksdb_backup_engine_info_number_files(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32;
-    no() fn rocksdb_backup_engine_info_size(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u64;
-    no() fn rocksdb_backup_engine_info_timestamp(info: *const rocksdb_backup_engine_info_t, index: c_int) -> i64;
-    err(errptr) fn rocksdb_backup_engine_open(options: *const rocksdb_options_t, path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_backup_engine_t;
-    err(errptr) fn rocksdb_backup_engine_open_opts(options: *const rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t, errptr: *mut *mut c_char) -> *mut rocksdb_backup_engine_t;
-    no() fn rocksdb_backup_engine_options_create(backup_dir: *const c_char) -> *mut rocksdb_backup_engine_options_t;
-    no() fn rocksdb_backup_engine_options_destroy(backup_engine_options: *mut rocksdb_backup_engine_options_t);
-    no() fn rocksdb_backup_engine_options_get_backup_log_files(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
-    no() fn rocksdb_backup_engine_options_get_backup_rate_limit(options: *mut rocksdb_backup_engine_options_t) -> u64;
-    no() fn rocksdb_backup_engine_options_get_callback_trigger_interval_size(options: *mut rocksdb_backup_engine_options_t) -> u64;
-    no() fn rocksdb_backup_engine_options_get_destroy_old_data(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
-    no() fn rocksdb_backup_engine_options_get_max_background_operations(options: *mut rocksdb_backup_engine_options_t) -> c_int;
-    no() fn rocksdb_backup_engine_options_get_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t) -> c_int;
-    no() fn rocksdb_backup_engine_options_get_restore_rate_limit(options: *mut rocksdb_backup_engine_options_t) -> u64;
-    no() fn rocksdb_backup_engine_options_get_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t) -> c_int;
-    no() fn rocksdb_backup_engine_options_get_share_table_files(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
-    no() fn rocksdb_backup_engine_options_get_sync(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
-    no() fn rocksdb_backup_engine_options_set_backup_dir(options: *mut rocksdb_backup_engine_options_t, backup_dir: *const c_char);
-    no() fn rocksdb_backup_engine_options_set_backup_log_files(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
-    no() fn rocksdb_backup_engine_options_set_backup_rate_limit(options: *mut rocksdb_backup_engine_options_t, limit: u64);
-    no() fn rocksdb_backup_engine_options_set_callback_trigger_interval_size(options: *mut rocksdb_backup_engine_options_t, size: u64);
-    no() fn rocksdb_backup_engine_options_set_destroy_old_data(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
-    no() fn rocksdb_backup_engine_options_set_env(options: *mut rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t);
-    no() fn rocksdb_backup_engine_options_set_max_background_operations(options: *mut rocksdb_backup_engine_options_t, val: c_int);
-    no() fn rocksdb_backup_engine_options_set_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t, val: c_int);
-    no() fn rocksdb_backup_engine_options_set_restore_rate_limit(options: *mut rocksdb_backup_engine_options_t, limit: u64);
-    no() fn rocksdb_backup_engine_options_set_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t, val: c_int);
-    no() fn rocksdb_backup_engine_options_set_share_table_files(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
-    no() fn rocksdb_backup_engine_options_set_sync(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
-    err(errptr) fn rocksdb_backup_engine_purge_old_backups(be: *mut rocksdb_backup_engine_t, num_backups_to_keep: u32, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_backup_engine_restore_db_from_backup(be: *mut rocksdb_backup_engine_t, db_dir: *const c_char, wal_dir: *const c_char, restore_options: *const rocksdb_restore_options_t, backup_id: u32, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_backup_engine_restore_db_from_latest_backup(be: *mut rocksdb_backup_engine_t, db_dir: *const c_char, wal_dir: *const c_char, restore_options: *const rocksdb_restore_options_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_backup_engine_verify_backup(be: *mut rocksdb_backup_engine_t, backup_id: u32, errptr: *mut *mut c_char);
-    no() fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t;
-    no() fn rocksdb_restore_options_destroy(opt: *mut rocksdb_restore_options_t);
-    no() fn rocksdb_restore_options_set_keep_log_files(opt: *mut rocksdb_restore_options_t, v: c_int);
 }
 
 c_unbuilt! { "cuckoo tables":

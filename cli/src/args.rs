@@ -135,6 +135,22 @@ Examples:
 Takes no space until the two databases diverge; on another device the files are copied. The directory
 must not exist, and it appears only once it is complete.")]
     Checkpoint(Checkpoint),
+    /// Create, list, verify, restore and delete backups.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  cairn backup create --db stones --backups stones-backups
+  cairn backup list --backups stones-backups
+  cairn backup verify --backups stones-backups
+  cairn backup restore --backups stones-backups --db stones          the newest one
+  cairn backup restore --backups stones-backups --db old --id 3
+  cairn backup delete --backups stones-backups --keep 7
+
+A backup copies the tables that no earlier backup in the directory has. The directory has the format
+of RocksDB's BackupEngine, which can restore the backups and add others."
+    )]
+    Backup(Backup),
     /// Export the tables of a column family to a directory.
     #[command(after_help = "\
 Examples:
@@ -491,6 +507,132 @@ pub struct Checkpoint {
     /// Directory of the copy; it must not exist.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
+}
+
+/// `backup`.
+#[derive(Debug, Subcommand)]
+pub enum Backup {
+    /// Add a backup of a database to a directory.
+    Create(BackupCreate),
+    /// List the backups in a directory. The exit code is 1 if one is damaged.
+    List(BackupList),
+    /// Verify backups. The exit code is 1 if one is damaged.
+    Verify(BackupVerify),
+    /// Replace a database by the state in a backup.
+    Restore(BackupRestore),
+    /// Delete backups.
+    Delete(BackupDelete),
+}
+
+/// `backup create`.
+#[derive(Debug, Args)]
+pub struct BackupCreate {
+    #[command(flatten)]
+    pub target: Target,
+    /// Directory of the backups; created if it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub backups: PathBuf,
+    /// Flush the memtables first, instead of copying the logs.
+    #[arg(long)]
+    pub flush: bool,
+    /// Text stored with the backup.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub metadata: String,
+    /// Delete the oldest backups afterwards, so that N remain.
+    #[arg(long, value_name = "N")]
+    pub keep: Option<usize>,
+    /// Maximum number of files copied at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Maximum bytes per second; 0 for no limit.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub rate_limit: u64,
+}
+
+/// `backup list`.
+#[derive(Debug, Args)]
+pub struct BackupList {
+    /// Directory of the backups.
+    #[arg(long, value_name = "DIR")]
+    pub backups: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backup verify`.
+#[derive(Debug, Args)]
+pub struct BackupVerify {
+    /// Directory of the backups.
+    #[arg(long, value_name = "DIR")]
+    pub backups: PathBuf,
+    /// Ids of the backups; all if omitted.
+    pub ids: Vec<u32>,
+    /// Check only that the files exist and have their lengths.
+    #[arg(long)]
+    pub quick: bool,
+    /// Maximum number of files read at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+}
+
+/// `backup restore`.
+#[derive(Debug, Args)]
+pub struct BackupRestore {
+    /// Directory of the backups.
+    #[arg(long, value_name = "DIR")]
+    pub backups: PathBuf,
+    /// Directory of the database, which must not be open.
+    #[arg(long, value_name = "DIR")]
+    pub db: PathBuf,
+    /// Directory of the logs; that of the database if omitted.
+    #[arg(long, value_name = "DIR")]
+    pub wal_dir: Option<PathBuf>,
+    /// Id of the backup; the newest one if omitted.
+    #[arg(long, value_name = "N")]
+    pub id: Option<u32>,
+    /// Keep the logs in the directory, so that later writes are recovered from them.
+    #[arg(long)]
+    pub keep_logs: bool,
+    /// Files in the directory that are kept.
+    #[arg(long, default_value = "nothing")]
+    pub keep: RestoreKeep,
+    /// Maximum number of files copied at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Maximum bytes per second; 0 for no limit.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub rate_limit: u64,
+}
+
+/// Files that a restore keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RestoreKeep {
+    /// None.
+    Nothing,
+    /// Tables with the number, session id and size of a file of the backup.
+    SameSession,
+    /// Tables and blob files with the checksum of a file of the backup.
+    SameChecksum,
+}
+
+/// `backup delete`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["ids", "keep"]))]
+pub struct BackupDelete {
+    /// Directory of the backups.
+    #[arg(long, value_name = "DIR")]
+    pub backups: PathBuf,
+    /// Ids of the backups.
+    pub ids: Vec<u32>,
+    /// Delete the oldest backups, so that N remain.
+    #[arg(long, value_name = "N")]
+    pub keep: Option<usize>,
 }
 
 /// `export`.

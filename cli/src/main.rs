@@ -5,6 +5,7 @@
 //! was not found or not intact, and 2 for invalid arguments.
 
 mod args;
+mod backup;
 mod bench;
 mod cache;
 mod commands;
@@ -62,6 +63,7 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Flush(flags) => done(commands::flush(flags)),
         Command::Ingest(flags) => done(files::ingest(flags)),
         Command::Checkpoint(flags) => done(files::checkpoint(flags, out)),
+        Command::Backup(command) => backup::run(command, out),
         Command::Export(flags) => done(files::export(flags, out)),
         Command::Import(flags) => done(files::import(flags, out)),
         Command::Repair(flags) => files::repair(flags, out),

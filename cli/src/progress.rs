@@ -41,6 +41,13 @@ impl Progress {
         self.0.inc(more);
     }
 
+    /// Sets the progress, unless it is already further.
+    pub fn reach(&self, position: u64) {
+        if self.0.position() < position {
+            self.0.set_position(position);
+        }
+    }
+
     /// Removes the bar.
     pub fn finish(&self) {
         self.0.finish_and_clear();

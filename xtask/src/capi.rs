@@ -19,8 +19,9 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "awaited",
+    "backups",
     "basic",
     "cairn",
     "callbacks",

@@ -2,7 +2,8 @@
 //!
 //! The C tests are compiled with RocksDB 7.8's header and run with Cairn's library, and compiled with
 //! Cairn's header and run with RocksDB 11.1's library. The second also validates the tests: RocksDB
-//! meets the same expectations, except for those that `NOT_CAIRN` compiles out.
+//! meets the same expectations, except for those that `NOT_CAIRN` compiles out. `backups` is then run with both libraries
+//! in turns, on the same directory of backups.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,9 @@ use crate::tool_requirements::Selection;
 /// Programs that need only functions of RocksDB 7.8.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
 /// Programs that need only functions of RocksDB.
-const WITH_ROCKSDB: [&str; 5] = ["basic", "callbacks", "files", "options", "ttl"];
+const WITH_ROCKSDB: [&str; 6] = ["backups", "basic", "callbacks", "files", "options", "ttl"];
+/// The program that runs with both libraries in turns.
+const IN_TURNS: &str = "backups";
 
 /// Compiles and runs both combinations.
 pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
@@ -59,7 +62,39 @@ fn other_library(root: &Path, work: &Path) -> Result<(), String> {
         program.run(&libraries)?;
         println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: passed");
     }
+    in_turns(root, work, &libraries)
+}
+
+/// Runs [`IN_TURNS`] with both libraries on one directory.
+fn in_turns(root: &Path, work: &Path, theirs: &Path) -> Result<(), String> {
+    let ours = target(root).join("debug");
+    let cairn = Exchanged {
+        source: root.join(format!("capi/tests/{IN_TURNS}.c")),
+        header: root.join("capi/include"),
+        definition: "-DCAIRN",
+        library: ours.join("librocksdb.so"),
+        program: work.join(format!("{IN_TURNS}-cairn")),
+    };
+    cairn.compile()?;
+    let dir = work.join(format!("{IN_TURNS}-turns"));
+    fresh(&dir)?;
+    let rocksdb = work.join(format!("{IN_TURNS}-rocksdb"));
+    for _ in 0..3 {
+        execute(&rocksdb, theirs, &dir)?;
+        execute(&cairn.program, &ours, &dir)?;
+    }
+    println!("capi/tests/{IN_TURNS}.c with both libraries on one directory: passed");
     Ok(())
+}
+
+/// Runs a program with the libraries in `libraries` and the argument `dir`.
+fn execute(program: &Path, libraries: &Path, dir: &Path) -> Result<(), String> {
+    printed(
+        Command::new(program)
+            .arg(dir)
+            .env("LD_LIBRARY_PATH", libraries),
+    )
+    .map(|_| ())
 }
 
 /// Runs a download script unless its result exists.
@@ -77,6 +112,13 @@ struct Exchanged {
 
 impl Exchanged {
     fn run(&self, libraries: &Path) -> Result<(), String> {
+        self.compile()?;
+        let dir = self.program.with_extension("dir");
+        fresh(&dir)?;
+        execute(&self.program, libraries, &dir)
+    }
+
+    fn compile(&self) -> Result<(), String> {
         printed(
             compiler()
                 .args(["-std=c11", "-Wall", "-Wextra", "-Werror", self.definition])
@@ -86,13 +128,6 @@ impl Exchanged {
                 .arg("-o")
                 .arg(&self.program)
                 .arg(&self.library),
-        )?;
-        let dir = self.program.with_extension("dir");
-        fresh(&dir)?;
-        printed(
-            Command::new(&self.program)
-                .arg(&dir)
-                .env("LD_LIBRARY_PATH", libraries),
         )
         .map(|_| ())
     }

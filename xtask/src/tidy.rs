@@ -81,7 +81,8 @@ const UNSAFE_ALLOWED: [&str; 9] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 19] = [
+const FUZZED: [(&str, &str); 20] = [
+    ("backup", "backup_meta"),
     ("coding", "varint_key"),
     ("dated", "dated_values"),
     ("key", "varint_key"),

@@ -342,13 +342,13 @@
 
 #define rocksdb_txndb_write_policy_write_unprepared 2
 
-// An object of an unsupported feature.
+// Descriptions of the backups in a directory.
 typedef struct rocksdb_backup_engine_info_t rocksdb_backup_engine_info_t;
 
-// An object of an unsupported feature.
+// Options of a backup engine.
 typedef struct rocksdb_backup_engine_options_t rocksdb_backup_engine_options_t;
 
-// An object of an unsupported feature.
+// Creates, verifies, restores and deletes the backups in a directory.
 typedef struct rocksdb_backup_engine_t rocksdb_backup_engine_t;
 
 // A blob file written by a job.
@@ -531,7 +531,7 @@ typedef struct rocksdb_ratelimiter_t rocksdb_ratelimiter_t;
 // Options of a read.
 typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 
-// An object of an unsupported feature.
+// Options of a restore.
 typedef struct rocksdb_restore_options_t rocksdb_restore_options_t;
 
 // Options of size estimates.
@@ -687,6 +687,182 @@ typedef void (*rocksdb_compaction_service_on_installation_cb)(void);
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Closes an engine. The backups are not affected.
+//
+// Does nothing for null.
+void rocksdb_backup_engine_close(struct rocksdb_backup_engine_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_backup_engine_options_destroy(struct rocksdb_backup_engine_options_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_restore_options_destroy(struct rocksdb_restore_options_t *handle);
+
+// Sets `backup_log_files`.
+void rocksdb_backup_engine_options_set_backup_log_files(struct rocksdb_backup_engine_options_t *opt,
+                                                        unsigned char v);
+
+// Sets `backup_rate_limit`.
+void rocksdb_backup_engine_options_set_backup_rate_limit(struct rocksdb_backup_engine_options_t *opt,
+                                                         uint64_t v);
+
+// Sets `callback_trigger_interval_size`.
+void rocksdb_backup_engine_options_set_callback_trigger_interval_size(struct rocksdb_backup_engine_options_t *opt,
+                                                                      uint64_t v);
+
+// Sets `destroy_old_data`.
+void rocksdb_backup_engine_options_set_destroy_old_data(struct rocksdb_backup_engine_options_t *opt,
+                                                        unsigned char v);
+
+// Sets `restore_rate_limit`.
+void rocksdb_backup_engine_options_set_restore_rate_limit(struct rocksdb_backup_engine_options_t *opt,
+                                                          uint64_t v);
+
+// Sets `share_table_files`.
+void rocksdb_backup_engine_options_set_share_table_files(struct rocksdb_backup_engine_options_t *opt,
+                                                         unsigned char v);
+
+// Sets `sync`.
+void rocksdb_backup_engine_options_set_sync(struct rocksdb_backup_engine_options_t *opt,
+                                            unsigned char v);
+
+// The value of `backup_log_files`.
+unsigned char rocksdb_backup_engine_options_get_backup_log_files(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `backup_rate_limit`.
+uint64_t rocksdb_backup_engine_options_get_backup_rate_limit(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `callback_trigger_interval_size`.
+uint64_t rocksdb_backup_engine_options_get_callback_trigger_interval_size(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `destroy_old_data`.
+unsigned char rocksdb_backup_engine_options_get_destroy_old_data(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `restore_rate_limit`.
+uint64_t rocksdb_backup_engine_options_get_restore_rate_limit(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `share_table_files`.
+unsigned char rocksdb_backup_engine_options_get_share_table_files(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `sync`.
+unsigned char rocksdb_backup_engine_options_get_sync(struct rocksdb_backup_engine_options_t *opt);
+
+// Sets `keep_log_files`.
+void rocksdb_restore_options_set_keep_log_files(struct rocksdb_restore_options_t *opt, int v);
+
+// Opens the backups in the directory `path_name`, which is created if it is missing, with default options and the
+// environment in `options`.
+struct rocksdb_backup_engine_t *rocksdb_backup_engine_open(const struct rocksdb_options_t *options,
+                                                           const char *path_name,
+                                                           char **errptr);
+
+// Opens the backups in the directory in `options`. `env` is the environment of databases.
+struct rocksdb_backup_engine_t *rocksdb_backup_engine_open_opts(const struct rocksdb_backup_engine_options_t *options,
+                                                                struct rocksdb_env_t *env,
+                                                                char **errptr);
+
+// Creates a backup of `db`, with its logs.
+void rocksdb_backup_engine_create_new_backup(struct rocksdb_backup_engine_t *be,
+                                             struct rocksdb_t *db,
+                                             char **errptr);
+
+// Creates a backup of `db`, after a flush if `flush_before_backup` is set.
+void rocksdb_backup_engine_create_new_backup_flush(struct rocksdb_backup_engine_t *be,
+                                                   struct rocksdb_t *db,
+                                                   unsigned char flush_before_backup,
+                                                   char **errptr);
+
+// Deletes the oldest backups so that at most `num_backups_to_keep` remain.
+void rocksdb_backup_engine_purge_old_backups(struct rocksdb_backup_engine_t *be,
+                                             uint32_t num_backups_to_keep,
+                                             char **errptr);
+
+// Verifies that the files of a backup exist and have their lengths.
+void rocksdb_backup_engine_verify_backup(struct rocksdb_backup_engine_t *be,
+                                         uint32_t backup_id,
+                                         char **errptr);
+
+// Restores a backup to the database in `db_dir` with logs in `wal_dir`.
+void rocksdb_backup_engine_restore_db_from_backup(struct rocksdb_backup_engine_t *be,
+                                                  const char *db_dir,
+                                                  const char *wal_dir,
+                                                  const struct rocksdb_restore_options_t *restore_options,
+                                                  uint32_t backup_id,
+                                                  char **errptr);
+
+// Restores the newest backup.
+void rocksdb_backup_engine_restore_db_from_latest_backup(struct rocksdb_backup_engine_t *be,
+                                                         const char *db_dir,
+                                                         const char *wal_dir,
+                                                         const struct rocksdb_restore_options_t *restore_options,
+                                                         char **errptr);
+
+// Returns descriptions of the valid backups, oldest first.
+const struct rocksdb_backup_engine_info_t *rocksdb_backup_engine_get_backup_info(struct rocksdb_backup_engine_t *be);
+
+// Returns the number of backups.
+int rocksdb_backup_engine_info_count(const struct rocksdb_backup_engine_info_t *info);
+
+// Returns the time of a backup in seconds since 1970.
+int64_t rocksdb_backup_engine_info_timestamp(const struct rocksdb_backup_engine_info_t *info,
+                                             int index);
+
+// Returns the id of a backup.
+uint32_t rocksdb_backup_engine_info_backup_id(const struct rocksdb_backup_engine_info_t *info,
+                                              int index);
+
+// Returns the number of bytes of a backup, including shared files.
+uint64_t rocksdb_backup_engine_info_size(const struct rocksdb_backup_engine_info_t *info,
+                                         int index);
+
+// Returns the number of files of a backup, including shared ones.
+uint32_t rocksdb_backup_engine_info_number_files(const struct rocksdb_backup_engine_info_t *info,
+                                                 int index);
+
+// Frees descriptions.
+//
+// Does nothing for null.
+void rocksdb_backup_engine_info_destroy(const struct rocksdb_backup_engine_info_t *info);
+
+// Creates options with RocksDB's defaults for the directory `backup_dir`.
+struct rocksdb_backup_engine_options_t *rocksdb_backup_engine_options_create(const char *backup_dir);
+
+// Sets the directory of the backups.
+void rocksdb_backup_engine_options_set_backup_dir(struct rocksdb_backup_engine_options_t *options,
+                                                  const char *backup_dir);
+
+// Sets the environment of the directory of backups; that of the database for null.
+void rocksdb_backup_engine_options_set_env(struct rocksdb_backup_engine_options_t *options,
+                                           struct rocksdb_env_t *env);
+
+// Sets the maximum number of files that are copied at the same time.
+void rocksdb_backup_engine_options_set_max_background_operations(struct rocksdb_backup_engine_options_t *options,
+                                                                 int val);
+
+// Returns the maximum number of files that are copied at the same time.
+int rocksdb_backup_engine_options_get_max_background_operations(struct rocksdb_backup_engine_options_t *options);
+
+// Sets the maximum number of backups that a read-only engine opens.
+void rocksdb_backup_engine_options_set_max_valid_backups_to_open(struct rocksdb_backup_engine_options_t *options,
+                                                                 int val);
+
+// Returns the maximum number of backups that a read-only engine opens.
+int rocksdb_backup_engine_options_get_max_valid_backups_to_open(struct rocksdb_backup_engine_options_t *options);
+
+// Sets the names of shared files: RocksDB's `ShareFilesNaming`.
+void rocksdb_backup_engine_options_set_share_files_with_checksum_naming(struct rocksdb_backup_engine_options_t *options,
+                                                                        int val);
+
+// Returns the names of shared files.
+int rocksdb_backup_engine_options_get_share_files_with_checksum_naming(struct rocksdb_backup_engine_options_t *options);
+
+// Creates options of a restore with RocksDB's defaults.
+struct rocksdb_restore_options_t *rocksdb_restore_options_create(void);
 
 // Frees a batch.
 //
@@ -6540,173 +6716,6 @@ struct rocksdb_checkpoint_t *rocksdb_transactiondb_checkpoint_object_create(stru
 
 // Not supported: custom memory allocators.
 struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
-
-// Not supported: backups.
-void rocksdb_backup_engine_close(struct rocksdb_backup_engine_t *be);
-
-// Not supported: backups.
-void rocksdb_backup_engine_create_new_backup(struct rocksdb_backup_engine_t *be,
-                                             struct rocksdb_t *db,
-                                             char **errptr);
-
-// Not supported: backups.
-void rocksdb_backup_engine_create_new_backup_flush(struct rocksdb_backup_engine_t *be,
-                                                   struct rocksdb_t *db,
-                                                   unsigned char flush_before_backup,
-                                                   char **errptr);
-
-// Not supported: backups.
-const struct rocksdb_backup_engine_info_t *rocksdb_backup_engine_get_backup_info(struct rocksdb_backup_engine_t *be);
-
-// Not supported: backups.
-uint32_t rocksdb_backup_engine_info_backup_id(const struct rocksdb_backup_engine_info_t *info,
-                                              int index);
-
-// Not supported: backups.
-int rocksdb_backup_engine_info_count(const struct rocksdb_backup_engine_info_t *info);
-
-// Not supported: backups.
-void rocksdb_backup_engine_info_destroy(const struct rocksdb_backup_engine_info_t *info);
-
-// Not supported: backups.
-uint32_t rocksdb_backup_engine_info_number_files(const struct rocksdb_backup_engine_info_t *info,
-                                                 int index);
-
-// Not supported: backups.
-uint64_t rocksdb_backup_engine_info_size(const struct rocksdb_backup_engine_info_t *info,
-                                         int index);
-
-// Not supported: backups.
-int64_t rocksdb_backup_engine_info_timestamp(const struct rocksdb_backup_engine_info_t *info,
-                                             int index);
-
-// Not supported: backups.
-struct rocksdb_backup_engine_t *rocksdb_backup_engine_open(const struct rocksdb_options_t *options,
-                                                           const char *path,
-                                                           char **errptr);
-
-// Not supported: backups.
-struct rocksdb_backup_engine_t *rocksdb_backup_engine_open_opts(const struct rocksdb_backup_engine_options_t *options,
-                                                                struct rocksdb_env_t *env,
-                                                                char **errptr);
-
-// Not supported: backups.
-struct rocksdb_backup_engine_options_t *rocksdb_backup_engine_options_create(const char *backup_dir);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_destroy(struct rocksdb_backup_engine_options_t *backup_engine_options);
-
-// Not supported: backups.
-unsigned char rocksdb_backup_engine_options_get_backup_log_files(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-uint64_t rocksdb_backup_engine_options_get_backup_rate_limit(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-uint64_t rocksdb_backup_engine_options_get_callback_trigger_interval_size(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-unsigned char rocksdb_backup_engine_options_get_destroy_old_data(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-int rocksdb_backup_engine_options_get_max_background_operations(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-int rocksdb_backup_engine_options_get_max_valid_backups_to_open(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-uint64_t rocksdb_backup_engine_options_get_restore_rate_limit(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-int rocksdb_backup_engine_options_get_share_files_with_checksum_naming(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-unsigned char rocksdb_backup_engine_options_get_share_table_files(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-unsigned char rocksdb_backup_engine_options_get_sync(struct rocksdb_backup_engine_options_t *options);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_backup_dir(struct rocksdb_backup_engine_options_t *options,
-                                                  const char *backup_dir);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_backup_log_files(struct rocksdb_backup_engine_options_t *options,
-                                                        unsigned char val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_backup_rate_limit(struct rocksdb_backup_engine_options_t *options,
-                                                         uint64_t limit);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_callback_trigger_interval_size(struct rocksdb_backup_engine_options_t *options,
-                                                                      uint64_t size);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_destroy_old_data(struct rocksdb_backup_engine_options_t *options,
-                                                        unsigned char val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_env(struct rocksdb_backup_engine_options_t *options,
-                                           struct rocksdb_env_t *env);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_max_background_operations(struct rocksdb_backup_engine_options_t *options,
-                                                                 int val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_max_valid_backups_to_open(struct rocksdb_backup_engine_options_t *options,
-                                                                 int val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_restore_rate_limit(struct rocksdb_backup_engine_options_t *options,
-                                                          uint64_t limit);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_share_files_with_checksum_naming(struct rocksdb_backup_engine_options_t *options,
-                                                                        int val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_share_table_files(struct rocksdb_backup_engine_options_t *options,
-                                                         unsigned char val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_options_set_sync(struct rocksdb_backup_engine_options_t *options,
-                                            unsigned char val);
-
-// Not supported: backups.
-void rocksdb_backup_engine_purge_old_backups(struct rocksdb_backup_engine_t *be,
-                                             uint32_t num_backups_to_keep,
-                                             char **errptr);
-
-// Not supported: backups.
-void rocksdb_backup_engine_restore_db_from_backup(struct rocksdb_backup_engine_t *be,
-                                                  const char *db_dir,
-                                                  const char *wal_dir,
-                                                  const struct rocksdb_restore_options_t *restore_options,
-                                                  uint32_t backup_id,
-                                                  char **errptr);
-
-// Not supported: backups.
-void rocksdb_backup_engine_restore_db_from_latest_backup(struct rocksdb_backup_engine_t *be,
-                                                         const char *db_dir,
-                                                         const char *wal_dir,
-                                                         const struct rocksdb_restore_options_t *restore_options,
-                                                         char **errptr);
-
-// Not supported: backups.
-void rocksdb_backup_engine_verify_backup(struct rocksdb_backup_engine_t *be,
-                                         uint32_t backup_id,
-                                         char **errptr);
-
-// Not supported: backups.
-struct rocksdb_restore_options_t *rocksdb_restore_options_create(void);
-
-// Not supported: backups.
-void rocksdb_restore_options_destroy(struct rocksdb_restore_options_t *opt);
-
-// Not supported: backups.
-void rocksdb_restore_options_set_keep_log_files(struct rocksdb_restore_options_t *opt, int v);
 
 // Not supported: cuckoo tables.
 struct rocksdb_cuckoo_table_options_t *rocksdb_cuckoo_options_create(void);

@@ -5,6 +5,7 @@
     reason = "a panic fails the test, in its helpers too"
 )]
 
+mod backups;
 mod cache;
 mod data;
 mod files;

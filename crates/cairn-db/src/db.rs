@@ -74,6 +74,12 @@ impl Db {
         &self.shared().context.db_id
     }
 
+    /// Returns the id of this opening of the database, which is in the tables that it writes.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        &self.shared().context.session_id
+    }
+
     /// Returns the clock of the database's world.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {

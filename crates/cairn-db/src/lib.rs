@@ -36,6 +36,7 @@ mod idle_workers;
 mod invariants;
 mod iter;
 mod jobs;
+mod kept_files;
 mod lifecycle;
 mod locks;
 mod manual;
@@ -88,6 +89,7 @@ pub use errors::retry::Damaged;
 pub use files::*;
 pub use handle::Family;
 pub use iter::{AsyncIter, Iter, Motion};
+pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{

@@ -4,6 +4,7 @@
 //! [`cairn_types::Malformed`]. They never panic, loop forever, or allocate by an unverified length. Each
 //! module documents its format.
 
+pub mod backup;
 pub mod batch;
 pub mod blob;
 pub mod block;

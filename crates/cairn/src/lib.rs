@@ -89,6 +89,7 @@
 #![deny(missing_docs, missing_debug_implementations)]
 
 mod assertions;
+pub mod backup;
 mod batch;
 pub mod blobs;
 mod builder;
@@ -135,6 +136,7 @@ pub use cairn_types::{
     SequenceNumber, Subcode, WalDecision, WalFilter,
 };
 
+pub use backup::BackupEngine;
 pub use batch::WriteBatch;
 pub use builder::DbBuilder;
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};

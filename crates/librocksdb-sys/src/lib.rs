@@ -8,6 +8,7 @@
 //! librocksdb-sys = { path = "path/to/cairn/crates/librocksdb-sys" }
 //! ```
 
+pub use cairn_capi::backup::*;
 pub use cairn_capi::batch::*;
 pub use cairn_capi::cache::*;
 pub use cairn_capi::cairn::caches::*;

@@ -33,7 +33,7 @@ mod export;
 mod external;
 pub(crate) mod host;
 pub(crate) mod ingest;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;
 mod repair;

@@ -1,5 +1,6 @@
 //! The fuzz targets, one per file, each with `pub fn run(data: &[u8])`.
 
+pub mod backup_meta;
 pub mod blob_file;
 pub mod block;
 pub mod cache_dump;

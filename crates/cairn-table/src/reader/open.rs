@@ -83,6 +83,8 @@ impl OpenParams {
 
 /// Bytes read from the end of a file of unknown tail size.
 const DEFAULT_TAIL: u64 = 16 << 10;
+/// Bytes read from the end of a file for its properties.
+const PROPERTIES_TAIL: u64 = 4 << 10;
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
 /// The maximum number of bytes read at once when a table is opened, whatever size the MANIFEST
@@ -249,6 +251,34 @@ impl Table {
         }
     }
 
+    /// Returns the properties of the table in `file`, which has `len` bytes, without opening it. Reads a few
+    /// kilobytes at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Corruption` with file and offset; `NotSupported` for unsupported formats.
+    pub fn read_properties(
+        file: &Arc<dyn RandomAccessFile>,
+        len: u64,
+        io: &Io,
+    ) -> Result<Properties> {
+        let tail_at = len - PROPERTIES_TAIL.min(len);
+        let tail = ReadRequest::new(file.clone(), tail_at, (len - tail_at) as usize);
+        let tail = io.read_now(&tail)?;
+        let footer = Footer::decode(&tail, len)
+            .map_err(|error| error.in_file(file.path().display(), tail_at))?;
+        let opening = Opening {
+            file,
+            io,
+            tail,
+            tail_at,
+            footer,
+            limit: len - footer.encoded_len() as u64,
+            meter: Meter::default(),
+        };
+        opening.properties(&opening.parts()?)
+    }
+
     fn open_once(
         file: Arc<dyn RandomAccessFile>,
         len: u64,
@@ -292,12 +322,17 @@ impl Table {
 }
 
 impl Opening<'_> {
-    fn table(&self, params: OpenParams) -> Result<Table> {
+    /// Returns the metaindex.
+    fn parts(&self) -> Result<MetaIndex> {
         let metaindex = self.footer.metaindex;
         let raw = self.raw(metaindex)?;
-        let parts = block_fetcher::contents(&raw, metaindex, &self.footer, &self.meter)
+        block_fetcher::contents(&raw, metaindex, &self.footer, &self.meter)
             .and_then(|block| MetaIndex::decode(&block, self.limit))
-            .map_err(|error| self.bad(error, metaindex.offset))?;
+            .map_err(|error| self.bad(error, metaindex.offset))
+    }
+
+    fn table(&self, params: OpenParams) -> Result<Table> {
+        let parts = self.parts()?;
         let properties = self.properties(&parts)?;
         let id = unique_id(&properties);
         self.check_unique_id(&params, id)?;

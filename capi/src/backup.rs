@@ -1,0 +1,259 @@
+//! Backups.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_backup::{
+    BackupEngine, BackupEngineOptions, BackupInfo, CreateBackupOptions, RestoreOptions,
+    ShareFilesNaming,
+};
+use cairn_platform::World;
+
+use crate::database::rocksdb_t;
+use crate::env::rocksdb_env_t;
+use crate::error::{path, report, report_ptr};
+use crate::handle::{create, destroy, maybe, misuse, of, of_mut};
+use crate::options::{Checked, rocksdb_options_t};
+
+/// Options of a restore.
+#[derive(Default)]
+pub struct Restore {
+    keep_log_files: bool,
+}
+
+impl Restore {
+    fn options(&self) -> RestoreOptions<'static> {
+        RestoreOptions {
+            keep_log_files: self.keep_log_files,
+            ..RestoreOptions::default()
+        }
+    }
+}
+
+handles! {
+    /// Creates, verifies, restores and deletes the backups in a directory.
+    rocksdb_backup_engine_t = BackupEngine;
+    /// Descriptions of the backups in a directory.
+    rocksdb_backup_engine_info_t = Vec<BackupInfo>;
+    /// Options of a backup engine.
+    rocksdb_backup_engine_options_t = Checked<BackupEngineOptions>;
+    /// Options of a restore.
+    rocksdb_restore_options_t = Checked<Restore>;
+}
+
+c_destructors! {
+    /// Closes an engine. The backups are not affected.
+    rocksdb_backup_engine_close(rocksdb_backup_engine_t);
+    /// Frees options.
+    rocksdb_backup_engine_options_destroy(rocksdb_backup_engine_options_t);
+    /// Frees options.
+    rocksdb_restore_options_destroy(rocksdb_restore_options_t);
+}
+
+c_setters! { rocksdb_backup_engine_options_t:
+    rocksdb_backup_engine_options_set_backup_log_files(c_uchar) => backup_log_files;
+    rocksdb_backup_engine_options_set_backup_rate_limit(u64) => backup_rate_limit;
+    rocksdb_backup_engine_options_set_callback_trigger_interval_size(u64) => callback_trigger_interval_size;
+    rocksdb_backup_engine_options_set_destroy_old_data(c_uchar) => destroy_old_data;
+    rocksdb_backup_engine_options_set_restore_rate_limit(u64) => restore_rate_limit;
+    rocksdb_backup_engine_options_set_share_table_files(c_uchar) => share_table_files;
+    rocksdb_backup_engine_options_set_sync(c_uchar) => sync;
+}
+
+c_getters! { rocksdb_backup_engine_options_t:
+    rocksdb_backup_engine_options_get_backup_log_files(mut) -> c_uchar => backup_log_files;
+    rocksdb_backup_engine_options_get_backup_rate_limit(mut) -> u64 => backup_rate_limit;
+    rocksdb_backup_engine_options_get_callback_trigger_interval_size(mut) -> u64 => callback_trigger_interval_size;
+    rocksdb_backup_engine_options_get_destroy_old_data(mut) -> c_uchar => destroy_old_data;
+    rocksdb_backup_engine_options_get_restore_rate_limit(mut) -> u64 => restore_rate_limit;
+    rocksdb_backup_engine_options_get_share_table_files(mut) -> c_uchar => share_table_files;
+    rocksdb_backup_engine_options_get_sync(mut) -> c_uchar => sync;
+}
+
+c_setters! { rocksdb_restore_options_t:
+    rocksdb_restore_options_set_keep_log_files(c_int) => keep_log_files;
+}
+
+/// Returns a description of a list.
+///
+/// # Safety
+///
+/// `info` is a live list.
+unsafe fn at<'a>(info: *const rocksdb_backup_engine_info_t, index: c_int) -> &'a BackupInfo {
+    // SAFETY: guaranteed by the caller.
+    let list = unsafe { of(info) };
+    let found = usize::try_from(index)
+        .ok()
+        .and_then(|index| list.get(index));
+    found.unwrap_or_else(|| misuse(&format!("backup {index} of a list of {}", list.len())))
+}
+
+c_functions! {
+    /// Opens the backups in the directory `path_name`, which is created if it is missing, with default options and the
+    /// environment in `options`.
+    fn rocksdb_backup_engine_open(
+        options: *const rocksdb_options_t,
+        path_name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_backup_engine_t {
+        report_ptr(errptr, || {
+            let backups = BackupEngineOptions::new(path(path_name));
+            Ok(create(BackupEngine::open(&of(options).checked()?.world(), &backups)?))
+        })
+    }
+    /// Opens the backups in the directory in `options`. `env` is the environment of databases.
+    fn rocksdb_backup_engine_open_opts(
+        options: *const rocksdb_backup_engine_options_t,
+        env: *mut rocksdb_env_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_backup_engine_t {
+        report_ptr(errptr, || {
+            let world = maybe(env.cast_const()).map_or_else(World::posix, |env| env.world.clone());
+            Ok(create(BackupEngine::open(&world, of(options).checked()?)?))
+        })
+    }
+    /// Creates a backup of `db`, with its logs.
+    fn rocksdb_backup_engine_create_new_backup(
+        be: *mut rocksdb_backup_engine_t,
+        db: *mut rocksdb_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let options = CreateBackupOptions::default();
+            of(be.cast_const()).create_new_backup(&of(db.cast_const()).db, &options).map(|_| ())
+        });
+    }
+    /// Creates a backup of `db`, after a flush if `flush_before_backup` is set.
+    fn rocksdb_backup_engine_create_new_backup_flush(
+        be: *mut rocksdb_backup_engine_t,
+        db: *mut rocksdb_t,
+        flush_before_backup: c_uchar,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let options = CreateBackupOptions {
+                flush_before_backup: flush_before_backup != 0,
+                ..CreateBackupOptions::default()
+            };
+            of(be.cast_const()).create_new_backup(&of(db.cast_const()).db, &options).map(|_| ())
+        });
+    }
+    /// Deletes the oldest backups so that at most `num_backups_to_keep` remain.
+    fn rocksdb_backup_engine_purge_old_backups(
+        be: *mut rocksdb_backup_engine_t,
+        num_backups_to_keep: u32,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of(be.cast_const()).purge_old_backups(num_backups_to_keep as usize));
+    }
+    /// Verifies that the files of a backup exist and have their lengths.
+    fn rocksdb_backup_engine_verify_backup(be: *mut rocksdb_backup_engine_t, backup_id: u32, errptr: *mut *mut c_char) {
+        report(errptr, || of(be.cast_const()).verify_backup(backup_id, false));
+    }
+    /// Restores a backup to the database in `db_dir` with logs in `wal_dir`.
+    fn rocksdb_backup_engine_restore_db_from_backup(
+        be: *mut rocksdb_backup_engine_t,
+        db_dir: *const c_char,
+        wal_dir: *const c_char,
+        restore_options: *const rocksdb_restore_options_t,
+        backup_id: u32,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let options = of(restore_options).checked()?.options();
+            of(be.cast_const()).restore_db_from_backup(backup_id, &path(db_dir), &path(wal_dir), &options)
+        });
+    }
+    /// Restores the newest backup.
+    fn rocksdb_backup_engine_restore_db_from_latest_backup(
+        be: *mut rocksdb_backup_engine_t,
+        db_dir: *const c_char,
+        wal_dir: *const c_char,
+        restore_options: *const rocksdb_restore_options_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let options = of(restore_options).checked()?.options();
+            of(be.cast_const()).restore_db_from_latest_backup(&path(db_dir), &path(wal_dir), &options)
+        });
+    }
+
+    /// Returns descriptions of the valid backups, oldest first.
+    fn rocksdb_backup_engine_get_backup_info(be: *mut rocksdb_backup_engine_t) -> *const rocksdb_backup_engine_info_t {
+        create::<rocksdb_backup_engine_info_t>(of(be.cast_const()).backups())
+    }
+    /// Returns the number of backups.
+    fn rocksdb_backup_engine_info_count(info: *const rocksdb_backup_engine_info_t) -> c_int {
+        c_int::try_from(of(info).len()).unwrap_or(c_int::MAX)
+    }
+    /// Returns the time of a backup in seconds since 1970.
+    fn rocksdb_backup_engine_info_timestamp(info: *const rocksdb_backup_engine_info_t, index: c_int) -> i64 {
+        at(info, index).timestamp
+    }
+    /// Returns the id of a backup.
+    fn rocksdb_backup_engine_info_backup_id(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32 {
+        at(info, index).backup_id
+    }
+    /// Returns the number of bytes of a backup, including shared files.
+    fn rocksdb_backup_engine_info_size(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u64 {
+        at(info, index).size
+    }
+    /// Returns the number of files of a backup, including shared ones.
+    fn rocksdb_backup_engine_info_number_files(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32 {
+        at(info, index).number_files
+    }
+    /// Frees descriptions.
+    ///
+    /// Does nothing for null.
+    fn rocksdb_backup_engine_info_destroy(info: *const rocksdb_backup_engine_info_t) {
+        destroy(info.cast_mut());
+    }
+
+    /// Creates options with RocksDB's defaults for the directory `backup_dir`.
+    fn rocksdb_backup_engine_options_create(backup_dir: *const c_char) -> *mut rocksdb_backup_engine_options_t {
+        create(Checked::new(BackupEngineOptions::new(path(backup_dir))))
+    }
+    /// Sets the directory of the backups.
+    fn rocksdb_backup_engine_options_set_backup_dir(options: *mut rocksdb_backup_engine_options_t, backup_dir: *const c_char) {
+        of_mut(options).backup_dir = path(backup_dir);
+    }
+    /// Sets the environment of the directory of backups; that of the database for null.
+    fn rocksdb_backup_engine_options_set_env(options: *mut rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t) {
+        of_mut(options).backup_world = maybe(env.cast_const()).map(|env| env.world.clone());
+    }
+    /// Sets the maximum number of files that are copied at the same time.
+    fn rocksdb_backup_engine_options_set_max_background_operations(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
+        let options = of_mut(options);
+        match usize::try_from(val) {
+            Ok(number) if number > 0 => options.max_background_operations = number,
+            _ => options.refuse("rocksdb_backup_engine_options_set_max_background_operations", val.into()),
+        }
+    }
+    /// Returns the maximum number of files that are copied at the same time.
+    fn rocksdb_backup_engine_options_get_max_background_operations(options: *mut rocksdb_backup_engine_options_t) -> c_int {
+        c_int::try_from(of(options.cast_const()).max_background_operations).unwrap_or(c_int::MAX)
+    }
+    /// Sets the maximum number of backups that a read-only engine opens.
+    fn rocksdb_backup_engine_options_set_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
+        of_mut(options).max_valid_backups_to_open = usize::try_from(val).unwrap_or(usize::MAX);
+    }
+    /// Returns the maximum number of backups that a read-only engine opens.
+    fn rocksdb_backup_engine_options_get_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t) -> c_int {
+        c_int::try_from(of(options.cast_const()).max_valid_backups_to_open).unwrap_or(c_int::MAX)
+    }
+    /// Sets the names of shared files: RocksDB's `ShareFilesNaming`.
+    fn rocksdb_backup_engine_options_set_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
+        let options = of_mut(options);
+        match ShareFilesNaming::from_number(val.cast_unsigned()) {
+            Some(naming) => options.share_files_with_checksum_naming = naming,
+            None => options.refuse("rocksdb_backup_engine_options_set_share_files_with_checksum_naming", val.into()),
+        }
+    }
+    /// Returns the names of shared files.
+    fn rocksdb_backup_engine_options_get_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t) -> c_int {
+        of(options.cast_const()).share_files_with_checksum_naming.number().cast_signed()
+    }
+    /// Creates options of a restore with RocksDB's defaults.
+    fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t {
+        create(Checked::new(Restore::default()))
+    }
+}

@@ -1,0 +1,101 @@
+//! Callbacks of the application: progress, and their isolation from the engine.
+//!
+//! A callback that panics makes the operation fail with `Aborted`. While a callback runs, its thread is marked, so
+//! that a call that would wait for the operation in progress fails with `Busy` instead.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cairn_platform::sync::{AtomicU64, Ordering};
+use cairn_types::{Error, Result};
+
+/// The progress of a backup or restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes copied.
+    pub copied_bytes: u64,
+    /// Bytes to copy altogether.
+    pub total_bytes: u64,
+}
+
+/// A function that receives progress. Several threads may call it at the same time.
+pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
+
+thread_local! {
+    /// The engine whose callback runs on this thread, as an address; 0 for none.
+    static CALLING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Calls `callback` on behalf of the engine with the address `engine`.
+///
+/// # Errors
+///
+/// `Aborted` if it panics.
+pub(crate) fn call(engine: usize, what: &str, callback: impl FnOnce()) -> Result<()> {
+    let before = CALLING.replace(engine);
+    let called = catch_unwind(AssertUnwindSafe(callback));
+    CALLING.set(before);
+    called.map_err(|_| Error::aborted(format!("the {what} callback of a backup panicked")))
+}
+
+/// # Errors
+///
+/// `Busy` in a callback of the engine with the address `engine`.
+pub(crate) fn check_outside(engine: usize, what: &str) -> Result<()> {
+    match CALLING.get() == engine {
+        true => Err(Error::busy(format!(
+            "{what} in a callback of the same backup engine"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Counts copied bytes and reports them.
+pub(crate) struct Reporter {
+    engine: usize,
+    callback: Option<ProgressCallback>,
+    interval: u64,
+    copied: AtomicU64,
+    total: u64,
+}
+
+impl Reporter {
+    pub(crate) fn new(
+        engine: usize,
+        callback: Option<ProgressCallback>,
+        interval: u64,
+        total: u64,
+    ) -> Reporter {
+        Reporter {
+            engine,
+            callback,
+            interval: interval.max(1),
+            copied: AtomicU64::new(0),
+            total,
+        }
+    }
+
+    /// Adds copied bytes.
+    pub(crate) fn advance(&self, bytes: u64) -> Result<()> {
+        // Relaxed: a count.
+        let before = self.copied.fetch_add(bytes, Ordering::Relaxed);
+        match before / self.interval == (before + bytes) / self.interval {
+            true => Ok(()),
+            false => self.report(),
+        }
+    }
+
+    /// Reports the current progress.
+    pub(crate) fn report(&self) -> Result<()> {
+        let Some(callback) = &self.callback else {
+            return Ok(());
+        };
+        let progress = Progress {
+            copied_bytes: self.copied.load(Ordering::Relaxed),
+            total_bytes: self.total,
+        };
+        call(self.engine, "progress", || callback(progress))
+    }
+}
