@@ -19,6 +19,7 @@ mod linkbench;
 mod measurement;
 mod medians;
 mod memory_bound;
+mod memory_record;
 mod mixgraph;
 mod multi_db;
 mod option_text;

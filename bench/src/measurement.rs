@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::bench_stats::{BenchStats, Slot, Timeline};
 use crate::db_dir::Space;
+use crate::memory_record::MemoryRecord;
 use crate::resource_usage::Usage;
 
 /// The costs of a run.
@@ -37,6 +38,8 @@ pub struct Measurement {
     pub course: Timeline,
     /// Figures specific to this benchmark, such as the duration of a phase.
     pub figures: Vec<(String, f64)>,
+    /// The memory of the database, for reports in files.
+    pub memory: Option<MemoryRecord>,
 }
 
 impl Measurement {
@@ -109,6 +112,7 @@ impl Measurement {
             "tenths_done": done,
             "tenths_longest_nanos": longest,
             "figures": self.figures.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
+            "memory": self.memory.as_ref().map(MemoryRecord::to_json),
         })
     }
 
@@ -154,6 +158,10 @@ impl Measurement {
                     .collect(),
             },
             figures: figures.map(figure).collect::<Option<_>>()?,
+            memory: match value.get("memory")? {
+                Value::Null => None,
+                memory => Some(MemoryRecord::from_json(memory)?),
+            },
         })
     }
 }
@@ -185,6 +193,7 @@ mod tests {
         measured.usage.device_written = 5 << 20;
         measured.usage.read_calls = 3;
         measured.figures.push(("load seconds".into(), 0.25));
+        measured.memory = Some(crate::memory_record::tests::record());
         let text = measured.to_json().to_string();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(Measurement::from_json(&value), Some(measured.clone()));

@@ -13,6 +13,8 @@
 //!                              bench/instructions.txt, or update it
 //! cargo xtask advisories       check dependencies against the advisory database of cargo-deny
 //! cargo xtask loom             run the loom tests of lock-free code (part of unit)
+//! cargo xtask miri             run tests of raw memory under Miri (needs a nightly toolchain)
+//! cargo xtask tsan             run concurrent tests of the block cache under the thread sanitizer (nightly)
 //! cargo xtask soak --minutes 60
 //!                              run all kinds of load on real files and compare with a model; fails if memory,
 //!                              threads or descriptors grow (20 seconds are part of test)
@@ -38,6 +40,7 @@ mod instruction_counts;
 mod leaks;
 mod limits;
 mod loom;
+mod nightly;
 mod packages;
 mod pages;
 mod pgo;
@@ -66,13 +69,15 @@ fn main() -> ExitCode {
         Some("counts") if words.len() == 1 => instruction_counts::run(&root(), false),
         Some("counts") if words[1..] == ["update"] => instruction_counts::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
+        Some("miri") if words.len() == 1 => nightly::miri(&root()),
+        Some("tsan") if words.len() == 1 => nightly::thread_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask miri, cargo xtask tsan, cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
-use super::{difference_lines, figures};
+use super::{difference_lines, figures, memory};
 use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measurement::{Measurement, figure_text};
@@ -122,6 +122,13 @@ fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
     own_figures(compared, comparison, html);
     if let Some(plot) = latencies(compared) {
         let _ = write!(html, "<h3>Latency, µs</h3>{plot}");
+    }
+    for (at, (label, rounds)) in comparison.labels.iter().zip(&compared.engines).enumerate() {
+        if let Some(memory) = typical(rounds).and_then(|round| round.memory.as_ref()) {
+            let others = comparison.labels.len() > 1;
+            let label = others.then_some((label.as_str(), COLOURS[at % COLOURS.len()]));
+            memory::section(memory, label, html);
+        }
     }
     if let Some(plot) = course(compared) {
         let _ = write!(
@@ -339,6 +346,31 @@ mod tests {
         for outside in ["http:", "https:", "src=", "<script", "url(", "NaN", "inf"] {
             assert!(!html.contains(outside), "{outside} in {html}");
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_round_is_shown() {
+        let measured = |memory| Measurement {
+            memory,
+            ..Measurement::default()
+        };
+        let record = crate::memory_record::tests::record();
+        let comparison = Comparison {
+            labels: vec!["ours".into(), "rocksdb".into()],
+            engines: vec!["ours".into(), "rocksdb".into()],
+            benchmarks: vec![Compared {
+                name: "readrandom".into(),
+                engines: vec![
+                    Rounds(vec![measured(Some(record))]),
+                    Rounds(vec![measured(None)]),
+                ],
+            }],
+            differences: Vec::new(),
+        };
+        let html = page(&comparison, &[]);
+        assert_eq!(html.matches("<h3>Memory").count(), 1, "{html}");
+        assert!(html.contains("ours</h3>") && html.contains("borders of the memory budget"));
+        assert!(!html.contains("<to 20>"), "text is escaped");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod figures;
 mod html;
 mod json;
+mod memory;
 mod svg;
 mod table;
 

@@ -21,6 +21,7 @@ use crate::flags::Flags;
 use crate::key_value_gen::{Layout, Rng, Values, make_missing};
 use crate::linkbench::MOST_NODE_DATA;
 use crate::measurement::{Measurement, figure_text};
+use crate::memory_record::recorded;
 use crate::mixgraph::SHORTEST_VALUE;
 use crate::multi_db::MultiDb;
 use crate::progress::{Begin, Progress};
@@ -167,11 +168,15 @@ impl<S: Source> Run<'_, S> {
         let job = Job::new(db, benchmark, checked, self.begin);
         reset_peak();
         let before = Usage::now();
-        let stats = job.run()?;
+        let flags = &benchmark.flags;
+        let reports = flags.html.is_some() || flags.json.is_some();
+        let (stats, memory) = recorded(db, reports, || job.run());
+        let stats = stats?;
         let elapsed = job.nanos();
         let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = Usage::now().since(&before);
         measured.peak_memory = peak_memory();
+        measured.memory = memory;
         measured.space = space(&dirs);
         if benchmark.kind == Kind::Debt {
             measured.figures = job.debt_figures(&measured);

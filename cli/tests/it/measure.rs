@@ -124,6 +124,9 @@ fn two_engines_are_compared_in_separate_processes() {
         html.contains("<svg") && html.contains("seekrandom"),
         "{html}"
     );
+    // Six benchmarks in two engines.
+    assert_eq!(html.matches("<h3>Memory at the end").count(), 12, "{html}");
+    assert!(html.contains("<td>WriteBuffer<td>"), "{html}");
     // Databases in a named directory are kept.
     assert!(db.join("0-ours/CURRENT").exists() && db.join("1-ours#2/CURRENT").exists());
 }

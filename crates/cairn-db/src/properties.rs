@@ -282,6 +282,7 @@ const TEXTS: &[&str] = &[
     "cairn.cache",
     "cairn.io",
     "cairn.memory",
+    "cairn.simulated-cache",
 ];
 
 impl Shared {
@@ -390,6 +391,7 @@ impl Shared {
         Some(match name {
             "cairn.io" => self.context.io.driver().to_string(),
             "cairn.memory" => self.memory_report(),
+            "cairn.simulated-cache" => family.cache()?.simulation()?.to_string(),
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),
             "rocksdb.options-statistics" => self.telemetry.statistics()?.to_string(),

@@ -16,6 +16,6 @@ pub use arena::Arena;
 pub use budget::MemoryBudget;
 pub use cache::{
     BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
-    CacheRole, ChargePolicy, InsertOutcome, MemoryUse, MemoryUses, RoleCounts,
+    CacheRole, ChargePolicy, InsertOutcome, MemoryUse, MemoryUses, RoleCounts, Simulation,
 };
 pub use write_buffer::WriteBufferManager;

@@ -160,6 +160,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             options: GetOptions {
                 fill_cache: options.fill_cache,
                 verify_checksums: options.verify_checksums,
+                is_cache_only: options.read_tier == ReadTier::BlockCache,
             },
             read_ts: options.timestamp.as_deref(),
             ignore_range_deletions: options.ignore_range_deletions,

@@ -78,6 +78,10 @@
 //! database in tiers; [`SecondaryCache::counts`] and the `stats` of each tier are totals over all databases
 //! that share it.
 //!
+//! [`BlockCache::simulating`] creates a cache with a [`Simulation`] of another capacity, which counts the hits that a
+//! cache of that capacity would have (RocksDB's `SimCache`). The property `cairn.simulated-cache` and the tickers
+//! `rocksdb.sim.block.cache.*` report them.
+//!
 //! The property `cairn.cache` lists the content of the block caches by role, family and level, as JSON.
 //! `cairn cache` prints the same for a dump, from [`CacheDumpContent`].
 
@@ -89,7 +93,9 @@ pub use cairn_memory::secondary::{
     CompressedSecondaryCache, FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats,
     Found, LookupCounts, Offer, SecondaryCache, TierCounts,
 };
-pub use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
+pub use cairn_memory::{
+    BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, Simulation,
+};
 use cairn_types::Result;
 
 use crate::db::Db;

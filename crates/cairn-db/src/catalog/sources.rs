@@ -16,6 +16,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::{BlockCache, CacheOptions, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
+use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, TableOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
@@ -221,6 +222,9 @@ impl Sources {
         if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
             budget.of.include_cache(cache);
         }
+        if let Some(cache) = &options.table.block_cache {
+            self.count_simulated(cache);
+        }
         TableSource {
             fs: self.context.world.fs.clone(),
             paths: self.dirs(options),
@@ -245,6 +249,30 @@ impl Sources {
             open_tables: self.open_tables.clone(),
             uncache_aggressiveness: options.uncache_aggressiveness,
         }
+    }
+
+    /// Counts the lookups of a simulation of `cache` in the statistics. Those of a cache that several databases share
+    /// are counted by each of them.
+    fn count_simulated(&self, cache: &BlockCache) {
+        let (Some(simulation), Some(statistics)) = (
+            cache.simulation(),
+            self.telemetry.meter().statistics().cloned(),
+        ) else {
+            return;
+        };
+        let id = Arc::as_ptr(&statistics).addr();
+        let statistics = Arc::downgrade(&statistics);
+        simulation.observe(id, move |is_hit| {
+            let ticker = match is_hit {
+                true => Ticker::SimBlockCacheHit,
+                false => Ticker::SimBlockCacheMiss,
+            };
+            let Some(statistics) = statistics.upgrade() else {
+                return false;
+            };
+            statistics.update(|update| update.add(ticker, 1));
+            true
+        });
     }
 
     /// The memory of a family of `options` that is charged. Under a memory budget that is all of it, and the cache is

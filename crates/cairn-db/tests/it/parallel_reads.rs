@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_memory::secondary::SecondaryCache;
+use cairn_memory::{BlockCache, CacheKind};
 use cairn_options::enums::IoMode;
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, Options, ReadOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Clock, RemoteFileSystem, RemoteSettings, World};
 
 use crate::basic::db_options;
+use crate::tiers;
 
 pub const MS: u64 = 1_000_000;
 
@@ -46,9 +49,17 @@ pub fn remote(clock: &Arc<Still>) -> World {
 }
 
 pub fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
+    opened_with(world, io_mode, table, None)
+}
+
+fn opened_with(world: &World, io_mode: IoMode, table: &str, cache: Option<Arc<BlockCache>>) -> Db {
     let family = FamilyOptions::from_text(&format!(
         "disable_auto_compactions=true;compression=kNoCompression;block_based_table_factory={{{table}}}"
     ));
+    let mut family = family.expect("the options are known");
+    if cache.is_some() {
+        family.table.block_cache = cache;
+    }
     let options = DbOptions {
         io_mode,
         ..db_options()
@@ -57,7 +68,7 @@ pub fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
         path: Path::new("/db"),
         options: &options,
         families: &[],
-        others: Some(&family.expect("the options are known")),
+        others: Some(&family),
         read_only: false,
         world: world.clone(),
     })
@@ -151,4 +162,47 @@ fn the_read_options_select_what_is_read_in_parallel() {
     }
     assert_eq!(rounds(&db, &clock, &options(true, false), 0), 2, "levels");
     assert_eq!(rounds(&db, &clock, &options(true, true), 0), 1, "all");
+}
+
+#[test]
+fn blocks_of_a_flash_tier_are_read_together_with_those_of_tables() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let table = "block_size=512;filter_policy=bloomfilter:20";
+    // Each run has an empty cache above the entries that the run before evicted to flash.
+    let stack = || {
+        let flash = tiers::flash(&world);
+        let cache = tiers::above(CacheKind::Clock, 16 << 10, flash.clone());
+        (flash, cache)
+    };
+    let (flash, cache) = stack();
+    let db = opened_with(&world, IoMode::Auto, table, Some(cache));
+    fill(&db, 0..FILES);
+    for key in 0..6000_u32 {
+        assert!(db.get(&key.to_be_bytes()).expect("it is read").is_some());
+    }
+    drop(db);
+    flash.close();
+    drop(flash);
+    for (mode, async_io) in [
+        (IoMode::Auto, true),
+        (IoMode::Threads, true),
+        (IoMode::Blocking, false),
+    ] {
+        let (flash, cache) = stack();
+        assert!(flash.stats().restored > 1000, "{flash:?}");
+        let db = opened_with(&world, mode, table, Some(cache.clone()));
+        open_tables(&db);
+        let (hits, entries) = (flash.counts().hits, cache.counts().insertions);
+        let rounds = rounds(&db, &clock, &options(async_io, true), 3);
+        let hits = flash.counts().hits - hits;
+        assert!(hits > 25, "{hits}");
+        match async_io {
+            true => assert_eq!(rounds, 1),
+            false => assert!(rounds > 25, "{rounds}"),
+        }
+        // Entries of flash move up, others are inserted; the opening of tables has read one.
+        assert!(cache.counts().insertions - entries >= 31);
+        flash.close();
+    }
 }

@@ -109,8 +109,9 @@ fn every_name_has_a_value() {
     }
     assert_eq!(NAMES.len() + CONDITIONAL.len(), 66);
     assert!(db.property("cairn.cache").is_some());
-    // Three are not RocksDB's: `cairn.cache`, `cairn.io` and `cairn.memory`.
-    assert_eq!(Db::property_names().count(), 69);
+    assert_eq!(db.property("cairn.simulated-cache"), None);
+    // Four are not RocksDB's: `cairn.cache`, `cairn.io`, `cairn.memory` and `cairn.simulated-cache`.
+    assert_eq!(Db::property_names().count(), 70);
     for wrong in [
         "rocksdb.nosuch",
         "rocksdb.num-files-at-level77",

@@ -280,3 +280,40 @@ fn blobs_are_served_from_a_tier() {
     assert!(tiered.take(Ticker::BlobDbCacheMiss) < 100);
     assert!(tiered.take(Ticker::BlobDbCacheHit) > 100);
 }
+
+#[test]
+fn a_simulated_cache_counts_what_a_larger_one_would_hit() {
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        let options = CacheOptions {
+            kind,
+            num_shard_bits: Some(0),
+            ..CacheOptions::default()
+        };
+        let cache = Arc::new(BlockCache::simulating(CACHE, options, 4 << 20));
+        let world = World::in_memory();
+        let tiered = Tiered::open(&world, cache.clone(), CacheTier::VolatileTier, false);
+        tiered.fill();
+        tiered.read();
+        let tickers = [Ticker::SimBlockCacheHit, Ticker::SimBlockCacheMiss];
+        let before = tickers.map(|ticker| tiered.take(ticker));
+        assert!(before[0] > 0 && before[1] > 0, "{before:?}");
+        tiered.take_hits();
+        tiered.read();
+        // Everything fits into the simulated capacity.
+        let [hits, misses] = tickers.map(|ticker| tiered.take(ticker));
+        assert!(hits > 600 && misses == 0, "{hits} {misses}");
+        let (_, real_misses) = tiered.take_hits();
+        assert!(real_misses > 100, "{real_misses}");
+        let property = tiered.db.property("cairn.simulated-cache").unwrap();
+        assert!(property.contains(" hits, "), "{property}");
+        let Tiered { db, statistics } = tiered;
+        db.close().unwrap();
+        drop((db, statistics));
+        // The statistics are gone; the cache is not.
+        let simulation = cache.simulation().unwrap();
+        let before = simulation.misses();
+        let key = cairn_memory::CacheKey { high: 1, low: 1 };
+        assert!(cache.lookup(&key, CacheRole::Data).is_none());
+        assert_eq!(simulation.misses(), before + 1);
+    }
+}

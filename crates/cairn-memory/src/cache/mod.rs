@@ -16,6 +16,7 @@ mod clock;
 mod lru;
 pub mod policy;
 mod role;
+mod simulated;
 mod store;
 mod tiers;
 
@@ -28,6 +29,8 @@ pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
+use simulated::Simulated;
+pub use simulated::Simulation;
 use store::{Insertion, Store};
 use tiers::TierBelow;
 
@@ -190,6 +193,8 @@ pub struct BlockCache {
     charged_to: OnceLock<Mutex<CacheCharge>>,
     tier: Option<TierBelow>,
     options: CacheOptions,
+    /// Held while the capacity is changed, so that the last change stays in force.
+    resizing: Mutex<()>,
     /// Evicted keys, if they are observed.
     ghosts: OnceLock<Ghosts>,
 }
@@ -197,6 +202,7 @@ pub struct BlockCache {
 enum Kind {
     Clock(ClockCache),
     Lru(LruCache),
+    Simulated(Simulated),
 }
 
 /// Smaller shards would make the eviction order of the LRU cache inexact.
@@ -204,8 +210,22 @@ const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
-/// The step in which the capacity is lowered, in bytes.
+/// The step in which the capacity is lowered, or a charge grows, in bytes.
 const LOWERING_STEP: usize = 1 << 20;
+
+/// The number of shards of a cache of `capacity` bytes, a power of two.
+fn auto_shards(capacity: usize, num_shard_bits: Option<u32>) -> usize {
+    let bits = num_shard_bits.map_or_else(
+        || {
+            (capacity / MIN_SHARD_BYTES)
+                .checked_ilog2()
+                .unwrap_or(0)
+                .min(MAX_AUTO_SHARD_BITS)
+        },
+        |bits| bits.min(MAX_SHARD_BITS),
+    );
+    1 << bits
+}
 
 /// The shard of a key with `hash` out of `shards`, a power of two.
 #[inline]
@@ -228,29 +248,53 @@ impl BlockCache {
         BlockCache::build(capacity, options, None)
     }
 
-    fn build(capacity: usize, options: CacheOptions, tier: Option<TierBelow>) -> BlockCache {
-        let bits = options.num_shard_bits.map_or_else(
-            || {
-                (capacity / MIN_SHARD_BYTES)
-                    .checked_ilog2()
-                    .unwrap_or(0)
-                    .min(MAX_AUTO_SHARD_BITS)
+    /// Creates a cache of `capacity` bytes with a simulation of one of `simulated` bytes; see [`Simulation`].
+    #[must_use]
+    pub fn simulating(capacity: usize, options: CacheOptions, simulated: usize) -> BlockCache {
+        let shards = auto_shards(capacity, options.num_shard_bits);
+        let kind = Kind::Simulated(Simulated {
+            real: match options.kind {
+                CacheKind::Clock => Box::new(ClockCache::new(shards, options)),
+                CacheKind::Lru => Box::new(LruCache::new(shards, options)),
             },
-            |bits| bits.min(MAX_SHARD_BITS),
-        );
-        let shards = 1usize << bits;
+            simulation: Simulation::new(simulated, options.num_shard_bits),
+        });
+        BlockCache::of_kind(kind, capacity, options, None)
+    }
+
+    /// The simulation of a cache from [`BlockCache::simulating`].
+    #[must_use]
+    pub fn simulation(&self) -> Option<&Simulation> {
+        match &self.kind {
+            Kind::Simulated(cache) => Some(&cache.simulation),
+            _ => None,
+        }
+    }
+
+    fn build(capacity: usize, options: CacheOptions, tier: Option<TierBelow>) -> BlockCache {
+        let shards = auto_shards(capacity, options.num_shard_bits);
         let kind = match options.kind {
             CacheKind::Clock => Kind::Clock(ClockCache::new(shards, options)),
             CacheKind::Lru => Kind::Lru(LruCache::new(shards, options)),
         };
+        BlockCache::of_kind(kind, capacity, options, tier)
+    }
+
+    fn of_kind(
+        kind: Kind,
+        capacity: usize,
+        options: CacheOptions,
+        tier: Option<TierBelow>,
+    ) -> BlockCache {
         let cache = BlockCache {
             kind,
-            shards,
+            shards: auto_shards(capacity, options.num_shard_bits),
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
             charged_to: OnceLock::new(),
             tier,
             options,
+            resizing: Mutex::new(()),
             ghosts: OnceLock::new(),
         };
         cache.set_capacity(capacity);
@@ -261,6 +305,7 @@ impl BlockCache {
         match &self.kind {
             Kind::Clock(cache) => cache,
             Kind::Lru(cache) => cache,
+            Kind::Simulated(cache) => cache,
         }
     }
 
@@ -279,6 +324,7 @@ impl BlockCache {
         match &self.kind {
             Kind::Clock(cache) => cache.lookup(key.hash(), key, role),
             Kind::Lru(cache) => cache.lookup(key.hash(), key, role),
+            Kind::Simulated(cache) => cache.lookup(key.hash(), key, role),
         }
     }
 
@@ -288,6 +334,7 @@ impl BlockCache {
         match &self.kind {
             Kind::Clock(cache) => cache.announce(key.hash()),
             Kind::Lru(cache) => cache.announce(key.hash()),
+            Kind::Simulated(cache) => cache.announce(key.hash()),
         }
     }
 
@@ -314,6 +361,7 @@ impl BlockCache {
         match &self.kind {
             Kind::Clock(cache) => cache.prefetch(key.hash(), key),
             Kind::Lru(cache) => cache.prefetch(key.hash(), key),
+            Kind::Simulated(cache) => cache.prefetch(key.hash(), key),
         }
     }
 
@@ -419,10 +467,19 @@ impl BlockCache {
 
     /// Changes a charge from `before` bytes to `now`.
     fn change_charge(&self, what: MemoryUse, before: usize, now: usize) {
-        let mut evicted = Vec::new();
         self.charges.change(what, before, now);
-        self.store().reserve(before, now, &mut evicted);
-        self.pass_on(evicted);
+        // In steps, because the memory of evicted entries is freed after each.
+        let mut from = before;
+        loop {
+            let to = now.min(from.saturating_add(LOWERING_STEP));
+            let mut evicted = Vec::new();
+            self.store().reserve(from, to, &mut evicted);
+            self.pass_on(evicted);
+            if to == now {
+                break;
+            }
+            from = to;
+        }
         self.divide_again();
     }
 
@@ -478,6 +535,7 @@ impl BlockCache {
     /// Changes the capacity and evicts entries beyond it in small steps, so that lookups and insertions can
     /// proceed in between. If the tiers share a capacity, this is the total.
     pub fn set_capacity(&self, capacity: usize) {
+        let _resizing = self.resizing.lock();
         self.capacity.store(capacity, Ordering::Relaxed);
         for step in lowering_steps(self.usage(), capacity) {
             self.lower_to(step);

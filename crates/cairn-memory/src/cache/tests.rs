@@ -207,6 +207,35 @@ fn a_lower_capacity_evicts_few_entries_at_a_time() {
     }
 }
 
+/// Regression: a lowering in progress overwrote a higher capacity that was set in the meantime.
+#[test]
+fn the_last_of_concurrent_capacities_stays_in_force() {
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        let options = CacheOptions {
+            kind,
+            ..CacheOptions::default()
+        };
+        let cache = BlockCache::new(16 << 20, options);
+        let fill = |cache: &BlockCache| {
+            for n in 0..5_000 {
+                let block = Buffer::from(vec![1; 4000]);
+                cache.insert(key(n), block, CacheRole::Data, CachePriority::Low);
+            }
+        };
+        for _ in 0..5 {
+            cache.set_capacity(16 << 20);
+            fill(&cache);
+            std::thread::scope(|scope| {
+                scope.spawn(|| cache.set_capacity(1 << 20));
+                scope.spawn(|| cache.set_capacity(8 << 20));
+            });
+            fill(&cache);
+            let (usage, capacity) = (cache.usage(), cache.capacity());
+            assert!(usage <= capacity && usage > capacity / 2, "{cache:?}");
+        }
+    }
+}
+
 #[test]
 fn roles_are_counted() {
     let cache = cache(2, 0.0, 0.0, false);

@@ -11,7 +11,8 @@ use cairn_types::{Error, Result};
 use super::store::Insertion;
 use super::{BlockCache, CacheKey, CacheOptions, Evicted, MemoryUse};
 use crate::secondary::{
-    Bytes, CacheTier, LookupCounts, Offer, SecondaryCache, checked_ratio, compressed_share,
+    Bytes, CacheTier, DeviceRead, Found, LookupCounts, Offer, SecondaryCache, Sought,
+    checked_ratio, compressed_share,
 };
 
 /// The tier below a cache.
@@ -182,6 +183,52 @@ impl BlockCache {
     ) -> Option<Buffer> {
         let tier = self.tier.as_ref()?;
         let found = tier.cache.search(key, true, lowest, counts)?;
+        Some(self.move_up(key, lowest, found))
+    }
+
+    /// Like [`BlockCache::search_below`], without reading a device.
+    #[must_use]
+    pub fn seek_below(
+        &self,
+        key: &CacheKey,
+        lowest: CacheTier,
+        counts: &mut LookupCounts,
+    ) -> Sought<Buffer> {
+        let Some(tier) = &self.tier else {
+            return Sought::Absent;
+        };
+        match tier.cache.seek(key, true, lowest, counts) {
+            Sought::Absent => Sought::Absent,
+            Sought::Found(found) => Sought::Found(self.move_up(key, lowest, found)),
+            Sought::OnDevice(read) => Sought::OnDevice(read),
+        }
+    }
+
+    /// Completes a search of [`BlockCache::seek_below`] with the result of its read. Returns `None` if the entry
+    /// is damaged or the device failed; the tier then does not have the entry any more.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the read that are not the device's, such as `TimedOut`.
+    pub fn finish_below(
+        &self,
+        key: &CacheKey,
+        lowest: CacheTier,
+        (read, bytes): (DeviceRead, Result<Buffer>),
+        counts: &mut LookupCounts,
+    ) -> Result<Option<Buffer>> {
+        let Some(found) = read.finish(bytes)? else {
+            return Ok(None);
+        };
+        let found = match &self.tier {
+            Some(tier) => tier.cache.found_on_device(key, found, true, counts),
+            None => found,
+        };
+        Ok(Some(self.move_up(key, lowest, found)))
+    }
+
+    /// Inserts an entry of a tier below, if it is used repeatedly, and returns its buffer.
+    fn move_up(&self, key: &CacheKey, lowest: CacheTier, found: Found) -> Buffer {
         if found.keep {
             self.insert_entry(Insertion {
                 hash: key.hash(),
@@ -192,7 +239,7 @@ impl BlockCache {
                 lowest,
             });
         }
-        Some(found.buffer)
+        found.buffer
     }
 
     /// Offers evicted entries to the tier below and frees them, without holding a lock. Their memory may be

@@ -12,6 +12,9 @@
 //! A tier never fails: if it cannot return an entry, for any reason, the entry is absent. No lock is held
 //! while a tier compresses, decompresses, or accesses a file.
 //!
+//! A search of a tier on a device can be split: [`SecondaryCache::seek`] returns the read that it needs
+//! ([`DeviceRead`]), which its caller performs in its own way, such as in one batch with other reads.
+//!
 //! Equal keys imply equal bytes ([`CacheKey`]). An entry that is found in a tier is therefore never stale, and
 //! the same entry may be in several tiers at a time.
 
@@ -22,8 +25,9 @@ mod flash;
 mod recent_keys;
 
 use cairn_compress::Compression;
-use cairn_platform::Buffer;
 use cairn_platform::sync::Arc;
+use cairn_platform::{Buffer, ReadRequest};
+use cairn_types::Result;
 
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 
@@ -141,6 +145,65 @@ pub struct Found {
     stored: Bytes,
 }
 
+/// The result of [`SecondaryCache::seek`].
+#[derive(Debug)]
+pub enum Sought<T> {
+    /// The entry is absent.
+    Absent,
+    /// The entry is in memory.
+    Found(T),
+    /// The entry is on a device.
+    OnDevice(DeviceRead),
+}
+
+/// The read of an entry from a device. An abandoned one has no effect.
+pub struct DeviceRead {
+    request: ReadRequest,
+    finish: Box<FinishRead>,
+}
+
+/// The function that completes a read.
+type FinishRead = dyn FnOnce(Result<Buffer>) -> Result<Option<Found>> + Send + Sync;
+
+impl DeviceRead {
+    /// A read that `finish` completes.
+    fn new(
+        request: ReadRequest,
+        finish: impl FnOnce(Result<Buffer>) -> Result<Option<Found>> + Send + Sync + 'static,
+    ) -> DeviceRead {
+        DeviceRead {
+            request,
+            finish: Box::new(finish),
+        }
+    }
+
+    /// The request to execute.
+    #[must_use]
+    pub fn request(&self) -> &ReadRequest {
+        &self.request
+    }
+
+    /// Completes the read with the result of the request. Returns `None` if the entry is damaged or the device
+    /// failed.
+    ///
+    /// # Errors
+    ///
+    /// Errors that are not the device's: `TimedOut`, and those of a read that was not executed.
+    pub(crate) fn finish(self, bytes: Result<Buffer>) -> Result<Option<Found>> {
+        (self.finish)(bytes)
+    }
+}
+
+impl std::fmt::Debug for DeviceRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "DeviceRead({} bytes at {})",
+            self.request.len, self.request.offset
+        )
+    }
+}
+
 /// Events of lookups, for the statistics of the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookupCounts {
@@ -228,16 +291,49 @@ pub trait SecondaryCache: Send + Sync {
         let _ = offer;
     }
 
-    /// Returns the entry of `key`, searching the tiers down to `lowest`. With `promote`, an entry that is
-    /// used repeatedly is returned with [`Found::keep`] and may be removed from this tier; without, it stays.
-    /// Adds to `counts`.
+    /// Searches the tiers down to `lowest` for the entry of `key`, without reading a device. With `promote`, an
+    /// entry that is used repeatedly is returned with [`Found::keep`] and may be removed from this tier; without,
+    /// it stays. Adds to `counts`.
+    fn seek(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        lowest: CacheTier,
+        counts: &mut LookupCounts,
+    ) -> Sought<Found>;
+
+    /// Completes the search of an entry that was read from the device of this tier or of one below. Adds to
+    /// `counts`.
+    fn found_on_device(
+        &self,
+        key: &CacheKey,
+        found: Found,
+        promote: bool,
+        counts: &mut LookupCounts,
+    ) -> Found {
+        let _ = (key, promote, counts);
+        found
+    }
+
+    /// Returns the entry of `key` like [`SecondaryCache::seek`], reading a device on the calling thread.
     fn search(
         &self,
         key: &CacheKey,
         promote: bool,
         lowest: CacheTier,
         counts: &mut LookupCounts,
-    ) -> Option<Found>;
+    ) -> Option<Found> {
+        match self.seek(key, promote, lowest, counts) {
+            Sought::Absent => None,
+            Sought::Found(found) => Some(found),
+            Sought::OnDevice(read) => {
+                let bytes = read.request().read_now();
+                // A read on this thread is executed.
+                let found = read.finish(bytes).ok()??;
+                Some(self.found_on_device(key, found, promote, counts))
+            }
+        }
+    }
 
     /// [`SecondaryCache::search`] without counts.
     fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found> {

@@ -8,8 +8,10 @@
 //! unmapped. Longer runs are mapped individually.
 //!
 //! The pages of a freed run stay resident for reuse, up to a limit: `MAX_IDLE`, plus the size of all runs divided by
-//! `IDLE_DIVISOR`. If the limit is exceeded, all idle pages are returned to the kernel (`madvise`). The cost per
-//! freed page is thus constant, and resident memory exceeds that of the runs by at most the limit.
+//! `IDLE_DIVISOR`. If the limit is exceeded, all idle pages are returned to the kernel (`madvise`), by the thread that
+//! frees a run and by those that free the next ones: each returns about [`SLICE`] pages, so that none is delayed by
+//! more than a fraction of a millisecond. The cost per freed page is thus constant, and resident memory exceeds that
+//! of the runs by at most the limit.
 //!
 //! Invariants:
 //!
@@ -50,6 +52,9 @@ const MAX_IDLE: usize = (512 << 10) / PAGE;
 
 /// The number of further idle pages, as a divisor of the pages in use.
 const IDLE_DIVISOR: usize = 32;
+
+/// The number of idle pages that a thread returns to the kernel when it frees a run: more than a run has.
+const SLICE: usize = LONGEST / PAGE + LONGEST / PAGE / IDLE_DIVISOR + 1;
 
 /// The number of free pages that stay mapped when an area is unmapped.
 const MAPPED_EMPTY: usize = 128;
@@ -123,21 +128,26 @@ pub fn page_use() -> PageUse {
 /// Bytes of the runs that are mapped individually.
 static LONG: AtomicUsize = AtomicUsize::new(0);
 
-static AREAS: Mutex<Areas> = Mutex::new(Areas {
-    areas: Vec::new(),
-    free: Vec::new(),
-    used: 0,
-    idle: 0,
-});
+static AREAS: Mutex<Areas> = Mutex::new(Areas::new());
 
-/// The areas of the process. An area and its number of free pages have the same index.
+/// The areas of the process. An area and the numbers of its pages have the same index.
 struct Areas {
     areas: Vec<Area>,
-    free: Vec<u16>,
+    counts: Vec<Counts>,
     /// The pages of runs.
     used: usize,
     /// The free pages that may be resident.
     idle: usize,
+    /// True while idle pages are returned to the kernel.
+    is_trimming: bool,
+}
+
+/// The numbers of pages of an area.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    free: u16,
+    /// The free pages that may be resident.
+    idle: u16,
 }
 
 struct Area {
@@ -153,44 +163,55 @@ struct Area {
 struct Bits([u64; PAGES / 64]);
 
 impl Bits {
-    #[inline]
-    fn has(&self, at: usize) -> bool {
-        self.0[at / 64] >> (at % 64) & 1 != 0
-    }
-
     /// Sets or clears `len` bits from `at` on; returns how many changed.
     fn set(&mut self, at: usize, len: usize, to: bool) -> usize {
-        let mut changed = 0;
-        for bit in at..at + len {
-            if self.has(bit) != to {
-                self.0[bit / 64] ^= 1 << (bit % 64);
-                changed += 1;
-            }
+        let (mut changed, mut from) = (0, at);
+        while from < at + len {
+            let count = (64 - from % 64).min(at + len - from);
+            let mask = (u64::MAX >> (64 - count)) << (from % 64);
+            let word = &mut self.0[from / 64];
+            let now = if to { *word | mask } else { *word & !mask };
+            changed += (now ^ *word).count_ones() as usize;
+            *word = now;
+            from += count;
         }
         changed
+    }
+
+    /// The first bit at or after `at` that is set, or is clear; [`PAGES`] if there is none.
+    fn next(&self, at: usize, is_set: bool) -> usize {
+        let flip = if is_set { 0 } else { u64::MAX };
+        let mut from = at;
+        while from < PAGES {
+            let rest = (self.0[from / 64] ^ flip) >> (from % 64);
+            if rest != 0 {
+                return from + rest.trailing_zeros() as usize;
+            }
+            from = (from / 64 + 1) * 64;
+        }
+        PAGES
     }
 
     /// The start of the first `len` clear bits at a multiple of `align`.
     fn clear_run(&self, len: usize, align: usize) -> Option<usize> {
         let mut at = 0;
-        while at + len <= PAGES {
-            if self.0[at / 64] == u64::MAX {
-                at = (at / 64 + 1) * 64;
-                continue;
+        loop {
+            at = self.next(at, false).next_multiple_of(align);
+            if at + len > PAGES {
+                return None;
             }
-            match (at..at + len).rev().find(|&bit| self.has(bit)) {
-                None => return Some(at),
-                Some(used) => at = (used + 1).next_multiple_of(align),
+            let end = self.next(at, true);
+            if end - at >= len {
+                return Some(at);
             }
+            at = end;
         }
-        None
     }
 
-    /// The first run of set bits at or after `at`.
-    fn next_run(&self, at: usize) -> Option<(usize, usize)> {
-        let start = (at..PAGES).find(|&bit| self.has(bit))?;
-        let end = (start..PAGES).find(|&bit| !self.has(bit)).unwrap_or(PAGES);
-        Some((start, end - start))
+    /// The first run of set bits.
+    fn first_run(&self) -> Option<(usize, usize)> {
+        let start = self.next(0, true);
+        (start < PAGES).then(|| (start, self.next(start, false) - start))
     }
 }
 
@@ -209,10 +230,23 @@ impl Area {
 }
 
 impl Areas {
+    const fn new() -> Areas {
+        Areas {
+            areas: Vec::new(),
+            counts: Vec::new(),
+            used: 0,
+            idle: 0,
+            is_trimming: false,
+        }
+    }
+
     /// Takes `len` pages at a multiple of `align` from the first area that has them.
     fn take(&mut self, len: usize, align: usize) -> Option<NonNull<u8>> {
-        let with_room = |(index, &free): (usize, &u16)| (usize::from(free) >= len).then_some(index);
-        let mut candidates = self.free.iter().enumerate().filter_map(with_room);
+        let with_room = |(index, counts): (usize, &Counts)| {
+            let has_room = usize::from(counts.free) >= len;
+            has_room.then_some(index)
+        };
+        let mut candidates = self.counts.iter().enumerate().filter_map(with_room);
         let found = candidates.find_map(|index| {
             let at = self.areas[index].used.clear_run(len, align)?;
             Some((index, at))
@@ -220,10 +254,10 @@ impl Areas {
         let (index, at) = found?;
         let area = &mut self.areas[index];
         area.used.set(at, len, true);
-        self.idle -= area.idle.set(at, len, false);
         let start = area.page(at);
-        self.free[index] -= len as u16;
+        self.counts[index].free -= len as u16;
         self.used += len;
+        self.set_idle(index, at, len, false);
         Some(start)
     }
 
@@ -236,7 +270,22 @@ impl Areas {
         area.used.set(0, 1, true);
         area.set_index(self.areas.len());
         self.areas.push(area);
-        self.free.push(USABLE);
+        self.counts.push(Counts {
+            free: USABLE,
+            idle: 0,
+        });
+    }
+
+    /// Marks pages of an area as idle or not.
+    fn set_idle(&mut self, index: usize, at: usize, len: usize, to: bool) {
+        let changed = self.areas[index].idle.set(at, len, to);
+        let count = &mut self.counts[index].idle;
+        // An area has fewer pages than 2^16.
+        match to {
+            true => (self.idle, *count) = (self.idle + changed, *count + changed as u16),
+            false => (self.idle, *count) = (self.idle - changed, *count - changed as u16),
+        }
+        debug_assert!(self.idle >= usize::from(*count), "a part of the sum");
     }
 
     /// Makes `len` pages from page `at` of the area `index` free, and idle if they may be `resident`. Returns the
@@ -246,37 +295,50 @@ impl Areas {
         let freed = area.used.set(at, len, false);
         debug_assert!(freed == len, "P1");
         if resident {
-            self.idle += area.idle.set(at, len, true);
+            self.set_idle(index, at, len, true);
         }
-        self.free[index] += len as u16;
+        self.counts[index].free += len as u16;
         let others = || {
-            let free = self.free.iter().map(|&free| usize::from(free));
+            let free = self.counts.iter().map(|it| usize::from(it.free));
             free.sum::<usize>() - usize::from(USABLE)
         };
-        if self.free[index] < USABLE || others() < MAPPED_EMPTY {
+        if self.counts[index].free < USABLE || others() < MAPPED_EMPTY {
             return None;
         }
-        let mut area = self.areas.swap_remove(index);
-        self.free.swap_remove(index);
+        let area = self.areas.swap_remove(index);
+        let counts = self.counts.swap_remove(index);
         if let Some(moved) = self.areas.get_mut(index) {
             moved.set_index(index);
         }
-        self.idle -= area.idle.set(0, PAGES, false);
+        self.idle -= usize::from(counts.idle);
         Some(area.memory)
     }
 
     /// Marks an idle run as used, so that the caller can return it to the kernel (P2). Returns its start and length.
     fn take_idle(&mut self) -> Option<(NonNull<u8>, usize)> {
         // From the end: the first areas are used first.
-        for (index, area) in self.areas.iter_mut().enumerate().rev() {
-            if let Some((at, len)) = area.idle.next_run(0) {
-                self.idle -= area.idle.set(at, len, false);
-                area.used.set(at, len, true);
-                self.free[index] -= len as u16;
-                return Some((area.page(at), len));
-            }
+        let Some(index) = self.counts.iter().rposition(|counts| counts.idle > 0) else {
+            self.is_trimming = false;
+            return None;
+        };
+        let area = &mut self.areas[index];
+        let (at, len) = area.idle.first_run().expect("the area has idle pages");
+        area.used.set(at, len, true);
+        let start = area.page(at);
+        self.counts[index].free -= len as u16;
+        self.set_idle(index, at, len, false);
+        Some((start, len))
+    }
+
+    /// [`Areas::take_idle`] for a thread that has freed a run and has returned `returned` pages so far. Returns `None`
+    /// if that is enough.
+    fn take_slice(&mut self, returned: usize) -> Option<(NonNull<u8>, usize)> {
+        self.is_trimming |= self.is_idle_beyond_bound();
+        let is_enough = returned >= SLICE && !self.is_idle_beyond_bound();
+        match self.is_trimming && !is_enough {
+            true => self.take_idle(),
+            false => None,
         }
-        None
     }
 
     /// True if more pages are idle than are kept.
@@ -332,25 +394,34 @@ pub(crate) unsafe fn give(start: NonNull<u8>, len: usize) {
     let mut areas = AREAS.lock();
     areas.used -= len;
     let empty = areas.free_run(start, len, true);
-    let trims = areas.is_idle_beyond_bound();
+    let mut next = areas.take_slice(0);
     drop(areas);
     // Without the lock, because unmapping is slow.
     drop(empty);
-    if trims {
-        trim();
+    let mut returned = 0;
+    while let Some((start, len)) = next {
+        returned += len;
+        next = give_idle_back(start, len, |areas| areas.take_slice(returned));
     }
 }
 
 /// Returns the idle pages to the kernel.
 pub fn trim() {
-    loop {
-        let Some((start, len)) = AREAS.lock().take_idle() else {
-            return;
-        };
-        give_back(start, len * PAGE);
-        let empty = AREAS.lock().free_run(start, len, false);
-        drop(empty);
+    let mut next = AREAS.lock().take_idle();
+    while let Some((start, len)) = next {
+        next = give_idle_back(start, len, Areas::take_idle);
     }
+}
+
+/// Returns a run from [`Areas::take_idle`] to the kernel and frees it. Returns the result of `next`.
+fn give_idle_back<T>(start: NonNull<u8>, len: usize, next: impl FnOnce(&mut Areas) -> T) -> T {
+    give_back(start, len * PAGE);
+    let mut areas = AREAS.lock();
+    let empty = areas.free_run(start, len, false);
+    let next = next(&mut areas);
+    drop(areas);
+    drop(empty);
+    next
 }
 
 /// Returns the whole pages of the system within `len` bytes from `start` on to the kernel. The caller has marked
@@ -380,19 +451,9 @@ impl Areas {
 mod tests {
     use super::*;
 
-    /// Areas of a test, separate from those of the process.
-    fn areas() -> Areas {
-        Areas {
-            areas: Vec::new(),
-            free: Vec::new(),
-            used: 0,
-            idle: 0,
-        }
-    }
-
     #[test]
     fn runs_are_disjoint_and_aligned() {
-        let mut areas = areas();
+        let mut areas = Areas::new();
         areas.add(HugePage::of_small_pages());
         let mut taken = Vec::new();
         for len in [1, 16, 3, 100, 16, 200] {
@@ -411,7 +472,7 @@ mod tests {
 
     #[test]
     fn freed_pages_are_idle_and_are_returned() {
-        let mut areas = areas();
+        let mut areas = Areas::new();
         areas.add(HugePage::of_small_pages());
         let first = areas.take(10, 1).unwrap();
         let second = areas.take(20, 1).unwrap();
@@ -435,7 +496,7 @@ mod tests {
 
     #[test]
     fn empty_areas_are_unmapped_if_others_have_room() {
-        let mut areas = areas();
+        let mut areas = Areas::new();
         for _ in 0..3 {
             areas.add(HugePage::of_small_pages());
         }
@@ -452,6 +513,67 @@ mod tests {
         assert!(areas.free_run(runs[2], 255, true).is_none());
         assert!(areas.free_run(runs[3], 255, true).is_some());
         assert_eq!((areas.areas.len(), areas.idle), (1, 510));
+    }
+
+    #[test]
+    fn a_freed_run_returns_a_bounded_number_of_idle_pages() {
+        let mut areas = Areas::new();
+        for _ in 0..8 {
+            areas.add(HugePage::of_small_pages());
+        }
+        // Every second page is idle, so that each run has one page.
+        let runs: Vec<_> = (0..8 * 511).map(|_| areas.take(1, 1).unwrap()).collect();
+        for run in runs.iter().step_by(2) {
+            areas.used -= 1;
+            assert!(areas.free_run(*run, 1, true).is_none());
+        }
+        assert!(areas.is_idle_beyond_bound());
+        let mut calls = 0;
+        while areas.idle > 0 {
+            let (before, mut returned) = (areas.idle, 0);
+            while let Some((start, len)) = areas.take_slice(returned) {
+                assert_eq!(len, 1);
+                assert!(areas.free_run(start, len, false).is_none());
+                returned += len;
+            }
+            assert_eq!(before - areas.idle, returned);
+            // The first call restores the bound.
+            assert!(returned <= SLICE || calls == 0, "{returned}");
+            assert!(!areas.is_idle_beyond_bound());
+            calls += 1;
+        }
+        assert!(calls > 1);
+        assert!(areas.take_slice(0).is_none() && !areas.is_trimming);
+    }
+
+    #[test]
+    fn sets_of_pages_are_searched_by_runs() {
+        // A simple form of the set.
+        let run = |bits: &[bool; PAGES], len: usize, align: usize| {
+            let is_clear = |&at: &usize| at + len <= PAGES && !bits[at..at + len].contains(&true);
+            (0..PAGES).step_by(align).find(is_clear)
+        };
+        let (mut set, mut bits, mut random) = (Bits::default(), [false; PAGES], 1u64);
+        let mut next = |below: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % below
+        };
+        for _ in 0..if cfg!(miri) { 50 } else { 3000 } {
+            let (at, to) = (next(PAGES), next(3) > 0);
+            let len = 1 + next((PAGES - at).min(150));
+            let changed = bits[at..at + len].iter().filter(|&&bit| bit != to);
+            assert_eq!(set.set(at, len, to), changed.count());
+            bits[at..at + len].fill(to);
+            for align in [1, 16] {
+                let len = 1 + next(40);
+                assert_eq!(set.clear_run(len, align), run(&bits, len, align));
+            }
+            let start = bits.iter().position(|&bit| bit);
+            let len = |start: usize| bits[start..].iter().take_while(|&&bit| bit).count();
+            assert_eq!(set.first_run(), start.map(|start| (start, len(start))));
+        }
     }
 
     #[test]

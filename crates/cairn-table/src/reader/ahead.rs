@@ -182,7 +182,7 @@ impl Ahead {
             scout: IndexIter::default(),
             scouting: Scouting::Idle,
             awaited: None,
-            supplied: SuppliedBlocks::default(),
+            supplied: SuppliedBlocks::reading_devices(),
             known: VecDeque::new(),
             size: 0,
             depth: 1,
@@ -647,7 +647,7 @@ impl Ahead {
 #[cold]
 pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) -> u64 {
     let mut scout = walk.clone();
-    let none = SuppliedBlocks::default();
+    let none = SuppliedBlocks::reading_devices();
     let start = scout.handle().end();
     let mut end = start;
     while end - start < more && !separates(table, &scout, upper, false) {

@@ -15,6 +15,7 @@ use std::ops::{ControlFlow, Range};
 
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key::{self, LookupKey, ParsedKey};
+use cairn_memory::secondary::DeviceRead;
 use cairn_memory::{CacheCharge, CacheRole};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
@@ -31,6 +32,9 @@ pub struct GetOptions {
     pub fill_cache: bool,
     /// True if the checksums of the blocks read are verified.
     pub verify_checksums: bool,
+    /// True if the caller reads no missing blocks. The get itself then reads those that a tier below the cache has on a
+    /// device; otherwise, they are missing, and their requests read the device.
+    pub is_cache_only: bool,
 }
 
 /// The number of bytes of an entry to prefetch.
@@ -41,6 +45,7 @@ impl Default for GetOptions {
         GetOptions {
             fill_cache: true,
             verify_checksums: true,
+            is_cache_only: false,
         }
     }
 }
@@ -90,6 +95,8 @@ struct Lack {
     block: MissingBlock,
     options: GetOptions,
     request: ReadRequest,
+    /// The read of the block from the device of a tier, to which the request belongs.
+    on_device: Option<DeviceRead>,
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
 }
@@ -144,15 +151,23 @@ impl TableGet {
         let GetOptions {
             fill_cache,
             verify_checksums,
+            ..
         } = lack.options;
-        let taken = bytes.map(Raw::Whole).and_then(|raw| {
-            table.take(lack.block, &raw, verify_checksums, fill_cache, lack.charge)
-        });
+        let taken = match lack.on_device {
+            Some(read) => table.take_from_device(lack.block, (read, bytes), &state.supplied),
+            None => bytes.map(Raw::Whole).and_then(|raw| {
+                let reading = lack.charge;
+                let taken = table.take(lack.block, &raw, verify_checksums, fill_cache, reading);
+                taken.map(Some)
+            }),
+        };
         match taken {
-            Ok(block) => {
+            Ok(Some(block)) => {
                 state.supplied.push(block);
                 Ok(())
             }
+            // The get is missing the block again, and reads it from the table.
+            Ok(None) => Ok(()),
             Err(error) => {
                 state.reset();
                 Err(error)
@@ -205,6 +220,7 @@ impl State {
     fn reset(&mut self) {
         self.lack = None;
         self.supplied.clear();
+        self.supplied.forget_on_device();
         self.filter_passed = false;
         self.located = false;
         self.ahead = None;
@@ -232,6 +248,7 @@ impl Table {
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Progress> {
         let state = state.state();
+        state.supplied.reads_devices = options.is_cache_only;
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
                 self.set_lack(state, lack, options);
@@ -279,12 +296,17 @@ impl Table {
     }
 
     fn set_lack(&self, state: &mut State, lack: MissingBlock, options: &GetOptions) {
-        let request = self.request(lack, 0);
+        let on_device = state.supplied.take_on_device(lack.handle.offset);
+        let request = match &on_device {
+            Some(read) => read.request().clone(),
+            None => self.request(lack, 0),
+        };
         state.lack = Some(Lack {
             block: lack,
             options: *options,
             charge: self.charge_read(&request),
             request,
+            on_device,
         });
     }
 

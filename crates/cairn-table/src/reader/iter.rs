@@ -223,7 +223,7 @@ impl TableIter {
             valid: false,
             error: None,
             lack: None,
-            supplied: SuppliedBlocks::default(),
+            supplied: SuppliedBlocks::reading_devices(),
             held: None,
         }
     }

@@ -1,12 +1,13 @@
 //! The open table, shared by all its readers.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
-use cairn_memory::secondary::LookupCounts;
+use cairn_memory::secondary::{DeviceRead, LookupCounts, Sought};
 use cairn_memory::{BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
@@ -53,9 +54,29 @@ pub(crate) struct SuppliedBlock {
 pub(crate) struct SuppliedBlocks {
     blocks: Vec<SuppliedBlock>,
     pub counts: TableCounts,
+    /// True if blocks that a tier below the cache has on a device are read by the search; otherwise, they are missing.
+    pub reads_devices: bool,
+    /// The last missing block of such a tier.
+    on_device: Cell<Option<Box<OnDevice>>>,
+}
+
+/// A block that a tier below the cache has on a device.
+enum OnDevice {
+    /// The read of the block at an offset.
+    Read(u64, DeviceRead),
+    /// The read of the block at this offset failed: the table has to be read.
+    Lost(u64),
 }
 
 impl SuppliedBlocks {
+    /// No blocks, for a search that reads devices of tiers itself.
+    pub(crate) fn reading_devices() -> SuppliedBlocks {
+        SuppliedBlocks {
+            reads_devices: true,
+            ..SuppliedBlocks::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, block: SuppliedBlock) {
         self.blocks.push(block);
     }
@@ -65,6 +86,32 @@ impl SuppliedBlocks {
     pub(crate) fn clear(&mut self) {
         if !self.blocks.is_empty() {
             self.blocks.clear();
+        }
+    }
+
+    /// Forgets a block of a tier on a device.
+    #[inline]
+    pub(crate) fn forget_on_device(&mut self) {
+        if self.on_device.get_mut().is_some() {
+            self.on_device.set(None);
+        }
+    }
+
+    /// True if the block at `offset` could not be read from a device.
+    fn is_lost(&self, offset: u64) -> bool {
+        let on_device = self.on_device.take();
+        let is_lost = matches!(on_device.as_deref(), Some(OnDevice::Lost(at)) if *at == offset);
+        if is_lost {
+            self.on_device.set(on_device);
+        }
+        is_lost
+    }
+
+    /// Takes the read of the block at `offset` from a device, if a tier has it there.
+    pub(crate) fn take_on_device(&self, offset: u64) -> Option<DeviceRead> {
+        match self.on_device.take().map(|on_device| *on_device) {
+            Some(OnDevice::Read(at, read)) if at == offset => Some(read),
+            _ => None,
         }
     }
 
@@ -245,7 +292,7 @@ impl Table {
         let key = self.cache_key(lack.handle);
         let Some(found) = cache.lookup(&key, lack.role) else {
             return match cache.has_tier() {
-                true => self.find_below(cache, &key, lack.role, supplied),
+                true => self.find_below(cache, lack, supplied),
                 false => None,
             };
         };
@@ -255,22 +302,76 @@ impl Table {
         Some(found)
     }
 
-    /// Returns the block of `key` from a tier below the cache. As in RocksDB, it counts as a hit of the cache, too.
+    /// Returns the missing block from a tier below the cache. As in RocksDB, it counts as a hit of the cache, too.
     #[cold]
     fn find_below(
         &self,
         cache: &BlockCache,
-        key: &CacheKey,
-        role: CacheRole,
+        lack: MissingBlock,
         supplied: &SuppliedBlocks,
     ) -> Option<Buffer> {
+        let (key, lowest) = (self.cache_key(lack.handle), self.params.lowest_tier);
+        let offset = lack.handle.offset;
         let mut counts = LookupCounts::default();
-        let found = cache.search_below(key, self.params.lowest_tier, &mut counts);
-        let found_role = found.is_some().then_some(role);
-        count_lookup_below(&self.params.meter, &counts, found_role);
-        let found = found?;
-        supplied.counts.hit(part_of(role), found.memory_usage());
-        Some(found)
+        let found = if supplied.reads_devices {
+            cache.search_below(&key, lowest, &mut counts)
+        } else if supplied.is_lost(offset) {
+            return None;
+        } else {
+            match cache.seek_below(&key, lowest, &mut counts) {
+                Sought::Absent => None,
+                Sought::Found(found) => Some(found),
+                Sought::OnDevice(read) => {
+                    let on_device = OnDevice::Read(offset, read);
+                    supplied.on_device.set(Some(Box::new(on_device)));
+                    None
+                }
+            }
+        };
+        self.count_below(lack.role, &counts, found.as_ref(), supplied);
+        found
+    }
+
+    /// Counts a lookup below the cache with the result `found`.
+    fn count_below(
+        &self,
+        role: CacheRole,
+        counts: &LookupCounts,
+        found: Option<&Buffer>,
+        supplied: &SuppliedBlocks,
+    ) {
+        count_lookup_below(&self.params.meter, counts, found.map(|_| role));
+        if let Some(found) = found {
+            supplied.counts.hit(part_of(role), found.memory_usage());
+        }
+    }
+
+    /// Completes the read of the missing block from the device of a tier. Returns `None` if the block has to be read
+    /// from the table.
+    pub(crate) fn take_from_device(
+        &self,
+        lack: MissingBlock,
+        read: (DeviceRead, Result<Buffer>),
+        supplied: &SuppliedBlocks,
+    ) -> Result<Option<SuppliedBlock>> {
+        let (offset, role) = (lack.handle.offset, lack.role);
+        let Some(cache) = &self.params.cache else {
+            return Ok(None);
+        };
+        let (key, lowest) = (self.cache_key(lack.handle), self.params.lowest_tier);
+        let mut counts = LookupCounts::default();
+        let found = cache.finish_below(&key, lowest, read, &mut counts)?;
+        self.count_below(role, &counts, found.as_ref(), supplied);
+        if found.is_none() {
+            let lost = OnDevice::Lost(offset);
+            supplied.on_device.set(Some(Box::new(lost)));
+        }
+        Ok(found.map(|block| SuppliedBlock {
+            offset,
+            role,
+            block,
+            charge: None,
+        }))
     }
 
     /// Returns the metadata block at `handle`, if it is in the cache itself.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use cairn::caches::{
+    BlockCache, CacheOptions, FlashAdmission, FlashCache, FlashCacheOptions, SecondaryCache,
+};
 use cairn::options::enums::IoMode;
 use cairn::world::RemoteSettings;
 use cairn::{CompactRangeOptions, Db, Options, ReadOptions, World, WriteBatch, WriteOptions};
@@ -119,6 +122,70 @@ fn a_get_waits_for_storage_without_blocking_its_thread() {
             "they wait together"
         );
     }
+}
+
+#[test]
+fn a_get_waits_for_a_flash_tier_without_blocking_its_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let latency = Duration::from_millis(40);
+    let world = |latency| {
+        World::posix().remote(RemoteSettings {
+            latency,
+            bandwidth: 0,
+            queue_depth: 10_000,
+        })
+    };
+    let opened = |world: &World| {
+        let flash = FlashCacheOptions {
+            dir: dir.path().join("flash"),
+            capacity: 8 << 20,
+            segment_size: 1 << 20,
+            admission: FlashAdmission::All,
+            ..FlashCacheOptions::default()
+        };
+        let flash = Arc::new(FlashCache::open(&flash, world).unwrap());
+        let cache = BlockCache::with_tier(32 << 10, CacheOptions::default(), flash.clone());
+        let mut options = Options::default()
+            .create_if_missing(true)
+            .text("compression=kNoCompression;disable_auto_compactions=true")
+            .unwrap();
+        options.db.io_mode = IoMode::Threads;
+        options.db.read_io_executor_threads = 4;
+        options.family.table.block_cache = Some(Arc::new(cache));
+        let builder = Db::builder(dir.path().join("db")).world(world.clone());
+        (builder.options(options).open().unwrap(), flash)
+    };
+    let (db, flash) = opened(&world(Duration::ZERO));
+    for n in 0..2000_u32 {
+        db.put(&n.to_be_bytes(), &[n as u8; 400]).unwrap();
+    }
+    db.default_family().flush().unwrap();
+    for n in 0..2000_u32 {
+        assert!(db.get(&n.to_be_bytes()).unwrap().is_some());
+    }
+    db.close().unwrap();
+    flash.close();
+    drop(flash);
+
+    let (db, flash) = opened(&world(latency));
+    // Opens the table.
+    assert!(db.get(&1999_u32.to_be_bytes()).unwrap().is_some());
+    let keys: Vec<_> = (0..50_u32).map(|n| (n * 20).to_be_bytes()).collect();
+    let (began, before) = (Instant::now(), flash.counts().hits);
+    let mut gets: Vec<_> = keys.iter().map(|key| Box::pin(db.get_async(key))).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    for get in &mut gets {
+        assert!(get.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(began.elapsed() < latency, "none has waited");
+    // One that is abandoned leaves no trace.
+    drop(gets.pop());
+    for (n, get) in (0..50_u32).zip(gets) {
+        let found = pollster::block_on(get).unwrap();
+        assert_eq!(found.as_deref(), Some(&[(n * 20) as u8; 400][..]));
+    }
+    assert!(began.elapsed() < latency * 25, "they wait together");
+    assert!(flash.counts().hits - before > 40, "{flash:?}");
 }
 
 #[test]

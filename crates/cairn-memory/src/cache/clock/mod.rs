@@ -49,6 +49,9 @@ pub(super) struct ClockCache {
 /// The number of entries that are evicted while the lock of a shard is held.
 const BATCH: usize = 32;
 
+/// The bytes of an excess that an insertion evicts, unless its own are more: for other insertions in progress.
+const SHARE: usize = 64 << 10;
+
 fn seconds() -> u64 {
     SystemClock.monotonic_nanos() / 1_000_000_000
 }
@@ -83,20 +86,22 @@ impl ClockCache {
         debug_assert!(before >= bytes, "C1");
     }
 
-    /// Evicts entries of all shards, a few of each in turn, until the usage is within the capacity. Returns
-    /// false if that is impossible.
-    fn make_room(&self, evicted: &mut Vec<Evicted>) -> bool {
-        let mut idle = 0;
-        while self.excess() > 0 {
+    /// Evicts entries of all shards, a few of each in turn, until the usage is within the capacity, or `enough` bytes
+    /// are evicted. Returns false if that is impossible.
+    fn make_room(&self, enough: usize, evicted: &mut Vec<Evicted>) -> bool {
+        let (mut idle, mut bytes) = (0, 0);
+        while self.excess() > 0 && bytes < enough {
             if idle == self.shards.len() {
                 return false;
             }
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let shard = &self.shards[at & (self.shards.len() - 1)];
+            let first = evicted.len();
             match self.evict_from(shard, evicted) {
                 0 => idle += 1,
                 _ => idle = 0,
             }
+            bytes += evicted[first..].iter().map(Evicted::charge).sum::<usize>();
         }
         true
     }
@@ -167,9 +172,10 @@ impl Store for ClockCache {
         self.evict_locked(&mut state, evicted);
         if self.excess() > 0 {
             drop(state);
-            let fits = self.make_room(evicted);
+            // The rest of a larger excess is evicted by the change that caused it.
+            self.make_room(charge.max(SHARE), evicted);
             state = shard.lock();
-            if !fits && self.options.strict_capacity_limit {
+            if self.options.strict_capacity_limit && self.excess() > 0 {
                 self.discharge(charge);
                 state.refuse(entry.role);
                 return InsertOutcome::Refused;
@@ -210,7 +216,7 @@ impl Store for ClockCache {
         let before = state.replace(hash, number, copy.clone(), charge);
         drop(state);
         self.discharge(before);
-        self.make_room(evicted);
+        self.make_room(usize::MAX, evicted);
         copy
     }
 
@@ -247,14 +253,14 @@ impl Store for ClockCache {
 
     fn set_capacity(&self, capacity: usize, evicted: &mut Vec<Evicted>) {
         self.capacity.store(capacity, Ordering::Relaxed);
-        self.make_room(evicted);
+        self.make_room(usize::MAX, evicted);
     }
 
     fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>) {
         self.usage.fetch_add(now, Ordering::Relaxed);
         self.discharge(before);
         if now > before {
-            self.make_room(evicted);
+            self.make_room(usize::MAX, evicted);
         }
     }
 
@@ -271,6 +277,55 @@ impl Store for ClockCache {
         for shard in &self.shards {
             let entries = shard.lock().all(now);
             entries.into_iter().for_each(&mut *visit);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::CachePriority;
+    use super::*;
+    use crate::secondary::CacheTier;
+
+    const LEN: usize = 200;
+
+    fn entry(n: u64) -> Insertion {
+        let key = CacheKey { high: 1, low: n };
+        Insertion {
+            hash: key.hash(),
+            key,
+            buffer: Buffer::from(vec![0; LEN]),
+            role: CacheRole::Data,
+            priority: CachePriority::Low,
+            lowest: CacheTier::default(),
+        }
+    }
+
+    #[test]
+    fn an_insertion_evicts_a_part_of_an_excess() {
+        let charge = entry(0).buffer.memory_usage() + ENTRY_OVERHEAD;
+        for shards in [1, 4] {
+            let cache = ClockCache::new(shards, CacheOptions::default());
+            cache.capacity.store(8 << 20, Ordering::Relaxed);
+            let count = (8 << 20) / charge as u64;
+            for n in 0..count {
+                assert!(cache.insert(entry(n), &mut Vec::new()).is_kept());
+            }
+            // A lower capacity that has not yet taken effect.
+            cache.capacity.store(4 << 20, Ordering::Relaxed);
+            let most = BATCH + SHARE.div_ceil(charge) + BATCH;
+            let mut excess = cache.excess();
+            for n in count..count + 10 {
+                let mut evicted = Vec::new();
+                assert!(cache.insert(entry(n), &mut evicted).is_kept());
+                assert!(evicted.len() <= most, "{} of at most {most}", evicted.len());
+                assert!(cache.excess() < excess, "insertions do not delay it");
+                excess = cache.excess();
+            }
+            let mut evicted = Vec::new();
+            assert!(cache.evict_from(&cache.shards[0], &mut evicted) <= BATCH);
+            cache.set_capacity(4 << 20, &mut evicted);
+            assert_eq!(cache.excess(), 0);
         }
     }
 }

@@ -90,13 +90,22 @@ impl LruCache {
         self.shards.iter().map(|it| of(&it.shard.lock())).sum()
     }
 
-    fn apply_limits(&self, evicted: &mut Vec<Evicted>) {
-        // Relaxed: the limits in effect are set under each shard's lock.
+    /// The limits of a shard. Relaxed: they are computed under the shard's lock, so that the last ones in force are
+    /// those of the last change.
+    fn limits(&self) -> Limits {
         let capacity = self.capacity.load(Ordering::Relaxed);
         let free = capacity.saturating_sub(self.reserved.load(Ordering::Relaxed));
-        let limits = Limits::new(free.div_ceil(self.shards.len()), &self.options);
-        for shard in &self.shards {
-            shard.shard.lock().set_limits(limits, evicted);
+        Limits::new(free.div_ceil(self.shards.len()), &self.options)
+    }
+
+    /// Puts the limits in force, a few entries at a time, so that lookups proceed in between.
+    fn apply_limits(&self, evicted: &mut Vec<Evicted>) {
+        let apply = |shard: &Mutex<Shard>, evicted: &mut Vec<Evicted>| {
+            let mut shard = shard.lock();
+            shard.set_limits(self.limits(), evicted)
+        };
+        for padded in &self.shards {
+            while !apply(&padded.shard, evicted) {}
         }
     }
 }

@@ -24,6 +24,9 @@ pub(in crate::cache) const ENTRY_OVERHEAD: usize = 176;
 /// The number of entries that an eviction examines before it fails because all are in use.
 const MAX_EXAMINED: usize = 256;
 
+/// The number of entries that are demoted or evicted while the lock is held, when lower limits take effect.
+pub(super) const BATCH: usize = 32;
+
 /// The number of hits that are moved together.
 const GROUP: usize = 16;
 
@@ -87,6 +90,8 @@ pub(super) struct Shard {
     /// By pool.
     queues: [Queue; Pool::IN_ORDER.len()],
     limits: Limits,
+    /// True while lower limits take effect: pools may exceed them, and an operation corrects only a part.
+    is_lowering: bool,
     counts: [RoleCounts; CacheRole::ALL.len()],
     /// The nodes of hits that have not been moved, in the order of the hits, with their pools.
     hits: [(u32, Pool); GROUP],
@@ -102,6 +107,7 @@ impl Default for Shard {
             free: NONE,
             queues: Default::default(),
             limits: Limits::default(),
+            is_lowering: false,
             counts: Default::default(),
             hits: [(NONE, Pool::Bottom); GROUP],
             hit_count: 0,
@@ -261,15 +267,25 @@ impl Shard {
         }
     }
 
-    pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Evicted>) {
+    /// Sets the limits, and demotes and evicts up to [`BATCH`] of the entries beyond them. Returns false if the call
+    /// must be repeated for the others.
+    pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Evicted>) -> bool {
         self.move_hits();
         self.limits = limits;
-        self.demote_overflow();
-        while self.usage() > limits.capacity {
-            if !self.evict_one(evicted) {
-                break;
+        self.is_lowering = self.exceeds_limits(evicted);
+        !self.is_lowering
+    }
+
+    /// Demotes and evicts up to [`BATCH`] entries beyond the limits. Returns true if there may be more.
+    fn exceeds_limits(&mut self, evicted: &mut Vec<Evicted>) -> bool {
+        for _ in 0..BATCH {
+            let is_above = self.usage() > self.limits.capacity;
+            let is_changed = self.demote_one() || (is_above && self.evict_one(evicted));
+            if !is_changed {
+                return false;
             }
         }
+        true
     }
 
     pub(super) fn usage(&self) -> usize {
@@ -310,12 +326,16 @@ impl Shard {
         self.counts[role as usize]
     }
 
-    /// Evicts entries until `charge` more bytes fit. Returns false if that is impossible.
+    /// Evicts entries until `charge` more bytes fit. Returns false if that is impossible, or if lower limits take
+    /// effect and the entries beyond them are too many for one operation.
     fn make_room(&mut self, charge: usize, evicted: &mut Vec<Evicted>) -> bool {
+        let (before, mut count) = (self.usage(), 0);
         while self.usage() + charge > self.limits.capacity {
-            if !self.evict_one(evicted) {
+            let is_enough = count >= BATCH && before - self.usage() >= charge;
+            if (self.is_lowering && is_enough) || !self.evict_one(evicted) {
                 return false;
             }
+            count += 1;
         }
         true
     }
@@ -385,24 +405,30 @@ impl Shard {
 
     /// Moves the oldest entries of pools that exceed their share to the young end of the next lower pool.
     fn demote_overflow(&mut self) {
-        if let Some(limit) = self.limits.high {
-            let shared = [Pool::Promoted, Pool::High];
-            while shared
-                .iter()
-                .map(|pool| self.usage_of(*pool))
-                .sum::<usize>()
-                > limit
-            {
-                let oldest = shared.map(|pool| self.queues[pool as usize].tail);
-                let at = oldest.into_iter().find(|at| *at != NONE);
-                self.demote(at, Pool::Low);
+        let most = if self.is_lowering { BATCH } else { usize::MAX };
+        for _ in 0..most {
+            if !self.demote_one() {
+                break;
             }
         }
-        if let Some(limit) = self.limits.low {
-            while self.usage_of(Pool::Low) > limit {
-                self.demote(Some(self.queues[Pool::Low as usize].tail), Pool::Bottom);
-            }
+    }
+
+    /// Moves an entry that exceeds the share of its pool. Returns false if there is none.
+    fn demote_one(&mut self) -> bool {
+        let shared = [Pool::Promoted, Pool::High];
+        let high = shared.iter().map(|pool| self.usage_of(*pool)).sum();
+        if self.limits.high.is_some_and(|limit| limit < high) {
+            let oldest = shared.map(|pool| self.queues[pool as usize].tail);
+            let at = oldest.into_iter().find(|at| *at != NONE);
+            self.demote(at, Pool::Low);
+            return true;
         }
+        let low = self.usage_of(Pool::Low);
+        if self.limits.low.is_some_and(|limit| limit < low) {
+            self.demote(Some(self.queues[Pool::Low as usize].tail), Pool::Bottom);
+            return true;
+        }
+        false
     }
 
     fn demote(&mut self, at: Option<u32>, pool: Pool) {

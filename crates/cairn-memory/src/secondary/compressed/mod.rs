@@ -34,7 +34,9 @@ use cairn_platform::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Orderin
 use cairn_types::Result;
 
 use super::codec::Codec;
-use super::{Bytes, CacheTier, Found, LookupCounts, Offer, SecondaryCache, TierCounts, hash_of};
+use super::{
+    Bytes, CacheTier, Found, LookupCounts, Offer, SecondaryCache, Sought, TierCounts, hash_of,
+};
 use crate::cache::{CacheKey, CacheRole};
 use shard::{Admission, Evicted, Searched, Shard};
 
@@ -319,22 +321,20 @@ impl CompressedSecondaryCache {
         }
     }
 
-    /// Searches the tier below. An entry found there for the first time is inserted into the block cache, and
-    /// its key is recorded. If it is found there again, the block cache has evicted it, and it is inserted
-    /// into this tier.
-    fn search_below(
+    /// Completes the search of an entry that the tier below has. An entry found there for the first time is inserted
+    /// into the block cache, and its key is recorded. If it is found there again, the block cache has evicted it, and
+    /// it is inserted into this tier.
+    fn found_below(
         &self,
-        hash: u64,
         key: &CacheKey,
+        mut found: Found,
         promote: bool,
         counts: &mut LookupCounts,
-    ) -> Option<Found> {
-        let below = self.below.as_ref()?;
-        let mut found = below.search(key, promote, CacheTier::NonVolatileBlock, counts)?;
+    ) -> Found {
         if !promote {
             counts.hits_below_skipped += 1;
             self.hits_below_skipped.fetch_add(1, Ordering::Relaxed);
-            return Some(found);
+            return found;
         }
         counts.hits_below_offered += 1;
         self.hits_below_offered.fetch_add(1, Ordering::Relaxed);
@@ -346,8 +346,24 @@ impl CompressedSecondaryCache {
             hit: true,
             lowest: CacheTier::NonVolatileBlock,
         };
-        found.keep = !self.admit(hash, &offer, false);
-        Some(found)
+        let is_admitted = self.admit(hash_of(key), &offer, false);
+        found.keep = !is_admitted;
+        found
+    }
+
+    fn seek_below(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        counts: &mut LookupCounts,
+    ) -> Sought<Found> {
+        let Some(below) = &self.below else {
+            return Sought::Absent;
+        };
+        match below.seek(key, promote, CacheTier::NonVolatileBlock, counts) {
+            Sought::Found(found) => Sought::Found(self.found_below(key, found, promote, counts)),
+            other => other,
+        }
     }
 }
 
@@ -374,15 +390,15 @@ impl SecondaryCache for CompressedSecondaryCache {
         }
     }
 
-    fn search(
+    fn seek(
         &self,
         key: &CacheKey,
         promote: bool,
         lowest: CacheTier,
         counts: &mut LookupCounts,
-    ) -> Option<Found> {
+    ) -> Sought<Found> {
         if lowest < CacheTier::VolatileCompressed {
-            return None;
+            return Sought::Absent;
         }
         let hash = hash_of(key);
         let searched = self.shard(hash).lock().lookup(hash, key, promote);
@@ -391,21 +407,38 @@ impl SecondaryCache for CompressedSecondaryCache {
             Searched::Miss { recorded } => {
                 counts.placeholder_hits += u32::from(recorded);
                 return match lowest {
-                    CacheTier::NonVolatileBlock => self.search_below(hash, key, promote, counts),
-                    _ => None,
+                    CacheTier::NonVolatileBlock => self.seek_below(key, promote, counts),
+                    _ => Sought::Absent,
                 };
             }
         };
         counts.compressed_hits += 1;
         let buffer = hit.bytes.expand();
         debug_assert!(buffer.is_some(), "entries in memory are not damaged");
-        Some(Found {
-            buffer: buffer?,
-            role: hit.role,
-            priority: hit.priority,
-            keep: hit.promoted,
-            stored: hit.bytes,
-        })
+        match buffer {
+            Some(buffer) => Sought::Found(Found {
+                buffer,
+                role: hit.role,
+                priority: hit.priority,
+                keep: hit.promoted,
+                stored: hit.bytes,
+            }),
+            None => Sought::Absent,
+        }
+    }
+
+    fn found_on_device(
+        &self,
+        key: &CacheKey,
+        found: Found,
+        promote: bool,
+        counts: &mut LookupCounts,
+    ) -> Found {
+        let Some(below) = &self.below else {
+            return found;
+        };
+        let found = below.found_on_device(key, found, promote, counts);
+        self.found_below(key, found, promote, counts)
     }
 
     fn contains(&self, key: &CacheKey) -> bool {

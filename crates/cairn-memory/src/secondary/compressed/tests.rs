@@ -301,21 +301,23 @@ impl SecondaryCache for Below {
         self.offers.lock().push(offered);
         true
     }
-    fn search(
+    fn seek(
         &self,
         key: &CacheKey,
         promote: bool,
         _lowest: CacheTier,
         _counts: &mut LookupCounts,
-    ) -> Option<Found> {
-        let (_, bytes) = self.has.as_ref().filter(|(n, _)| self::key(*n) == *key)?;
-        Some(Found {
-            buffer: bytes.expand()?,
-            role: CacheRole::Index,
-            priority: CachePriority::High,
-            keep: promote,
-            stored: bytes.clone(),
-        })
+    ) -> Sought<Found> {
+        match &self.has {
+            Some((n, bytes)) if self::key(*n) == *key => Sought::Found(Found {
+                buffer: bytes.expand().expect("intact bytes"),
+                role: CacheRole::Index,
+                priority: CachePriority::High,
+                keep: promote,
+                stored: bytes.clone(),
+            }),
+            _ => Sought::Absent,
+        }
     }
     fn contains(&self, _: &CacheKey) -> bool {
         false

@@ -34,7 +34,8 @@
 //! ([`is_process_local`]). They would denote other blocks after a restart, and are not stored.
 //!
 //! **Cost.** An entry takes 37 to 65 bytes of memory. A lookup is a search in a sharded hash table and, if
-//! the entry is found, a read of one record. Capacity and usage refer to the device; [`FlashCacheStats`] has
+//! the entry is found, a read of one record. The read is the caller's ([`DeviceRead`]): point lookups execute it like
+//! those of their tables, in batches or asynchronously. Capacity and usage refer to the device; [`FlashCacheStats`] has
 //! the memory.
 //!
 //! **Security.** Blocks are written in plain text unless the file system encrypts.
@@ -64,12 +65,13 @@ use cairn_format::cache_segment::{
 };
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
-use cairn_platform::{Buffer, Executor, Priority, World};
-use cairn_types::{Error, Result};
+use cairn_platform::{Buffer, Executor, Priority, ReadRequest, World};
+use cairn_types::{Code, Error, Result};
 
 use super::codec::Codec;
 use super::{
-    Bytes, CacheTier, Found, LookupCounts, Offer, Removal, SecondaryCache, TierCounts, hash_of,
+    Bytes, CacheTier, DeviceRead, Found, LookupCounts, Offer, Removal, SecondaryCache, Sought,
+    TierCounts, hash_of,
 };
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 use files::{FoundSegment, SegmentFiles};
@@ -451,19 +453,13 @@ impl Inner {
         }
     }
 
-    /// Reads the record at `place` into `bytes` and verifies it. Returns `None` if it is damaged or the
-    /// device failed.
-    fn read<'b>(
-        &self,
-        place: Place,
-        key: Option<&CacheKey>,
-        bytes: &'b mut Vec<u8>,
-    ) -> Option<SegmentRecord<'b>> {
+    /// Reads the record at `place` into `bytes` and verifies it. Returns `None` if it is damaged or the device
+    /// failed.
+    fn read<'b>(&self, place: Place, bytes: &'b mut Vec<u8>) -> Option<SegmentRecord<'b>> {
         let segment = self.files.segment(place.segment)?;
         // At most the size of a segment: the row was checked.
         bytes.resize(place.len as usize, 0);
-        let read = segment.file.read_at(u64::from(place.offset), bytes);
-        match read {
+        match segment.file.read_at(u64::from(place.offset), bytes) {
             Ok(got) if got == bytes.len() => {}
             Ok(_) => return None,
             Err(error) => {
@@ -471,36 +467,57 @@ impl Inner {
                 return None;
             }
         }
-        let record = SegmentRecord::decode(bytes, segment.generation).ok()?;
-        let same = |key: &CacheKey| record.key == [key.high, key.low];
-        key.is_none_or(same).then_some(record)
+        SegmentRecord::decode(bytes, segment.generation).ok()
     }
 
-    fn lookup_placed(&self, hash: u64, key: &CacheKey, place: Place) -> Option<Found> {
-        let mut bytes = Vec::new();
-        let found = self.read(place, Some(key), &mut bytes).and_then(|record| {
-            let stored = bytes_of(Compression::from_u8(record.codec)?, &record);
-            Some(Found {
-                buffer: stored.expand()?,
-                role: role_of(record.role),
-                priority: priority_of(record.priority),
-                keep: true,
-                stored,
-            })
-        });
-        let mut shard = self.shard(hash).lock();
-        match found {
-            Some(found) => {
-                shard.count_hit(place.role);
-                Some(found)
-            }
-            None => {
-                if shard.lose(hash, place) {
-                    self.counters.lost.fetch_add(1, Ordering::Relaxed);
-                }
-                None
-            }
+    /// Removes the entry of `hash` if it is still at `place`, which does not hold it.
+    fn lose(&self, hash: u64, place: Place) {
+        if self.shard(hash).lock().lose(hash, place) {
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The read of the record at `place`.
+    fn read_of(self: &Arc<Inner>, hash: u64, key: CacheKey, place: Place) -> Option<DeviceRead> {
+        let Some(segment) = self.files.segment(place.segment) else {
+            self.lose(hash, place);
+            return None;
+        };
+        let inner = self.clone();
+        // At most the size of a segment: the row was checked.
+        let request = ReadRequest::new(segment.file, place.offset.into(), place.len as usize);
+        Some(DeviceRead::new(request, move |bytes| {
+            inner.finish_read(hash, &key, (place, segment.generation), bytes)
+        }))
+    }
+
+    /// Completes the read of the record at a place of a generation.
+    fn finish_read(
+        &self,
+        hash: u64,
+        key: &CacheKey,
+        (place, generation): (Place, u64),
+        bytes: Result<Buffer>,
+    ) -> Result<Option<Found>> {
+        let found = match bytes {
+            Ok(bytes) => found_in(&bytes, key, generation),
+            Err(error) => match error.code() {
+                Code::IoError => {
+                    self.disable(error);
+                    None
+                }
+                // The file ends early.
+                Code::Corruption => None,
+                // Of the caller: a deadline, or a read that was not executed.
+                _ => return Err(error),
+            },
+        };
+        match &found {
+            // The cache may have been disabled or cleared in the meantime; the bytes are right in any case.
+            Some(_) => self.shard(hash).lock().count_hit(place.role),
+            None => self.lose(hash, place),
+        }
+        Ok(found)
     }
 
     fn stats(&self) -> FlashCacheStats {
@@ -523,6 +540,22 @@ impl Inner {
         }
         stats
     }
+}
+
+/// The entry of `key` in the record `bytes`. `None` if it is damaged or another one.
+fn found_in(bytes: &[u8], key: &CacheKey, generation: u64) -> Option<Found> {
+    let record = SegmentRecord::decode(bytes, generation).ok()?;
+    if record.key != [key.high, key.low] {
+        return None;
+    }
+    let stored = bytes_of(Compression::from_u8(record.codec)?, &record);
+    Some(Found {
+        buffer: stored.expand()?,
+        role: role_of(record.role),
+        priority: priority_of(record.priority),
+        keep: true,
+        stored,
+    })
 }
 
 fn key_of(row: &SegmentRow) -> CacheKey {
@@ -570,36 +603,47 @@ impl SecondaryCache for FlashCache {
         true
     }
 
-    fn search(
+    fn seek(
         &self,
         key: &CacheKey,
         promote: bool,
         lowest: CacheTier,
         _counts: &mut LookupCounts,
-    ) -> Option<Found> {
+    ) -> Sought<Found> {
         let inner = &self.inner;
         if inner.is_stopped() || lowest < CacheTier::NonVolatileBlock {
-            return None;
+            return Sought::Absent;
         }
         let hash = hash_of(key);
-        let located = inner.shard(hash).lock().locate(hash, key, promote)?;
-        let pending = match located {
-            Located::Placed(place) => {
-                let found = inner.lookup_placed(hash, key, place)?;
-                return Some(Found {
-                    keep: promote,
-                    ..found
-                });
+        let located = inner.shard(hash).lock().locate(hash, key, promote);
+        let found = match located {
+            None => None,
+            Some(Located::Placed(place)) => {
+                let read = inner.read_of(hash, *key, place);
+                return read.map_or(Sought::Absent, Sought::OnDevice);
             }
-            Located::Pending(pending) => pending,
+            Some(Located::Pending(pending)) => pending.bytes.expand().map(|buffer| Found {
+                buffer,
+                role: pending.role,
+                priority: pending.priority,
+                keep: promote,
+                stored: pending.bytes,
+            }),
         };
-        Some(Found {
-            buffer: pending.bytes.expand()?,
-            role: pending.role,
-            priority: pending.priority,
+        found.map_or(Sought::Absent, Sought::Found)
+    }
+
+    fn found_on_device(
+        &self,
+        _key: &CacheKey,
+        found: Found,
+        promote: bool,
+        _counts: &mut LookupCounts,
+    ) -> Found {
+        Found {
             keep: promote,
-            stored: pending.bytes,
-        })
+            ..found
+        }
     }
 
     fn contains(&self, key: &CacheKey) -> bool {

@@ -380,7 +380,7 @@ impl Building {
             let Some(place) = place.filter(|place| place.segment == old.number && place.hit) else {
                 continue;
             };
-            let Some(record) = inner.read(place, None, &mut bytes) else {
+            let Some(record) = inner.read(place, &mut bytes) else {
                 continue;
             };
             let key = CacheKey {

@@ -181,13 +181,49 @@ fn a_lower_limit_takes_effect_at_once() {
     cache.put(10..15, CachePriority::Low);
     let options = CacheOptions::lru();
     let mut evicted = Vec::new();
-    cache
-        .0
-        .set_limits(Limits::new(4 * CHARGE, &options), &mut evicted);
+    let limits = Limits::new(4 * CHARGE, &options);
+    assert!(cache.0.set_limits(limits, &mut evicted));
     assert_eq!(cache.held(0..20), [1, 2, 3, 4]);
     assert_eq!(
         [1, 2, 3].map(|it| cache.pool_of(it)),
         [Pool::Low, Pool::Low, Pool::High]
     );
     assert_eq!(evicted.len(), 6);
+}
+
+#[test]
+fn lower_limits_take_effect_a_few_entries_at_a_time() {
+    for pools in POOLS {
+        let mut cache = Cache::new(2000, pools);
+        cache.put(0..1000, CachePriority::High);
+        cache.put(1000..2000, CachePriority::Low);
+        let options = CacheOptions {
+            high_pri_pool_ratio: pools.0,
+            low_pri_pool_ratio: pools.1,
+            ..CacheOptions::lru()
+        };
+        let limits = Limits::new(100 * CHARGE, &options);
+        let mut evicted = Vec::new();
+        let mut is_done = cache.0.set_limits(limits, &mut evicted);
+        assert!(!is_done && evicted.len() <= BATCH, "{pools:?}");
+        // Insertions do their part only, and do not make the shard larger.
+        let usage = cache.0.usage();
+        assert!(cache.put(3000..3001, CachePriority::High).len() <= BATCH + 1);
+        assert!(cache.0.usage() <= usage);
+        while !is_done {
+            let before = evicted.len();
+            is_done = cache.0.set_limits(limits, &mut evicted);
+            assert!(evicted.len() - before <= BATCH, "{pools:?}");
+        }
+        assert_eq!(cache.0.len(), 100);
+        let usage_of = |cache: &Cache, pool| cache.0.usage_of(pool);
+        let high = usage_of(&cache, Pool::High) + usage_of(&cache, Pool::Promoted);
+        assert!(limits.high.is_none_or(|limit| high <= limit), "{pools:?}");
+        let low = usage_of(&cache, Pool::Low);
+        assert!(limits.low.is_none_or(|limit| low <= limit), "{pools:?}");
+        assert!(
+            cache.get(3000).is_some(),
+            "the last entry of the highest pool stays"
+        );
+    }
 }
