@@ -8,7 +8,7 @@ use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
-use cairn_version::{FileMeta, LevelFiles, TableRef};
+use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef};
 
 use crate::file_read_sample;
 use crate::view::Reading;
@@ -146,6 +146,22 @@ impl LevelIter {
             None if back => at.checked_sub(1),
             _ => Some(at),
         }
+    }
+
+    /// The file that a seek to `target`, or to the end if there is none, enters, if its table is to be opened.
+    pub(crate) fn unopened(&self, target: Option<&[u8]>, back: bool) -> Option<FileToOpen<'_>> {
+        let at = match target {
+            Some(target) => self.find(target, back)?,
+            None if back => self.files.len().checked_sub(1)?,
+            None => 0,
+        };
+        let file = self.files.files().get(at)?;
+        let (level, source) = (self.level, &self.tables.reading.tables);
+        file.table.get().is_none().then_some(FileToOpen {
+            file,
+            level,
+            source,
+        })
     }
 
     /// The second stage of a seek: prefetches the data block.

@@ -17,6 +17,7 @@ use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
+use cairn_version::FileToOpen;
 
 use crate::child::Child;
 use crate::loser_tree::{LoserTree, Player};
@@ -236,6 +237,15 @@ impl MergingIter {
     /// The first error of a child or of a read.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// The tables that have to be opened for a seek to `target`, or to the end if there is none.
+    pub(crate) fn unopened(&self, target: Option<&[u8]>, back: bool) -> Vec<FileToOpen<'_>> {
+        let levels = self.children.iter().filter_map(|child| match child {
+            Child::Level(level) => level.unopened(target, back),
+            Child::Memtable(_) | Child::Table(..) => None,
+        });
+        levels.collect()
     }
 
     /// Moves to the first entry at or after `target`.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadDriver;
-use cairn_table::{Background, ReadAhead};
+use cairn_table::{Background, ReadAhead, Table};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
-use cairn_version::{FileMeta, LevelFiles};
+use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef, open_together};
 
 use super::{DbIter, PrefixUse};
 use crate::blob::Located;
@@ -89,6 +89,40 @@ fn requested_blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCe
     is_wanted.then(|| Box::new(RefCell::new(BlobsAhead::new(io.clone()))))
 }
 
+/// True if tables that an operation needs are opened together.
+#[inline]
+pub(super) fn opens_together(view: &View, options: &ReadOptions) -> bool {
+    options.async_io
+        && options.read_tier == ReadTier::All
+        && view.family.io.driver() != ReadDriver::Blocking
+}
+
+/// Opens the tables that an iterator needs from the beginning: those of level 0 within the bounds, and all those that
+/// a table filter inspects. An error is reported when the iterator opens the table again.
+#[cold]
+fn open_first(view: &View, options: &ReadOptions) -> Vec<Arc<Table>> {
+    let source = &view.family.tables;
+    let levels = view.version.levels().iter().enumerate();
+    let files = levels.flat_map(|(level, files)| files.files().iter().map(move |it| (level, it)));
+    let is_needed = |(level, file): &(usize, &Arc<FileMeta>)| {
+        let is_inspected = options.table_filter.is_some();
+        let is_first = *level == 0 && is_within(view, file, options);
+        (is_inspected || is_first) && file.table.get().is_none()
+    };
+    let to_open = |(level, file)| FileToOpen {
+        file,
+        level,
+        source,
+    };
+    let unopened: Vec<_> = files.filter(is_needed).map(to_open).collect();
+    let opened = match unopened.len() {
+        0 | 1 => Vec::new(),
+        _ => open_together(&unopened, &view.family.io),
+    };
+    let opened = opened.into_iter().flatten();
+    opened.map(TableRef::into_arc).collect()
+}
+
 /// The sources of `view` selected by `options`, newest first, and their range tombstones.
 pub(super) fn sources(
     view: &View,
@@ -120,6 +154,8 @@ pub(super) fn sources(
     if options.read_tier == ReadTier::Memtable {
         return Ok((children, range_dels));
     }
+    // Held until they are taken: a table may be closed when it is not in use.
+    let _tables = opens_together(view, options).then(|| open_first(view, options));
     for (level, files) in view.version.levels().iter().enumerate() {
         if files.is_empty() {
             continue;

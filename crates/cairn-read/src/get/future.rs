@@ -12,11 +12,11 @@ use std::sync::Arc;
 use cairn_format::blob::BlobIndex;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_platform::ReadDriver;
 use cairn_platform::io::{Offload, offload};
+use cairn_platform::{Io, ReadDriver};
 use cairn_table::{Table, TableGet};
 use cairn_types::{Progress, Result};
-use cairn_version::{FileMeta, TableRef};
+use cairn_version::{FileMeta, FileToOpen, TableRef};
 
 use super::{Found, Pending, PointGet, SCRATCH};
 use crate::columns::{decoded, with_blobs};
@@ -153,19 +153,26 @@ async fn open_async<'f>(
     if !opens_apart(reading) {
         return reading.tables.open(file, level, &reading.io);
     }
-    let table = start_opening(reading, file, level).await?;
+    let source = &reading.tables;
+    let to_open = FileToOpen {
+        file,
+        level,
+        source,
+    };
+    let table = start_opening(to_open, &reading.io).await?;
     Ok(file.table.get().unwrap_or(TableRef::Held(table)))
 }
 
-/// Opens the table of `file` on a helper thread.
-pub(crate) fn start_opening(
-    reading: &Reading,
-    file: &Arc<FileMeta>,
-    level: usize,
-) -> Offload<Result<Arc<Table>>> {
-    let (tables, file, io) = (reading.tables.clone(), file.clone(), reading.io.clone());
+/// Opens a table on a helper thread.
+pub(crate) fn start_opening(to_open: FileToOpen<'_>, io: &Io) -> Offload<Result<Arc<Table>>> {
+    let FileToOpen {
+        file,
+        level,
+        source,
+    } = to_open;
+    let (file, source, io) = (file.clone(), source.clone(), io.clone());
     offload(move || {
-        let opened = tables.open(&file, level, &io);
+        let opened = source.open(&file, level, &io);
         opened.map(TableRef::into_arc)
     })
 }

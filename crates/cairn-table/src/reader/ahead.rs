@@ -132,10 +132,7 @@ enum Scouting {
 /// The readahead state of an iterator.
 pub(crate) struct Ahead {
     plan: Arc<ReadAhead>,
-    /// Fixed readahead in bytes; 0 for automatic readahead.
-    fixed: u64,
-    verify: bool,
-    fill_cache: bool,
+    options: IterOptions,
     back: bool,
     /// The block that the scan visited last.
     last: Handle,
@@ -170,9 +167,7 @@ impl Ahead {
         let fixed = options.readahead;
         let mut ahead = Ahead {
             plan: plan.clone(),
-            fixed,
-            verify: options.verify_checksums,
-            fill_cache: options.fill_cache,
+            options: *options,
             back: false,
             last: Handle::NULL,
             continues: false,
@@ -208,7 +203,7 @@ impl Ahead {
         self.forget_chunks();
         self.reads = 0;
         self.visited = 0;
-        if self.fixed == 0 {
+        if self.options.readahead == 0 {
             self.size = 0;
             self.depth = 1;
         }
@@ -330,7 +325,7 @@ impl Ahead {
         self.reads += 1;
         let is_sequential =
             self.reads > options.num_file_reads_for_auto_readahead && max_size(table) > 0;
-        if self.fixed == 0 && !is_sequential {
+        if self.options.readahead == 0 && !is_sequential {
             return None;
         }
         self.forget_chunks();
@@ -346,7 +341,7 @@ impl Ahead {
     /// Doubles the depth if it was too small for the first chunk, which the scan has to wait for.
     fn deepen(&mut self, table: &Table) {
         let is_recent = |chunk: &Chunk| chunk.epoch == self.epoch;
-        if self.fixed == 0 && self.chunks.front().is_some_and(is_recent) {
+        if self.options.readahead == 0 && self.chunks.front().is_some_and(is_recent) {
             self.depth = (self.depth * 2).min(max_depth(table));
             self.size = self.size.saturating_mul(2).min(max_size(table));
             self.epoch += 1;
@@ -466,7 +461,7 @@ impl Ahead {
                 break;
             }
         }
-        if range.is_some() && self.fixed == 0 {
+        if range.is_some() && self.options.readahead == 0 {
             self.size = size.saturating_mul(2).min(max_size(table));
         }
         range
@@ -498,8 +493,8 @@ impl Ahead {
                 table.take(
                     awaited.block,
                     &raw,
-                    self.verify,
-                    self.fill_cache,
+                    self.options.verify_checksums,
+                    self.options.fill_cache,
                     awaited.charge,
                 )
             });
@@ -597,7 +592,7 @@ impl Ahead {
     fn admits_another(&self) -> bool {
         let further = self.chunks.iter().skip(1);
         let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
-        let is_long = self.fixed > 0 || bytes <= 2 * self.visited;
+        let is_long = self.options.readahead > 0 || bytes <= 2 * self.visited;
         self.admits_beyond(self.chunks.len()) && is_long
     }
 
@@ -607,7 +602,7 @@ impl Ahead {
 
     /// Starts to read `table`, whose scan follows that of another table with the state `before`.
     pub(crate) fn continue_from(&mut self, before: &Ahead, table: &Table, back: bool) {
-        if before.fixed == 0 {
+        if before.options.readahead == 0 {
             self.size = before.size;
             self.depth = before.depth;
         }

@@ -18,7 +18,7 @@ mod verify;
 pub use ahead::{Background, ReadAhead};
 pub use get::{GetOptions, TableGet, ValueRef};
 pub use iter::{IterOptions, TableIter};
-pub use open::OpenParams;
+pub use open::{OpenParams, UnopenedTable};
 pub use prefetch::ReadaheadSize;
 pub use table::Table;
 pub use tier_stats::count_lookup_below;
