@@ -12,10 +12,12 @@
 //! backward one. To reverse direction, the caller seeks, which costs the same.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
+use cairn_table::ReadAhead;
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::FileToOpen;
 
@@ -369,6 +371,17 @@ impl MergingIter {
             self.pending.push(at);
         }
         true
+    }
+
+    /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
+    pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
+        for child in &mut self.children {
+            match child {
+                Child::Memtable(_) => {}
+                Child::Table(iter, _) => iter.renew_readahead(ahead),
+                Child::Level(level) => level.renew_readahead(ahead),
+            }
+        }
     }
 
     /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the

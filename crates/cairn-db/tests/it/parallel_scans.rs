@@ -34,7 +34,7 @@ fn flush(db: &Db, range: std::ops::Range<u32>, step: usize) {
 const FILE_SIZE: u64 = 64 << 10;
 
 /// Compacts the files of level 0 to `level`, into files of `file_size`.
-fn compact_to(db: &Db, level: usize, file_size: u64) {
+pub fn compact_to(db: &Db, level: usize, file_size: u64) {
     let files = db.live_files_metadata();
     let upper = files.iter().filter(|file| file.level == 0);
     let names: Vec<&str> = upper.map(|file| &*file.relative_filename).collect();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadDriver;
-use cairn_table::{Background, ReadAhead, Table};
+use cairn_table::{Background, PlannedReads, ReadAhead, ScanRange, Table};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef, open_together};
 
-use super::{DbIter, PrefixUse};
+use super::{DbIter, Position, PrefixUse, Task};
 use crate::blob::Located;
 use crate::blobs_ahead::BlobsAhead;
 use crate::child::Child;
@@ -50,13 +50,17 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
 pub(super) fn read_ahead(view: &View, options: &ReadOptions) -> Option<Arc<ReadAhead>> {
     let is_bounded = options.iterate_upper_bound.is_some();
     match is_bounded || options.async_io || options.adaptive_readahead {
-        true => Some(requested_readahead(view, options)),
+        true => Some(readahead_with(view, options, None)),
         false => None,
     }
 }
 
 #[inline(never)]
-fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
+pub(crate) fn readahead_with(
+    view: &View,
+    options: &ReadOptions,
+    planned: Option<Arc<PlannedReads>>,
+) -> Arc<ReadAhead> {
     Arc::new(ReadAhead {
         io: view.family.io.clone(),
         background: match options.async_io {
@@ -70,6 +74,8 @@ fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
         upper: options.iterate_upper_bound.clone(),
         trims: options.auto_readahead_size,
         keeps_size: options.adaptive_readahead,
+        ends_at_bounds: true,
+        planned,
     })
 }
 
@@ -246,6 +252,21 @@ impl DbIter {
         let order = &self.view.family.order;
         let plain = key::strip_timestamp(user, order.timestamp_size());
         order.compare(user, &[plain, read_ts].concat()).is_lt()
+    }
+
+    /// Sets the bounds to those of `range`, and those of the readahead, which is otherwise like `ahead`. The iterator
+    /// is then not positioned.
+    pub(crate) fn set_range(&mut self, range: &ScanRange, ahead: &ReadAhead) {
+        self.position = Position::Invalid;
+        self.task = Task::Rest;
+        self.bounds.lower = Some(range.start.clone());
+        self.bounds.upper.clone_from(&range.limit);
+        let ahead = Arc::new(ReadAhead {
+            lower: Some(range.start.clone()),
+            upper: range.limit.clone(),
+            ..ahead.clone()
+        });
+        self.merging.renew_readahead(&ahead);
     }
 
     /// Compares two user keys without timestamps.

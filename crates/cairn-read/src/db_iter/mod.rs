@@ -23,7 +23,7 @@ use cairn_format::key;
 use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_table::{IterOptions, Table};
+use cairn_table::{IterOptions, ReadAhead, Table};
 use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{TableRef, open_together};
 
@@ -234,6 +234,18 @@ impl DbIter {
     /// [`DbIter::status`].
     #[must_use]
     pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+        let ahead = bounds::read_ahead(&view, options);
+        DbIter::with_readahead(view, seq, options, ahead)
+    }
+
+    /// [`DbIter::new`] with this readahead.
+    #[inline]
+    pub(crate) fn with_readahead(
+        view: Arc<View>,
+        seq: SequenceNumber,
+        options: &ReadOptions,
+        ahead: Option<Arc<ReadAhead>>,
+    ) -> DbIter {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
@@ -249,7 +261,7 @@ impl DbIter {
                 prefix_filter: false,
             },
             cache_only,
-            ahead: bounds::read_ahead(&view, options),
+            ahead,
         };
         let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();
@@ -883,7 +895,7 @@ impl DbIter {
 }
 
 mod backward;
-mod bounds;
+pub(crate) mod bounds;
 mod fast_path;
 mod forward;
 mod iter_stats;

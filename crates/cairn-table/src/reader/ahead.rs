@@ -38,6 +38,7 @@ use cairn_types::Result;
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
 use super::iter::IterOptions;
+use super::planned_reads::PlannedReads;
 use super::prefetch::piece_size;
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
@@ -66,7 +67,7 @@ pub enum Background {
 }
 
 /// The readahead of a scan, shared by the iterators over its tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReadAhead {
     /// The executor of the reads.
     pub io: Io,
@@ -80,6 +81,10 @@ pub struct ReadAhead {
     pub trims: bool,
     /// True if readahead that is not in the background keeps its size from table to table.
     pub keeps_size: bool,
+    /// True if entries beyond the bounds may be omitted where they begin with a block, which is then not read.
+    pub ends_at_bounds: bool,
+    /// The reads that were planned before the scan.
+    pub planned: Option<Arc<PlannedReads>>,
 }
 
 impl ReadAhead {
@@ -271,6 +276,24 @@ impl Ahead {
         let block = bytes.get(from..from + (handle.end() - handle.offset) as usize)?;
         chunk.used += block.len() as u64;
         Some(block)
+    }
+
+    /// The bounds of the scan.
+    pub(crate) fn plan(&self) -> &ReadAhead {
+        &self.plan
+    }
+
+    /// Sets the bounds of the scan, which has no position.
+    pub(crate) fn renew(&mut self, plan: &Arc<ReadAhead>) {
+        self.reset();
+        self.plan = plan.clone();
+    }
+
+    /// Notes that the current block was read by a plan. A scan that leaves the plan is sequential from the start.
+    #[cold]
+    pub(crate) fn note_planned(&mut self, table: &Table) {
+        let options = &table.params.options;
+        self.reads = self.reads.max(options.num_file_reads_for_auto_readahead);
     }
 
     /// Notes that the block at `handle` is the current one of the scan, and reads on.
@@ -671,7 +694,7 @@ pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) 
 
 /// True if all keys of the blocks after that of `scout` are at or after `bound`, a user key without timestamp;
 /// if `strictly`, true if all keys of that block and those before it precede `bound`.
-fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
+pub(super) fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
     let order = &table.order;
     let separator = key::strip_timestamp(scout.user_key(table), order.timestamp_size());
     let compared = key::compare_plain(order, separator, bound);
@@ -682,7 +705,7 @@ fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> 
 }
 
 /// True if `request` has been started and has ended.
-fn has_ended(request: &ReadRequest) -> bool {
+pub(super) fn has_ended(request: &ReadRequest) -> bool {
     let read = request.started();
     read.is_some_and(|read| read.has_ended())
 }

@@ -74,6 +74,11 @@ impl SuppliedBlocks {
         self.blocks.is_empty()
     }
 
+    /// The block at `offset`.
+    pub(crate) fn find(&self, offset: u64) -> Option<&SuppliedBlock> {
+        self.blocks.iter().find(|block| block.offset == offset)
+    }
+
     pub(crate) fn last(&self) -> Option<&SuppliedBlock> {
         self.blocks.last()
     }
