@@ -19,7 +19,7 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "awaited",
     "basic",
     "cairn",
@@ -30,6 +30,7 @@ const PROGRAMS: [&str; 12] = [
     "kept",
     "newer",
     "options",
+    "scans",
     "transactions",
     "ttl",
 ];
