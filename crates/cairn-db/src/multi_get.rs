@@ -164,7 +164,7 @@ impl Db {
 /// The keys of a batch that can be looked up, and the errors of the others.
 struct Wanted<'a> {
     keys: Vec<BatchKey<'a>>,
-    /// For each key of the call, the error of one that cannot be looked up.
+    /// For each key of the call, the error of one that cannot be looked up; empty if there is none.
     refused: Vec<Option<Error>>,
 }
 
@@ -197,9 +197,9 @@ impl<'a> Wanted<'a> {
     ) -> Wanted<'a> {
         let mut wanted = Wanted {
             keys: Vec::with_capacity(keys.len()),
-            refused: Vec::with_capacity(keys.len()),
+            refused: Vec::new(),
         };
-        for (&(family, key), &of) in keys.iter().zip(of_key) {
+        for (at, (&(family, key), &of)) in keys.iter().zip(of_key).enumerate() {
             let view = view(of);
             let found = match Arc::ptr_eq(&family.db.shared, shared) {
                 true => check_held(view).and_then(|()| lookup(&family.state, key, seq, options)),
@@ -208,20 +208,27 @@ impl<'a> Wanted<'a> {
                     family.name()
                 ))),
             };
-            wanted.refused.push(match found {
-                Ok(lookup) => {
-                    wanted.keys.push(BatchKey { view, lookup });
-                    None
-                }
-                Err(error) => Some(error),
-            });
+            match found {
+                Ok(lookup) => wanted.keys.push(BatchKey { view, lookup }),
+                Err(error) => wanted.refuse(at, keys.len(), error),
+            }
         }
         wanted
     }
 
+    /// Notes the error of the key at an index of the call, which has `len` keys.
+    #[cold]
+    fn refuse(&mut self, at: usize, len: usize, error: Error) {
+        self.refused.resize(len, None);
+        self.refused[at] = Some(error);
+    }
+
     /// The results of all keys of the call.
-    fn results<T>(self, found: Vec<Result<Found>>, show: fn(Found) -> Result<T>) -> Vec<Result<T>> {
+    fn results<T>(self, found: Vec<Result<T>>) -> Vec<Result<T>> {
         assert_eq!(found.len(), self.keys.len(), "each key has one answer");
+        if self.refused.is_empty() {
+            return found;
+        }
         let mut found = found.into_iter();
         let mut next = || {
             found
@@ -232,7 +239,7 @@ impl<'a> Wanted<'a> {
             .into_iter()
             .map(|refused| match refused {
                 Some(error) => Err(error),
-                None => next().and_then(show),
+                None => next(),
             })
             .collect()
     }
@@ -264,8 +271,8 @@ fn find_all<T>(
     let view = |of: usize| -> &View { &views[of] };
     let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
     let options = tier_of(shared, options);
-    let found = multi_get(&wanted.keys, &options, sorted);
-    wanted.results(found, show)
+    let found = multi_get(&wanted.keys, &options, sorted, show);
+    wanted.results(found)
 }
 
 /// [`find_all`] as a future. All missing blocks are in flight together, unless `options` limit that.
@@ -290,6 +297,6 @@ async fn find_all_async<T>(
         async_io: true,
         ..tier_of(shared, options).into_owned()
     };
-    let found = multi_get_async(&wanted.keys, &options, sorted).await;
-    wanted.results(found, show)
+    let found = multi_get_async(&wanted.keys, &options, sorted, show).await;
+    wanted.results(found)
 }

@@ -146,12 +146,41 @@ pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
+/// The length of the longest common prefix.
+#[inline]
+#[must_use]
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut len = 0;
+    while let (Some(x), Some(y)) = (a[len..].first_chunk::<8>(), b[len..].first_chunk::<8>()) {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return len + difference.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    while len < a.len() && len < b.len() && a[len] == b[len] {
+        len += 1;
+    }
+    len
+}
+
 /// An integer prefix of the user key of `internal`: a smaller prefix implies a smaller key; equal
 /// prefixes imply nothing.
 #[inline]
 #[must_use]
 pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
-    let user = user_key(internal);
+    prefix_after(order, internal, 0)
+}
+
+/// [`prefix`] of keys of which the first `skipped` bytes are equal.
+///
+/// # Panics
+///
+/// If a key is shorter.
+#[inline]
+#[must_use]
+pub fn prefix_after(order: &KeyOrder, internal: &[u8], skipped: usize) -> u64 {
+    let user = &user_key(internal)[skipped..];
     let (user, inverted) = match order {
         KeyOrder::Bytewise => (user, false),
         KeyOrder::ReverseBytewise => (user, true),
@@ -526,6 +555,23 @@ mod tests {
             let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
             for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
                 match prefix(&order, &one).cmp(&prefix(&order, &other)) {
+                    Ordering::Equal => {}
+                    unequal => prop_assert_eq!(unequal, order.compare(&a, &b)),
+                }
+            }
+        }
+
+        #[test]
+        fn prefixes_after_equal_bytes_order_like_their_keys(
+            start in user_keys(), a in user_keys(), b in user_keys(),
+        ) {
+            let [a, b] = [a, b].map(|end| [&start[..], &end].concat());
+            let skipped = common_prefix(&a, &b);
+            prop_assert_eq!(skipped, a.iter().zip(&b).take_while(|(x, y)| x == y).count());
+            let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+                let prefixes = [&one, &other].map(|key| prefix_after(&order, key, skipped));
+                match prefixes[0].cmp(&prefixes[1]) {
                     Ordering::Equal => {}
                     unequal => prop_assert_eq!(unequal, order.compare(&a, &b)),
                 }

@@ -47,14 +47,19 @@ pub struct BatchKey<'a> {
     pub lookup: LookupKey,
 }
 
-/// Looks up `keys` and returns their results in the same order. If `sorted`, the keys of each
-/// family are adjacent and ascending, which saves sorting them.
+/// Looks up `keys` and returns their results, converted by `show`, in the same order. If `sorted`, the keys of
+/// each family are adjacent and ascending, which saves sorting them.
 ///
 /// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`.
 /// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
 #[must_use]
-pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
-    let mut lookups = Lookups::new(keys, options, sorted);
+pub fn multi_get<T>(
+    keys: &[BatchKey<'_>],
+    options: &ReadOptions,
+    sorted: bool,
+    show: fn(Found) -> Result<T>,
+) -> Vec<Result<T>> {
+    let mut lookups = Lookups::new(keys, options, sorted, show);
     while let Some(mut batch) = lookups.next_batch() {
         batch.search();
         batch.read_blobs();
@@ -64,12 +69,13 @@ pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> 
 }
 
 /// [`multi_get`] as a future. Tables are opened on helper threads, all those that the keys need next together.
-pub async fn multi_get_async(
+pub async fn multi_get_async<T>(
     keys: &[BatchKey<'_>],
     options: &ReadOptions,
     sorted: bool,
-) -> Vec<Result<Found>> {
-    let mut lookups = Lookups::new(keys, options, sorted);
+    show: fn(Found) -> Result<T>,
+) -> Vec<Result<T>> {
+    let mut lookups = Lookups::new(keys, options, sorted, show);
     while let Some(mut batch) = lookups.next_batch() {
         batch.search_async().await;
         batch.read_blobs_async().await;
@@ -79,44 +85,48 @@ pub async fn multi_get_async(
 }
 
 /// The lookups of a call, batch by batch.
-struct Lookups<'a> {
+struct Lookups<'a, T> {
     keys: &'a [BatchKey<'a>],
     options: &'a ReadOptions,
-    /// The indices of the keys, in the order in which they are looked up.
-    order: Vec<usize>,
+    show: fn(Found) -> Result<T>,
+    /// The keys in the order in which they are looked up.
+    order: Vec<Place>,
     /// The number of keys that were looked up.
     done: usize,
-    results: Vec<Option<Result<Found>>>,
+    results: Vec<Option<Result<T>>>,
     stats: BatchStats<'a>,
     states: Vec<TableGet>,
-    /// The size of the values found.
-    bytes: u64,
 }
 
-impl<'a> Lookups<'a> {
+impl<'a, T> Lookups<'a, T> {
     #[inline]
-    fn new(keys: &'a [BatchKey<'a>], options: &'a ReadOptions, sorted: bool) -> Lookups<'a> {
+    fn new(
+        keys: &'a [BatchKey<'a>],
+        options: &'a ReadOptions,
+        sorted: bool,
+        show: fn(Found) -> Result<T>,
+    ) -> Lookups<'a, T> {
         Lookups {
             keys,
             options,
+            show,
             order: match sorted {
-                true => (0..keys.len()).collect(),
+                true => indices(keys).map(|at| (0, at)).collect(),
                 false => in_order(keys),
             },
             done: 0,
             results: keys.iter().map(|_| None).collect(),
             stats: BatchStats::new(keys),
             states: RECYCLED_STATES.take(),
-            bytes: 0,
         }
     }
 
     /// Starts the next batch. Keys that exceed `value_size_soft_limit` fail.
     #[inline]
     fn next_batch(&mut self) -> Option<Batch<'a>> {
-        if self.bytes > self.options.value_size_soft_limit {
-            for &at in &self.order[self.done..] {
-                self.results[at] = Some(Err(too_large(self.options)));
+        if self.stats.bytes > self.options.value_size_soft_limit {
+            for &(_, at) in &self.order[self.done..] {
+                self.results[at as usize] = Some(Err(too_large(self.options)));
             }
             return None;
         }
@@ -135,27 +145,29 @@ impl<'a> Lookups<'a> {
     fn finish(&mut self, batch: &mut Batch<'a>) {
         let count = batch.members.len();
         let part = &self.order[self.done..self.done + count];
-        for (&at, member) in part.iter().zip(&mut batch.members) {
-            self.results[at] = Some(match self.bytes > self.options.value_size_soft_limit {
+        for (&(_, at), member) in part.iter().zip(&mut batch.members) {
+            let result = match self.stats.bytes > self.options.value_size_soft_limit {
                 true => {
                     self.states.push(member.get.take_state());
                     Err(too_large(self.options))
                 }
                 false => {
-                    self.stats.add_hit(at, member.get.hit());
-                    member.finish(&mut self.states)
+                    let hit = member.get.hit();
+                    let found = member.finish(&mut self.states);
+                    found.and_then(|found| {
+                        self.stats.add(hit, len_of(&found));
+                        (self.show)(found)
+                    })
                 }
-            });
-            if let Some(Ok(Found::Value(value) | Found::Entity(value))) = &self.results[at] {
-                self.bytes = self.bytes.saturating_add(value.len() as u64);
-            }
+            };
+            self.results[at as usize] = Some(result);
         }
         self.done += count;
     }
 
     #[inline]
-    fn into_results(mut self) -> Vec<Result<Found>> {
-        self.stats.record(&self.results, &self.states);
+    fn into_results(mut self) -> Vec<Result<T>> {
+        self.stats.record(self.keys.len(), &self.states);
         self.states.truncate(BATCH_SIZE);
         RECYCLED_STATES.set(self.states);
         let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
@@ -166,23 +178,54 @@ impl<'a> Lookups<'a> {
     }
 }
 
-/// The indices of `keys`, sorted by family and key.
-fn in_order(keys: &[BatchKey<'_>]) -> Vec<usize> {
-    // The address of the view identifies the family; the order of families is irrelevant.
-    let place = |at: usize| {
-        let BatchKey { view, lookup } = &keys[at];
-        let prefix = key::prefix(&view.family.order, lookup.internal());
-        (std::ptr::from_ref::<View>(view), prefix, at)
+/// The place of a key in the order of the lookups: a word of the key, and its index.
+type Place = (u64, u32);
+
+/// The places of `keys` in the order of the call. A batch of 2^32 keys would take 400 GB.
+fn indices(keys: &[BatchKey<'_>]) -> impl Iterator<Item = u32> + use<> {
+    0..u32::try_from(keys.len()).expect("a batch has fewer than 2^32 keys")
+}
+
+/// The places of `keys`, sorted by family and key.
+fn in_order(keys: &[BatchKey<'_>]) -> Vec<Place> {
+    let Some((first, others)) = keys.split_first() else {
+        return Vec::new();
     };
-    let mut places: Vec<_> = (0..keys.len()).map(place).collect();
-    places.sort_unstable_by(|a, b| {
-        (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| {
-            let (a, b) = (&keys[a.2], &keys[b.2]);
-            let order = &a.view.family.order;
-            key::compare(order, a.lookup.internal(), b.lookup.internal())
-        })
+    let order = &first.view.family.order;
+    let mut shared = first.lookup.user();
+    for other in others {
+        if !std::ptr::eq(first.view, other.view) {
+            return in_order_of_families(keys);
+        }
+        let len = key::common_prefix(shared, other.lookup.user());
+        shared = &shared[..len];
+    }
+    let word = |key: &BatchKey<'_>| key::prefix_after(order, key.lookup.internal(), shared.len());
+    let mut places: Vec<Place> = keys.iter().map(word).zip(indices(keys)).collect();
+    // Most keys differ in these words, whose comparison is cheap.
+    places.sort_unstable();
+    if places.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        let internal = |place: &Place| keys[place.1 as usize].lookup.internal();
+        let compare = |a: &Place, b: &Place| key::compare(order, internal(a), internal(b));
+        places.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(a, b)));
+    }
+    places
+}
+
+/// [`in_order`] for keys of several families.
+#[cold]
+fn in_order_of_families(keys: &[BatchKey<'_>]) -> Vec<Place> {
+    let mut order: Vec<u32> = indices(keys).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&keys[a as usize], &keys[b as usize]);
+        // The address of the view identifies the family; the order of families is irrelevant.
+        let family = |key: &BatchKey<'_>| std::ptr::from_ref::<View>(key.view);
+        let order = &a.view.family.order;
+        family(a)
+            .cmp(&family(b))
+            .then_with(|| key::compare(order, a.lookup.internal(), b.lookup.internal()))
     });
-    places.into_iter().map(|(_, _, at)| at).collect()
+    order.into_iter().map(|at| (0, at)).collect()
 }
 
 thread_local! {
@@ -194,8 +237,11 @@ thread_local! {
 struct BatchStats<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
-    /// The place where each search ended; empty if statistics are disabled.
-    hits: Vec<(usize, Hit)>,
+    /// The place where each successful search ended, and true if it found a value; empty if statistics are disabled.
+    hits: Vec<(Hit, bool)>,
+    /// The number and the size of the values found.
+    found: u64,
+    bytes: u64,
 }
 
 impl<'a> BatchStats<'a> {
@@ -206,16 +252,23 @@ impl<'a> BatchStats<'a> {
             reading,
             began: reading.map(Reading::began),
             hits: Vec::with_capacity(if counts { keys.len() } else { 0 }),
+            found: 0,
+            bytes: 0,
         }
     }
 
-    fn add_hit(&mut self, at: usize, hit: Hit) {
+    /// Adds a successful search that ended at `hit`, and the size of the value that it found.
+    #[inline]
+    fn add(&mut self, hit: Hit, size: Option<u64>) {
+        self.found += u64::from(size.is_some());
+        self.bytes = self.bytes.saturating_add(size.unwrap_or(0));
         if self.reading.is_some_and(|it| it.statistics.is_some()) {
-            self.hits.push((at, hit));
+            self.hits.push((hit, size.is_some()));
         }
     }
 
-    fn record(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
+    /// Records a call for `keys` keys.
+    fn record(&self, keys: usize, states: &[TableGet]) {
         let Some((reading, began)) = self.reading.zip(self.began) else {
             return;
         };
@@ -225,13 +278,9 @@ impl<'a> BatchStats<'a> {
             return;
         }
         let micros = began.micros(&*reading.clock);
-        let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
-        let values = (0..results.len()).filter_map(found);
-        let sizes = values.filter_map(len_of);
-        let (keys, bytes) = sizes.fold((0, 0), |(keys, sum), size| (keys + 1, sum + size));
         perf::count(|perf| {
             counts().for_each(|counts| perf.add_tables(counts));
-            perf.add(PerfMetric::MultigetReadBytes, bytes);
+            perf.add(PerfMetric::MultigetReadBytes, self.bytes);
         });
         let Some(statistics) = &reading.statistics else {
             counts().for_each(TableCounts::forget);
@@ -239,16 +288,14 @@ impl<'a> BatchStats<'a> {
         };
         let counted = statistics.update(|update| {
             counts().for_each(|counts| counts.bring_to(update));
-            for &(at, hit) in &self.hits {
-                if let Some(found) = found(at) {
-                    update.hit(hit, len_of(found).is_some());
-                }
+            for &(hit, found) in &self.hits {
+                update.hit(hit, found);
             }
             update.add(Ticker::NumberMultigetCalls, 1);
-            update.add(Ticker::NumberMultigetKeysRead, results.len() as u64);
-            update.add(Ticker::NumberMultigetKeysFound, keys);
-            update.add(Ticker::NumberMultigetBytesRead, bytes);
-            update.record(Histogram::BytesPerMultiget, bytes);
+            update.add(Ticker::NumberMultigetKeysRead, keys as u64);
+            update.add(Ticker::NumberMultigetKeysFound, self.found);
+            update.add(Ticker::NumberMultigetBytesRead, self.bytes);
+            update.record(Histogram::BytesPerMultiget, self.bytes);
             if let Some(micros) = micros {
                 update.time(Histogram::DbMultiget, micros);
             }
@@ -387,18 +434,18 @@ impl Member<'_> {
 }
 
 impl<'a> Batch<'a> {
-    // Inlined, here and in `search`: members are large, and are built where they stay.
-    #[inline(always)]
+    // Compiled in this crate, here and in `search`, and not with each type of results.
+    #[inline(never)]
     fn new(
         keys: &'a [BatchKey<'a>],
-        part: &[usize],
+        part: &[Place],
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
-        let member = |&at: &usize| Member {
+        let member = |&(_, at): &Place| Member {
             get: PointGet::new(
-                keys[at].view,
-                &keys[at].lookup,
+                keys[at as usize].view,
+                &keys[at as usize].lookup,
                 options,
                 states.pop().unwrap_or_default(),
             ),
@@ -416,7 +463,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Searches until every member has finished or failed.
-    #[inline(always)]
+    #[inline(never)]
     fn search(&mut self) {
         for member in &mut self.members {
             member.get.search_memtables();

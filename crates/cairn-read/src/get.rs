@@ -133,7 +133,7 @@ pub(crate) struct PointGet<'a, H = ()> {
 
 impl<'a> PointGet<'a> {
     /// A lookup that merges all operands.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         view: &'a View,
         lookup: &'a LookupKey,
@@ -145,7 +145,7 @@ impl<'a> PointGet<'a> {
 }
 
 impl<'a, H: OnOperand> PointGet<'a, H> {
-    #[inline]
+    #[inline(always)]
     fn with_hook(
         view: &'a View,
         lookup: &'a LookupKey,
@@ -567,7 +567,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     }
 
     /// The next file whose bounds contain the key, and its level.
-    #[inline]
+    #[inline(always)]
     fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
         let order = &self.view.family.order;
         let (version, user) = (&self.view.version, self.lookup.user());

@@ -3,7 +3,6 @@
 use cairn_types::KeyOrder;
 
 use super::common_prefix;
-use super::cursor::common_prefix;
 use super::hash_index::HashIndexBuilder;
 use super::index::IndexForm;
 use super::layout::MAX_HASHED_BLOCK_LEN;
@@ -171,7 +170,7 @@ impl Restarts {
         let shared = if restart && self.common.is_none() {
             0
         } else {
-            common_prefix(&self.last_key, key)
+            key::common_prefix(&self.last_key, key)
         };
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&key[shared..]);

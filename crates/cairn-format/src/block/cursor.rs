@@ -17,6 +17,7 @@ use cairn_types::{Decoded, Malformed};
 
 use super::key_words::{DataWords, Place};
 use super::layout::BlockLayout;
+use crate::key::common_prefix;
 
 /// The encoding of the entries of a kind of block.
 pub(super) trait Coding {
@@ -114,23 +115,6 @@ impl<V: Copy + Default> Default for Position<V> {
             passed: Vec::new(),
         }
     }
-}
-
-/// The length of the longest common prefix.
-#[inline]
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let mut len = 0;
-    while let (Some(x), Some(y)) = (a[len..].first_chunk::<8>(), b[len..].first_chunk::<8>()) {
-        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if difference != 0 {
-            return len + difference.trailing_zeros() as usize / 8;
-        }
-        len += 8;
-    }
-    while len < a.len() && len < b.len() && a[len] == b[len] {
-        len += 1;
-    }
-    len
 }
 
 /// Parts of keys up to this length are copied as a whole chunk, and the excess is truncated: a copy

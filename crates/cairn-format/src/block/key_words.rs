@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use std::hint::black_box;
 use std::ops::Range;
 
-use super::cursor::{Coding, Position, common_prefix};
+use super::cursor::{Coding, Position};
 use super::data::Interleaved;
 use super::index::IndexForm;
 use super::layout::BlockLayout;
@@ -63,7 +63,7 @@ impl KeyWords {
             })
         };
         let first = user_key(0)?;
-        let shared = common_prefix(first, user_key(layout.restarts - 1)?);
+        let shared = key::common_prefix(first, user_key(layout.restarts - 1)?);
         let words = (0..layout.restarts)
             .map(|i| Some(word(user_key(i)?.get(shared..)?)))
             .collect::<Option<Vec<u64>>>()?;
@@ -232,14 +232,14 @@ impl<'a> DataWords<'a> {
         let first = key::user_key(first.key(bytes));
         // The keys after the last restart point usually have the same common prefix; if not, the
         // last key determines it.
-        let shared = common_prefix(first, key::user_key(last.key(bytes)));
+        let shared = key::common_prefix(first, key::user_key(last.key(bytes)));
         let behind = last.at();
         if let Some(words) = DataWords::with_shared(bytes, layout, shared, behind) {
             return Some(words);
         }
         let mut shared = shared;
         while last.valid() {
-            shared = common_prefix(first, key::user_key(last.key(bytes)));
+            shared = key::common_prefix(first, key::user_key(last.key(bytes)));
             last.step(&Interleaved, bytes, layout).ok()?;
         }
         DataWords::with_shared(bytes, layout, shared, bytes.len())
@@ -272,7 +272,7 @@ impl<'a> DataWords<'a> {
             }
             let delta = entry.delta(bytes);
             if entry.shared < shared && entry.shared <= begins_with {
-                begins_with = entry.shared + common_prefix(&prefix[entry.shared..], delta);
+                begins_with = entry.shared + key::common_prefix(&prefix[entry.shared..], delta);
             }
             if entry.shared < shared + WORD_LEN {
                 let kept = entry.shared.saturating_sub(shared);

@@ -155,9 +155,10 @@ impl Buffer {
         self.len as usize
     }
 
-    /// Prefetches the memory that a search accesses first: the start and the end.
+    /// Prefetches the reference count and the memory that a search accesses first: the start and the end.
     #[inline]
     pub fn prefetch(&self) {
+        prefetch_address(std::ptr::from_ref(self.header).addr());
         let whole = self.whole();
         prefetch::first(whole);
         prefetch::last(whole, (self.tail as usize).clamp(64, 256));

@@ -20,7 +20,7 @@ fn multi_get_values(
             lookup: LookupKey::new(key, SequenceNumber(seq)),
         })
         .collect();
-    let found = multi_get(&keys, options, sorted).into_iter();
+    let found = multi_get(&keys, options, sorted, Ok).into_iter();
     found
         .map(|found| Ok(found?.into_value()?.map(|value| value.to_vec())))
         .collect()

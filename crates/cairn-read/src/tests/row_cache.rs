@@ -62,7 +62,7 @@ proptest! {
                         .iter()
                         .map(|key| BatchKey { view: &world.view, lookup: lookup(key) })
                         .collect();
-                    let found = multi_get(&batch, &options, false).into_iter();
+                    let found = multi_get(&batch, &options, false, Ok).into_iter();
                     let value = |found: Result<crate::Found>| found.unwrap().into_value().unwrap();
                     found.map(value).map(|value| value.map(|value| value.to_vec())).collect()
                 }

@@ -161,8 +161,8 @@ pub(crate) struct Ahead {
     size: u64,
     depth: usize,
     epoch: u32,
-    has_read: bool,
-    discarded: u64,
+    /// The bytes that were read and not used; `None` before the first read.
+    discarded: Option<u64>,
     /// The buffer of the chunk that was dropped last, for the next read of the same step.
     spent: Option<Buffer>,
 }
@@ -187,8 +187,7 @@ impl Ahead {
             size: 0,
             depth: 1,
             epoch: 0,
-            has_read: false,
-            discarded: 0,
+            discarded: None,
             spent: None,
         };
         if fixed > 0 {
@@ -225,7 +224,7 @@ impl Ahead {
         let Some(chunk) = self.chunks.pop_front() else {
             return false;
         };
-        self.discarded += len_of(&chunk.range).saturating_sub(chunk.used);
+        *self.discarded.get_or_insert(0) += len_of(&chunk.range).saturating_sub(chunk.used);
         if let Content::Read(bytes) = chunk.content {
             self.spent = Some(bytes);
         }
@@ -375,7 +374,7 @@ impl Ahead {
     fn start(&mut self, table: &Table, range: Range<u64>, charge: Option<CacheCharge>) {
         let request = request_of(table, &range);
         let started = self.plan.io.start_into(&request, self.spent.take());
-        self.has_read = true;
+        self.discarded.get_or_insert(0);
         table.count_ahead(request.len);
         self.chunks.push_back(Chunk {
             range,
@@ -651,9 +650,8 @@ impl Ahead {
 
     /// Counts the bytes that were read ahead in vain.
     pub(crate) fn count_end(&mut self, table: &Table) {
-        if self.has_read {
-            self.forget_chunks();
-            let discarded = self.discarded;
+        self.forget_chunks();
+        if let Some(discarded) = self.discarded {
             let record = Histogram::PrefetchedBytesDiscarded;
             table
                 .params
