@@ -22,6 +22,9 @@ use crate::db_iter::bounds::readahead_with;
 use crate::read_deadline::ReadDeadline;
 use crate::view::View;
 
+/// The number of ranges that are planned together. A plan takes some hundred bytes for each range in each table.
+const MOST_PLANNED: usize = 1024;
+
 /// The ranges of a scan, and the manner of its reads.
 #[derive(Clone, Debug)]
 pub struct MultiScanArgs {
@@ -92,8 +95,10 @@ impl MultiScanArgs {
 
 /// The progress of a scan over many ranges.
 pub struct ScannedRanges {
-    ranges: Arc<[ScanRange]>,
-    reverse: bool,
+    args: MultiScanArgs,
+    options: ReadOptions,
+    /// The positions of the ranges that are planned.
+    group: Range<usize>,
     ahead: Arc<ReadAhead>,
     /// The number of ranges that were entered.
     entered: usize,
@@ -121,16 +126,17 @@ impl ScannedRanges {
             async_io: args.use_async_io,
             ..options.clone()
         };
-        let ranges: Arc<[ScanRange]> = args.ranges.as_slice().into();
-        let planned = match options.read_tier {
-            ReadTier::All => planned(&view, &options, &args, &ranges),
-            _ => None,
+        let group = match args.reverse {
+            false => group_from(0, &args),
+            true => group_from(args.ranges.len() - 1, &args),
         };
+        let planned = planned(&view, &options, &args, group.clone());
         let ahead = readahead_with(&view, &options, planned);
         let iter = DbIter::with_readahead(view, seq, &options, Some(ahead.clone()));
         let scanned = ScannedRanges {
-            ranges,
-            reverse: args.reverse,
+            args,
+            options,
+            group,
             ahead,
             entered: 0,
         };
@@ -141,12 +147,18 @@ impl ScannedRanges {
     /// backward. Returns the position of the range; `None` at the end.
     pub fn enter_next(&mut self, iter: &mut DbIter) -> Option<usize> {
         let at = self.skip()?;
-        let range = &self.ranges[at];
+        let range = &self.args.ranges[at];
+        if !self.group.contains(&at) {
+            self.group = group_from(at, &self.args);
+            let group = self.group.clone();
+            let planned = planned(iter.view(), &self.options, &self.args, group);
+            self.ahead = readahead_with(iter.view(), &self.options, planned);
+        }
         if let Some(planned) = &self.ahead.planned {
-            planned.enter(at);
+            planned.enter(at - self.group.start);
         }
         iter.set_range(range, &self.ahead);
-        match self.reverse {
+        match self.args.reverse {
             true => iter.seek_to_last(),
             false => iter.seek(&range.start),
         }
@@ -156,9 +168,9 @@ impl ScannedRanges {
 
     /// Passes over the next range. Returns its position; `None` at the end.
     pub fn skip(&mut self) -> Option<usize> {
-        let left = self.ranges.len().checked_sub(self.entered + 1)?;
+        let left = self.args.ranges.len().checked_sub(self.entered + 1)?;
         self.entered += 1;
-        Some(match self.reverse {
+        Some(match self.args.reverse {
             true => left,
             false => self.entered - 1,
         })
@@ -167,23 +179,36 @@ impl ScannedRanges {
     /// True if the ranges are scanned from the last to the first, and backward.
     #[must_use]
     pub fn is_reverse(&self) -> bool {
-        self.reverse
+        self.args.reverse
     }
 
     /// The ranges.
     #[must_use]
     pub fn ranges(&self) -> &[ScanRange] {
-        &self.ranges
+        &self.args.ranges
     }
 }
 
-/// Returns the reads of the scan, of which the first have been executed or started. `None` if it reads no table.
+/// The positions of the ranges that are planned together when the range at position `at` is entered.
+fn group_from(at: usize, args: &MultiScanArgs) -> Range<usize> {
+    match args.reverse {
+        false => at..at.saturating_add(MOST_PLANNED).min(args.ranges.len()),
+        true => (at + 1).saturating_sub(MOST_PLANNED)..at + 1,
+    }
+}
+
+/// Returns the reads of the ranges at the positions `group`, of which the first have been executed or started. `None`
+/// if they read no table.
 fn planned(
     view: &View,
     options: &ReadOptions,
     args: &MultiScanArgs,
-    ranges: &Arc<[ScanRange]>,
+    group: Range<usize>,
 ) -> Option<Arc<PlannedReads>> {
+    if options.read_tier != ReadTier::All {
+        return None;
+    }
+    let ranges: Arc<[ScanRange]> = args.ranges[group].into();
     let family = &view.family;
     let began = family.began();
     let deadline = ReadDeadline::of(options);
@@ -191,7 +216,7 @@ fn planned(
     if deadline.check(family).is_err() {
         return None;
     }
-    let tables = tables_with(view, options, ranges);
+    let tables = tables_with(view, options, &ranges);
     if tables.is_empty() {
         return None;
     }
@@ -203,7 +228,7 @@ fn planned(
         verify_checksums: options.verify_checksums,
         fill_cache: options.fill_cache,
     };
-    let mut plan = ScanPlan::new(ranges.clone(), plan_options);
+    let mut plan = ScanPlan::new(ranges, plan_options);
     for (table, ranges) in tables {
         plan.add(table, ranges);
     }

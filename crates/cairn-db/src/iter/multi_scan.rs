@@ -12,8 +12,9 @@ use crate::handle::Family;
 ///
 /// It dereferences to the iterator over the entries of the current range, which only the scan moves.
 pub struct MultiScan {
+    /// `None` only while it is dropped. Before the iterator, whose drop may close the database.
+    scanned: Option<ScannedRanges>,
     iter: Iter,
-    scanned: ScannedRanges,
 }
 
 impl Family {
@@ -39,8 +40,8 @@ impl Family {
         let seq = seen_by(&options, seq);
         let (inner, scanned) = ScannedRanges::plan(view.clone(), seq, &options, args)?;
         Ok(MultiScan {
+            scanned: Some(scanned),
             iter: Iter::around(self, &view, seq, options, inner),
-            scanned,
         })
     }
 }
@@ -49,17 +50,18 @@ impl MultiScan {
     /// Moves to the first entry of the next range, or, if the scan is backward, to the last entry of the preceding
     /// one. Returns the position of the range; `None` after the last. An error of an earlier range is forgotten.
     pub fn next_range(&mut self) -> Option<usize> {
+        let scanned = self.scanned.as_mut().expect("present until dropped");
         if !self.iter.before_seek() {
             // Rejected: the error is the status.
-            return self.scanned.skip();
+            return scanned.skip();
         }
-        self.scanned.enter_next(self.iter.inner_mut())
+        scanned.enter_next(self.iter.inner_mut())
     }
 
     /// The number of ranges.
     #[must_use]
     pub fn ranges(&self) -> usize {
-        self.scanned.ranges().len()
+        self.scanned().ranges().len()
     }
 
     /// Reads the value of the entry, if that was deferred (`allow_unprepared_value`). Returns false if it cannot be
@@ -71,9 +73,22 @@ impl MultiScan {
     /// Moves to the next entry in the direction of the scan, within the range.
     #[inline]
     pub fn advance(&mut self) {
-        match self.scanned.is_reverse() {
+        match self.scanned().is_reverse() {
             true => self.iter.prev(),
             false => self.iter.next(),
+        }
+    }
+
+    fn scanned(&self) -> &ScannedRanges {
+        self.scanned.as_ref().expect("present until dropped")
+    }
+}
+
+impl Drop for MultiScan {
+    fn drop(&mut self) {
+        if self.iter.db.shared.context.is_forked() {
+            // Releasing blocks and files acquires locks.
+            std::mem::forget(self.scanned.take());
         }
     }
 }

@@ -330,6 +330,24 @@ fn a_scan_is_dropped_in_the_middle_and_shows_one_state() {
     assert_eq!(in_memory[0].len(), 1);
 }
 
+#[test]
+fn thousands_of_ranges_are_planned_in_groups() {
+    let world = World::in_memory();
+    let table = "block_size=1024;no_block_cache=true";
+    let db = opened(&world, IoMode::Threads, table);
+    tree(&db);
+    let ranges: Vec<_> = (0..5000).map(|n| range(n * 12, n * 12 + 7)).collect();
+    let expected = each(&db, &ReadOptions::default(), &ranges);
+    for (use_async_io, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+        let args = MultiScanArgs {
+            use_async_io,
+            reverse,
+            ..args(ranges.clone())
+        };
+        assert_eq!(all(&db, &ReadOptions::default(), args), expected);
+    }
+}
+
 /// The codes of the ranges of a scan: the number of entries, or the error.
 fn outcomes(db: &Db, args: MultiScanArgs) -> Vec<Result<usize, Code>> {
     let family = db.default_family();

@@ -243,6 +243,7 @@ impl TableIter {
 
     /// Reads ahead by `plan`, with other bounds, from the next movement on, which is a seek.
     pub fn renew_readahead(&mut self, plan: &Arc<ReadAhead>) {
+        self.prefetch.renew_planned(plan, &self.table);
         match &mut self.prefetch.background {
             Some(ahead) => ahead.renew(plan),
             None => self.prefetch.set_plan(plan.clone()),

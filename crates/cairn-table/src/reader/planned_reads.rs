@@ -73,22 +73,26 @@ impl PlannedTable {
         };
         let mut chunks: Vec<Chunk> = Vec::new();
         let mut joined = 0;
-        for &PlannedBlock { handle, range } in blocks {
+        for &PlannedBlock {
+            handle,
+            ranges: (first, last_range),
+        } in blocks
+        {
             if let Some(last) = chunks.last_mut()
                 && let Some(gap) = handle.offset.checked_sub(last.place.end)
                 && gap <= options.io_coalesce_threshold
                 && handle.end() - last.place.start <= largest
             {
                 last.place.end = handle.end();
-                last.ranges.start = last.ranges.start.min(range);
-                last.ranges.end = last.ranges.end.max(range + 1);
+                last.ranges.start = last.ranges.start.min(first);
+                last.ranges.end = last.ranges.end.max(last_range + 1);
                 last.blocks += 1;
                 joined += u64::from(gap > 0);
                 continue;
             }
             chunks.push(Chunk {
                 place: handle.offset..handle.end(),
-                ranges: range..range + 1,
+                ranges: first..last_range + 1,
                 blocks: 1,
                 used: 0,
                 content: Content::Waiting,

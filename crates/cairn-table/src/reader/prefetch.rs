@@ -151,6 +151,18 @@ impl Prefetch {
         self.plan = Some(plan);
     }
 
+    /// [`Prefetch::use_planned`], if `plan` has other planned reads than before.
+    pub(crate) fn renew_planned(&mut self, plan: &ReadAhead, table: &Arc<Table>) {
+        let is_same = match (&self.planned, &plan.planned) {
+            (Some(ours), Some(planned)) => Arc::ptr_eq(&ours.reads, planned),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            self.use_planned(plan, table);
+        }
+    }
+
     /// Uses the reads of `table` that `plan` contains.
     pub(crate) fn use_planned(&mut self, plan: &ReadAhead, table: &Arc<Table>) {
         self.planned = Planned::of(plan, table);

@@ -56,8 +56,8 @@ pub struct PlanOptions {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedBlock {
     pub(super) handle: Handle,
-    /// The range that needs it first.
-    pub(super) range: usize,
+    /// The first and the last range that need it.
+    pub(super) ranges: (usize, usize),
 }
 
 /// The walk through the index of one table for one range.
@@ -221,8 +221,14 @@ impl ScanPlan {
                 errors,
             } = scouted;
             // Neighbouring ranges may share a block.
-            blocks.sort_by_key(|block| (block.handle.offset, block.range));
-            blocks.dedup_by_key(|block| block.handle.offset);
+            blocks.sort_by_key(|block| (block.handle.offset, block.ranges));
+            blocks.dedup_by(|next, block| {
+                let is_same = next.handle.offset == block.handle.offset;
+                if is_same {
+                    block.ranges.1 = block.ranges.1.max(next.ranges.1);
+                }
+                is_same
+            });
             table.count_plan(from_cache, errors);
             table.bring(&supplied.counts);
             PlannedTable::new(table, supplied, &blocks, &self.options)
@@ -283,8 +289,8 @@ impl Scout {
         if table.has_cached(handle) {
             scouted.from_cache += 1;
         } else {
-            let range = self.range;
-            scouted.blocks.push(PlannedBlock { handle, range });
+            let ranges = (self.range, self.range);
+            scouted.blocks.push(PlannedBlock { handle, ranges });
         }
         self.bytes = self.bytes.saturating_add(handle.end() - handle.offset);
         let is_last = match (&range.limit, options.back) {
