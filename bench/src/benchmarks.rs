@@ -98,6 +98,10 @@ pub enum Kind {
     Get(Target),
     MultiGet,
     Seek,
+    /// Scans ranges in one call, or one after another.
+    MultiScan {
+        together: bool,
+    },
     /// Seeks prefixes and scans all their entries.
     Prefix {
         missing: bool,
@@ -263,6 +267,8 @@ impl Benchmark {
             "readhot" => Kind::Get(Target::Hot),
             "multireadrandom" => Kind::MultiGet,
             "seekrandom" | "seekrandomwhilewriting" => Kind::Seek,
+            "multiscan" => Kind::MultiScan { together: true },
+            "rangescans" => Kind::MultiScan { together: false },
             "prefixscan" | "prefixmissing" => {
                 let missing = name == "prefixmissing";
                 own.prefix_same_as_start = true;
@@ -343,6 +349,7 @@ impl Benchmark {
                 | Kind::Get(_)
                 | Kind::MultiGet
                 | Kind::Seek
+                | Kind::MultiScan { .. }
                 | Kind::ReadWrite
                 | Kind::Update
                 | Kind::Merge
@@ -386,6 +393,7 @@ impl Benchmark {
             Kind::Get(_)
                 | Kind::MultiGet
                 | Kind::Seek
+                | Kind::MultiScan { .. }
                 | Kind::Prefix { .. }
                 | Kind::Scan { .. }
                 | Kind::ReadWrite

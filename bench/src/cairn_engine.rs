@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use cairn::options::enums::IoMode;
 use cairn::world::RemoteSettings;
 use cairn::{
-    CompactRangeOptions, Db, Family, GetMergeOperandsOptions, Iter, Options, ReadOptions, Result,
-    Subcode,
+    CompactRangeOptions, Db, Family, GetMergeOperandsOptions, Iter, MultiScanArgs, Options,
+    ReadOptions, Result, ScanRange, Subcode,
 };
 use cairn::{World, WriteBatch, WriteOptions};
 use cairn_memory::{
@@ -18,7 +18,7 @@ use cairn_platform::Buffer;
 use cairn_platform::sync::Mutex;
 
 use crate::engine::{
-    BareCache, CacheSettings, CacheType, Cursor, Engine, Session, Settings, Source,
+    BareCache, CacheSettings, CacheType, Cursor, Engine, KeyRange, Session, Settings, Source,
 };
 
 /// Opens Cairn databases.
@@ -303,6 +303,48 @@ impl Session for Thread<'_> {
             }
         };
         Ok((operands.len(), bytes))
+    }
+
+    fn multi_scan(
+        &mut self,
+        ranges: Vec<KeyRange>,
+        together: bool,
+        mut see: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if !together {
+            for (start, limit) in ranges {
+                let mut iter = self.db.iter_with(&ReadOptions {
+                    iterate_upper_bound: Some(limit),
+                    ..self.read.clone()
+                });
+                iter.seek(&start);
+                while let Some((key, value)) = iter.entry() {
+                    see(key, value)?;
+                    iter.next();
+                }
+                iter.status()?;
+            }
+            return Ok(());
+        }
+        let range = |(start, limit)| ScanRange {
+            start,
+            limit: Some(limit),
+        };
+        let args = MultiScanArgs {
+            ranges: ranges.into_iter().map(range).collect(),
+            use_async_io: self.read.async_io,
+            ..MultiScanArgs::default()
+        };
+        let mut scan = self.db.multi_scan(&self.read, args)?;
+        while let Some(entries) = scan.next_range() {
+            let mut seen = Ok(());
+            entries.visit(|key, value| {
+                seen = see(key, value);
+                seen.is_ok()
+            })?;
+            seen?;
+        }
+        Ok(())
     }
 
     fn cursor(&self) -> Iter<'_> {

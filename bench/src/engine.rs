@@ -192,6 +192,9 @@ pub trait Engine: Sync + Sized {
     fn close(self) -> Result<()>;
 }
 
+/// The first key of a range, and the first key after it.
+pub type KeyRange = (Vec<u8>, Vec<u8>);
+
 /// The database session of one thread.
 pub trait Session {
     /// An iterator over the keys.
@@ -260,6 +263,18 @@ pub trait Session {
     ///
     /// Errors of the engine; `NotSupported` if its interface has no such call.
     fn operands(&mut self, key: &[u8], expected: usize) -> Result<(usize, u64)>;
+    /// Scans `ranges` and calls `see` with each key and value: in one call, or, unless `together`, with one iterator after
+    /// another.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the engine, and of `see`; `NotSupported` if its interface has no such call.
+    fn multi_scan(
+        &mut self,
+        ranges: Vec<KeyRange>,
+        together: bool,
+        see: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()>;
     /// Creates an iterator that is not positioned.
     fn cursor(&self) -> Self::Cursor<'_>;
 }

@@ -124,6 +124,13 @@ pub struct Flags {
     /// Number of steps after each seek.
     #[arg(long = "seek_nexts", value_name = "N", default_value_t = 0)]
     pub seek_nexts: u64,
+    /// Number of ranges that an operation of `multiscan` or `rangescans` scans. Each has --seek_nexts keys, at least
+    /// one.
+    #[arg(long = "multiscan_size", value_name = "N", default_value_t = 10)]
+    pub multiscan_size: u64,
+    /// Number of keys from the start of one of these ranges to that of the next.
+    #[arg(long = "multiscan_stride", value_name = "N", default_value_t = 100)]
+    pub multiscan_stride: u64,
     /// Step backwards after each seek.
     #[arg(long = "reverse_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub reverse_iterator: bool,

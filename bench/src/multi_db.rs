@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use cairn::Result;
 
-use crate::engine::{Engine, Session, Settings};
+use crate::engine::{Engine, KeyRange, Session, Settings};
 
 /// Open databases, at least one.
 pub struct MultiDb<E>(pub Vec<E>);
@@ -121,6 +121,15 @@ impl<S: Session> Session for MultiSession<S> {
 
     fn operands(&mut self, key: &[u8], expected: usize) -> Result<(usize, u64)> {
         self.selected().operands(key, expected)
+    }
+
+    fn multi_scan(
+        &mut self,
+        ranges: Vec<KeyRange>,
+        together: bool,
+        see: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.selected().multi_scan(ranges, together, see)
     }
 
     fn cursor(&self) -> S::Cursor<'_> {

@@ -125,6 +125,7 @@ pub(crate) unsafe fn close(base: *mut rocksdb_t) {
     release(&database.db);
     crate::iter::detach_iterators(database.db.opening());
     crate::files::detach_wal_iterators(database.db.opening());
+    crate::cairn::multi_scan::detach_scans(database.db.opening());
     if let Err(error) = database.db.close_and_release() {
         eprintln!(
             "librocksdb (Cairn): closing {}: {error}",

@@ -25,6 +25,8 @@ Benchmarks (those marked * start with a fresh database unless --use_existing_db 
   compact           compact everything                  flush           write memtables to tables
   waitforcompaction wait for background work            levelstats      print files and bytes per level
   stats             print the tree and its space        readrandomoperands  get unmerged operands
+  multiscan         scan --multiscan_size ranges of --seek_nexts keys, --multiscan_stride keys apart, in one call;
+                    rangescans scans them one after another. An operation is a range
   fillseqdeterministic*  in order, level by level, for a reproducible tree
   filltombstones*   write all keys in order, then delete all but every hundredth
   fillrangetombstones*  the same with one range tombstone per 99 keys (--keys_per_tombstone)

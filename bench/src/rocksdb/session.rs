@@ -17,7 +17,7 @@ use super::api::{Api, Handle};
 use super::cache::{Bare, Cache};
 use super::db::{Db, Family, Iter, OpenMode, view};
 use super::library::{Library, pointer};
-use crate::engine::{CacheSettings, Cursor, Engine, Session, Settings, Source};
+use crate::engine::{CacheSettings, Cursor, Engine, KeyRange, Session, Settings, Source};
 
 const DEFAULT: Family = Family(0);
 
@@ -353,6 +353,18 @@ impl Session for Thread<'_> {
         Err(Error::not_supported(
             "RocksDB's C interface has no call for the merge operands of a key; \
              readrandomoperands runs with --engine ours only",
+        ))
+    }
+
+    fn multi_scan(
+        &mut self,
+        _ranges: Vec<KeyRange>,
+        _together: bool,
+        _see: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        Err(Error::not_supported(
+            "RocksDB's C interface has no call for a scan over many ranges; \
+             multiscan and rangescans run with --engine ours only",
         ))
     }
 

@@ -430,6 +430,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             Kind::Get(target) => self.get_keys(target)?,
             Kind::MultiGet => self.multi_get()?,
             Kind::Seek => self.seek_keys()?,
+            Kind::MultiScan { together } => self.scan_ranges(together)?,
             Kind::Prefix { missing } => self.scan_prefixes(missing)?,
             Kind::Scan { reverse } => self.scan(reverse)?,
             Kind::ReadWrite => self.read_and_write()?,

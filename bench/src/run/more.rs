@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use cairn::Result;
 
-use super::{Job, Worker};
+use super::{Job, Worker, check};
 use crate::benchmarks::Benchmark;
 use crate::db_dir::space;
 use crate::engine::{Engine, Session};
@@ -119,6 +119,40 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
             self.stats.bytes += bytes;
             done += 1;
             self.finished(1);
+        }
+        Ok(())
+    }
+
+    /// Scans ranges in random places, in one call or one after another. An operation is a range.
+    pub(super) fn scan_ranges(&mut self, together: bool) -> Result<()> {
+        let size = self.flags.multiscan_size.max(1);
+        let length = self.flags.seek_nexts.max(1);
+        let stride = self.flags.multiscan_stride.max(length);
+        let places = self.flags.num.saturating_sub(size * stride).max(1);
+        let mut done = 0;
+        while self.goes_on(done) {
+            self.choose_database();
+            let first = self.rng.below(places);
+            let mut key = |number| {
+                self.layout.write(number, &mut self.key);
+                self.key.to_vec()
+            };
+            let starts = (0..size).map(|at| first + at * stride);
+            let ranges = starts
+                .map(|start| (key(start), key(start + length)))
+                .collect();
+            let (job, layout) = (self.job, &self.layout);
+            let (mut found, mut bytes) = (0, 0);
+            self.session.multi_scan(ranges, together, |key, value| {
+                found += 1;
+                bytes += (key.len() + value.len()) as u64;
+                check(job, || layout.number(key), value)
+            })?;
+            self.stats.looked += size * length;
+            self.stats.found += found;
+            self.stats.bytes += bytes;
+            done += size;
+            self.finished(size);
         }
         Ok(())
     }

@@ -28,6 +28,18 @@
 // The database is corrupt.
 #define cairn_severity_unrecoverable 4
 
+// Reads by io_uring if the kernel permits it, else by threads. The default.
+#define cairn_io_mode_auto 0
+
+// Reads by io_uring if the kernel permits it, else by threads.
+#define cairn_io_mode_uring 1
+
+// Reads by threads.
+#define cairn_io_mode_threads 2
+
+// Reads one after another, by the thread that needs them.
+#define cairn_io_mode_blocking 3
+
 // A copy of a background error.
 typedef struct cairn_background_error_t cairn_background_error_t;
 
@@ -42,6 +54,12 @@ typedef struct cairn_damaged_tables_t cairn_damaged_tables_t;
 
 // A limit on the memory of several databases.
 typedef struct cairn_memory_budget_t cairn_memory_budget_t;
+
+// The ranges of a scan, and the manner of its reads.
+typedef struct cairn_multi_scan_args_t cairn_multi_scan_args_t;
+
+// A scan over many ranges.
+typedef struct cairn_multi_scan_t cairn_multi_scan_t;
 
 // The merge operands of a key, oldest first.
 typedef struct cairn_operands_t cairn_operands_t;
@@ -364,6 +382,77 @@ void cairn_ingest_external_files(rocksdb_t *db,
                                  const size_t *file_counts,
                                  const rocksdb_ingestexternalfileoptions_t *const *options,
                                  char **errptr);
+
+// Destroys the arguments of scans.
+//
+// Does nothing for null.
+void cairn_multi_scan_args_destroy(struct cairn_multi_scan_args_t *handle);
+
+// Destroys a scan.
+//
+// Does nothing for null.
+void cairn_multi_scan_destroy(struct cairn_multi_scan_t *handle);
+
+// Sets `db.io_mode`.
+void cairn_options_set_io_mode(rocksdb_options_t *opt, int v);
+
+// The value of `db.io_mode`.
+int cairn_options_get_io_mode(rocksdb_options_t *opt);
+
+// Creates arguments without ranges, with the defaults of RocksDB's `MultiScanArgs`.
+struct cairn_multi_scan_args_t *cairn_multi_scan_args_create(void);
+
+// Adds a range after those added before, which it must not overlap. `start` is its first key, and `limit` the
+// first key after it; null for none, which only the last range may have.
+void cairn_multi_scan_args_add(struct cairn_multi_scan_args_t *args,
+                               const char *start,
+                               size_t startlen,
+                               const char *limit,
+                               size_t limitlen);
+
+// Sets the largest number of bytes between two blocks that are read together (16 KiB by default).
+void cairn_multi_scan_args_set_io_coalesce_threshold(struct cairn_multi_scan_args_t *args,
+                                                     uint64_t v);
+
+// Sets the largest number of bytes that are read before the scan needs them; 0, the default, for no limit.
+void cairn_multi_scan_args_set_max_prefetch_size(struct cairn_multi_scan_args_t *args,
+                                                 uint64_t v);
+
+// Has blocks read in the background while the scan processes others.
+void cairn_multi_scan_args_set_use_async_io(struct cairn_multi_scan_args_t *args, unsigned char v);
+
+// Has the ranges scanned from the last to the first, and each of them backward.
+void cairn_multi_scan_args_set_reverse(struct cairn_multi_scan_args_t *args, unsigned char v);
+
+// Creates a scan, which begins before its first range. A null family means the default family. The arguments may
+// be destroyed, the snapshot of the read options may not. Bounds and `async_io` of the read options are ignored.
+// Fails, and returns null, if a range is empty, or if they overlap or are not in ascending order.
+struct cairn_multi_scan_t *cairn_multi_scan_create(rocksdb_t *db,
+                                                   const rocksdb_readoptions_t *options,
+                                                   rocksdb_column_family_handle_t *column_family,
+                                                   const struct cairn_multi_scan_args_t *args,
+                                                   char **errptr);
+
+// Moves to the first entry of the next range, or to the last entry of the preceding one if the scan is backward, and
+// stores the position of the range among those added, unless `range` is null. Returns 0 after the last range. A
+// range may have no entry.
+unsigned char cairn_multi_scan_next_range(struct cairn_multi_scan_t *scan,
+                                          size_t *range);
+
+// True if the scan is at an entry of the current range.
+unsigned char cairn_multi_scan_valid(const struct cairn_multi_scan_t *scan);
+
+// Moves to the next entry of the current range in the direction of the scan. Does nothing unless it is valid.
+void cairn_multi_scan_next(struct cairn_multi_scan_t *scan);
+
+// The key of the entry, which is valid until the scan moves; null unless it is valid.
+const char *cairn_multi_scan_key(const struct cairn_multi_scan_t *scan, size_t *klen);
+
+// The value of the entry, which is valid until the scan moves; null unless it is valid.
+const char *cairn_multi_scan_value(const struct cairn_multi_scan_t *scan, size_t *vlen);
+
+// Stores the error that ended the current range, if there is one.
+void cairn_multi_scan_get_error(const struct cairn_multi_scan_t *scan, char **errptr);
 
 // Releases the program's reference to a tier. Caches above it keep theirs. A tier of flash writes
 // the entries that wait when its last reference is released.

@@ -10,6 +10,7 @@ pub mod columns;
 pub mod damage;
 pub mod errors;
 pub mod ingest;
+pub mod multi_scan;
 pub mod tiers;
 
 use std::ffi::c_char;

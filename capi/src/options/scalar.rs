@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_uchar};
 use cairn_options::enums::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
-    IndexShortening, IndexType, InfoLogLevel, KeyCommonPrefix, PinningTier, PrepopulateBlobCache,
-    PrepopulateBlockCache, ReadTier, WalRecoveryMode,
+    IndexShortening, IndexType, InfoLogLevel, IoMode, KeyCommonPrefix, PinningTier,
+    PrepopulateBlobCache, PrepopulateBlockCache, ReadTier, WalRecoveryMode,
 };
 
 /// A value of an option that has the type `C` in the C interface.
@@ -101,6 +101,7 @@ choices! {
     CacheTier: c_int;
     IndexShortening: c_int;
     KeyCommonPrefix: c_int;
+    IoMode: c_int;
 }
 
 impl Scalar<c_int> for Compression {

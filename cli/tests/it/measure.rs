@@ -281,6 +281,25 @@ fn open_tombstones_and_operands_are_measured() {
     );
 }
 
+#[test]
+fn ranges_are_scanned_in_one_call_and_one_after_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = printed(&[
+        "bench",
+        "--benchmarks=fillseq,multiscan,rangescans",
+        "--num=10000",
+        "--reads=200",
+        "--multiscan_size=20",
+        "--seek_nexts=30",
+        "--fs_latency_us=100",
+        "--db",
+        text(&dir.path().join("db")),
+    ]);
+    for name in ["multiscan", "rangescans"] {
+        assert_eq!(found(&report, name), ["6000 of 6000"], "{report}");
+    }
+}
+
 /// The figures printed under `name: `.
 fn figures(report: &str, name: &str) -> Vec<f64> {
     let start = format!("{name}: ");

@@ -5,6 +5,7 @@
 //! `auto_refresh_iterator_with_snapshot` is set. Its read options, bounds included, do not change.
 
 mod awaited;
+mod multi_scan;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::handle::Handle;
 use crate::open_iterators::{HeldView, Listed};
 use crate::shared::Shared;
 pub use awaited::{AsyncIter, Motion};
+pub use multi_scan::MultiScan;
 
 /// The events at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,24 +86,30 @@ impl Db {
 
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
-        let mut options = Box::new(options.clone());
-        // A read-only database never changes: the iterator is an ordinary one, as in RocksDB.
-        options.tailing &= !family.db.shared.context.read_only;
-        let opt_in_only = family.db.shared.options().prefix_seek_opt_in_only;
-        if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
-            options.total_order_seek = true;
-        }
+        let options = iterated_options(&family.db.shared, options);
         let seq = seen_by(&options, seq);
+        let inner = DbIter::new(view.clone(), seq, &options);
+        Iter::around(family, &view, seq, options, inner)
+    }
+
+    /// The iterator over `view` at `seq` that moves `inner`.
+    fn around(
+        family: &Family,
+        view: &View,
+        seq: SequenceNumber,
+        options: Box<ReadOptions>,
+        inner: DbIter,
+    ) -> Iter {
         let renewal = match (options.tailing, options.snapshot) {
             (true, _) => Renewal::BeforeSeeks,
             (false, Some(_)) if options.auto_refresh_iterator_with_snapshot => Renewal::WithTheView,
             _ => Renewal::OnRequest,
         };
         let shared = &family.db.shared;
-        let held = held_view(shared, family.id(), &view, seq);
+        let held = held_view(shared, family.id(), view, seq);
         // In this order: an iterator is listed once it exists.
         Iter {
-            inner: Some(DbIter::new(view, seq, &options)),
+            inner: Some(inner),
             listed: shared.iterators.add(&held),
             family: family.state.clone(),
             db: family.db.clone(),
@@ -326,6 +334,18 @@ impl Drop for Iter {
         // Files that only this iterator kept are deleted by a background thread rather than the reader's.
         self.db.shared.purge_in_background();
     }
+}
+
+/// Returns the options of an iterator that is created with `options`.
+fn iterated_options(shared: &Shared, options: &ReadOptions) -> Box<ReadOptions> {
+    let mut options = Box::new(options.clone());
+    // A read-only database never changes: the iterator is an ordinary one, as in RocksDB.
+    options.tailing &= !shared.context.read_only;
+    let opt_in_only = shared.options().prefix_seek_opt_in_only;
+    if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
+        options.total_order_seek = true;
+    }
+    options
 }
 
 /// Registers an iterator on `view` of the family with this id, from now on.

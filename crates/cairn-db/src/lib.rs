@@ -76,9 +76,10 @@ pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{
-    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand,
-    Operands, OperandsIter, Value,
+    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, MultiScanArgs,
+    Operand, Operands, OperandsIter, Value,
 };
+pub use cairn_table::ScanRange;
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;
@@ -89,7 +90,7 @@ pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
 pub use handle::Family;
-pub use iter::{AsyncIter, Iter, Motion};
+pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::{Dropped, OpenRequest, list_families, open};

@@ -77,6 +77,8 @@ impl Tables {
             "the tables of a run are in key order"
         );
         let ahead = ReadAhead {
+            ends_at_bounds: false,
+            planned: None,
             io: io.clone(),
             background: Background::Unprefetched,
             lower: None,

@@ -266,6 +266,10 @@ impl ReadQueue {
         if self.transfers.capacity() == 0 {
             self.transfers.reserve_exact(1);
         }
+        if self.transfers.is_empty() {
+            // Most queues of awaited reads have one, and thousands may wait.
+            self.transfers.reserve_exact(1);
+        }
         self.transfers.push(Some(transfer));
         self.transfers.len() - 1
     }

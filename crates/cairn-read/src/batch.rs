@@ -8,7 +8,8 @@
 //! missing blocks of all keys, across files and levels, are deduplicated and read: in one batch, or a
 //! batch for each level or file (`Parallel`). They include index and filter blocks; values in blob
 //! files are read after them. A key that waits for a filter has those of its later tables read in the
-//! same batch, so that the number of rounds does not grow with the number of levels.
+//! same batch, and one that waits for a table to be opened has its later tables opened with it, so that the
+//! number of rounds does not grow with the number of levels.
 //!
 //! Every key has its own result: a damaged block fails only the keys that need it.
 
@@ -21,10 +22,10 @@ use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Ticker};
 use cairn_options::ReadOptions;
-use cairn_platform::{Buffer, ReadRequest};
+use cairn_platform::{Buffer, ReadDriver, ReadRequest};
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
-use cairn_version::{FileMeta, TableRef};
+use cairn_version::{FileToOpen, TableRef, open_together};
 
 use crate::blob::PendingBlob;
 use crate::get::{Found, PointGet, opens_apart, start_opening};
@@ -561,7 +562,10 @@ impl<'a> Batch<'a> {
 
     /// Reads the missing blocks of all members. Returns false if none was missing.
     fn fetch(&mut self) -> bool {
+        // Held until the members have taken them: a table may be closed when it is not in use.
+        let tables = self.open_tables_together();
         let (any, missing) = self.missing();
+        drop(tables);
         if let Some(missing) = missing {
             let results = self.read(missing.reading, &missing.requests, |at| missing.places[at]);
             self.supply(missing, results);
@@ -758,8 +762,9 @@ impl<'a> Batch<'a> {
         }
         loop {
             while self.descend() {}
-            self.open_tables().await;
+            let tables = self.open_tables().await;
             let (any, missing) = self.missing();
+            drop(tables);
             if let Some(missing) = missing {
                 let read = self.read_async(missing.reading, &missing.requests, &missing.places);
                 let results = read.await;
@@ -771,23 +776,82 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Opens the tables that members wait for, together.
-    async fn open_tables(&mut self) {
-        let mut opening: Vec<(&'a Arc<FileMeta>, _)> = Vec::new();
-        for member in self.members.iter().filter(|member| member.error.is_none()) {
-            let Some((file, level)) = member.get.pending_table() else {
-                continue;
-            };
+    /// The tables that members wait for, and those that they may need next, each once. Empty if each member is to
+    /// open its own.
+    fn unopened(&mut self) -> Vec<FileToOpen<'a>> {
+        let mut unopened: Vec<FileToOpen<'a>> = Vec::new();
+        let waits = |member: &Member<'_>| member.get.pending_table().is_some();
+        if self.parallel == Parallel::Blocks || !self.members.iter().any(waits) {
+            return unopened;
+        }
+        let io = self.members.first().map(|first| &first.get.reading().io);
+        let looks_ahead = self.parallel == Parallel::Levels
+            && io.is_some_and(|io| io.driver() != ReadDriver::Blocking);
+        let may_open =
+            |member: &&mut Member<'_>| member.error.is_none() && !member.get.is_cache_only();
+        for member in self.members.iter_mut().filter(may_open) {
             let reading = member.get.reading();
-            let known = opening.iter().any(|(known, _)| Arc::ptr_eq(known, file));
-            if !known && opens_apart(reading) {
-                opening.push((file, start_opening(reading, file, level)));
+            if self.read_deadline.check(reading).is_err() {
+                continue;
+            }
+            let ahead = match looks_ahead {
+                true => member.get.tables_ahead(),
+                false => Vec::new(),
+            };
+            for (file, level) in member.get.pending_table().into_iter().chain(ahead) {
+                let source = &reading.tables;
+                if !unopened.iter().any(|known| Arc::ptr_eq(known.file, file)) {
+                    unopened.push(FileToOpen {
+                        file,
+                        level,
+                        source,
+                    });
+                }
             }
         }
-        for (_, table) in opening {
-            // Taken from the metadata, or opened again if it was closed since; the error is reported then.
-            drop(table.await);
+        unopened
+    }
+
+    /// Opens the tables that members wait for, and reads what they need of their files together.
+    fn open_tables_together(&mut self) -> Vec<TableRef<'a>> {
+        let unopened = self.unopened();
+        let Some(first) = self.members.first().filter(|_| unopened.len() > 1) else {
+            return Vec::new();
+        };
+        let opened = open_together(&unopened, &first.get.reading().io);
+        for (to_open, table) in unopened.iter().zip(&opened) {
+            let Err(error) = table else {
+                continue;
+            };
+            // The error of a table that no member has reached is reported when one does.
+            for member in &mut self.members {
+                let pending = member.get.pending_table();
+                if pending.is_some_and(|(file, _)| Arc::ptr_eq(file, to_open.file)) {
+                    member.error.get_or_insert_with(|| error.clone());
+                }
+            }
         }
+        opened.into_iter().flatten().collect()
+    }
+
+    /// [`Batch::open_tables_together`] on helper threads.
+    async fn open_tables(&mut self) -> Vec<TableRef<'a>> {
+        let unopened = self.unopened();
+        let Some(first) = self.members.first().filter(|_| !unopened.is_empty()) else {
+            return Vec::new();
+        };
+        let reading = first.get.reading();
+        if !opens_apart(reading) {
+            return self.open_tables_together();
+        }
+        let start = |to_open| start_opening(to_open, &reading.io);
+        let opening: Vec<_> = unopened.into_iter().map(start).collect();
+        let mut opened = Vec::with_capacity(opening.len());
+        for table in opening {
+            // Taken from the metadata, or opened again after an error, which is reported then.
+            opened.extend(table.await.map(TableRef::Held));
+        }
+        opened
     }
 
     /// [`Batch::read_blobs`] that awaits reads.

@@ -408,12 +408,33 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         self.pending.is_some()
     }
 
+    /// True if only cached data may be read.
+    pub(crate) fn is_cache_only(&self) -> bool {
+        self.tier == ReadTier::BlockCache
+    }
+
     /// The table that has to be opened, and its level.
     pub(crate) fn pending_table(&self) -> Option<(&'a Arc<FileMeta>, usize)> {
         match self.pending {
             Some(Pending::Table(file, level)) => Some((file, level)),
             _ => None,
         }
+    }
+
+    /// The tables to be opened after the current one, as far as the lookup may need them, and their levels. None
+    /// if it does not wait for a table.
+    pub(crate) fn tables_ahead(&mut self) -> Vec<(&'a Arc<FileMeta>, usize)> {
+        let mut ahead = Vec::new();
+        if self.pending_table().is_some() {
+            let stage = self.stage;
+            while let Some((file, level)) = self.next_file() {
+                if file.table.get().is_none() {
+                    ahead.push((file, level));
+                }
+            }
+            self.stage = stage;
+        }
+        ahead
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {

@@ -8,7 +8,7 @@ use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
-use cairn_version::{FileMeta, LevelFiles, TableRef};
+use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef};
 
 use crate::file_read_sample;
 use crate::view::Reading;
@@ -46,6 +46,13 @@ impl Tables {
         }
     }
 
+    /// The table of `file`, if planned reads keep it open.
+    #[cold]
+    fn planned(&self, file: &FileMeta) -> Option<Arc<Table>> {
+        let planned = self.ahead.as_ref()?.planned.as_ref()?;
+        planned.table(file.number).cloned()
+    }
+
     /// The table of `file`, opened if necessary.
     ///
     /// # Errors
@@ -54,6 +61,9 @@ impl Tables {
     pub fn table(&self, file: &Arc<FileMeta>, level: usize) -> Result<Arc<Table>> {
         if let Some(table) = file.table.get() {
             return Ok(table.into_arc());
+        }
+        if let Some(planned) = self.planned(file) {
+            return Ok(planned);
         }
         if self.cache_only {
             return Err(storage_forbidden());
@@ -146,6 +156,22 @@ impl LevelIter {
             None if back => at.checked_sub(1),
             _ => Some(at),
         }
+    }
+
+    /// The file that a seek to `target`, or to the end if there is none, enters, if its table is to be opened.
+    pub(crate) fn unopened(&self, target: Option<&[u8]>, back: bool) -> Option<FileToOpen<'_>> {
+        let at = match target {
+            Some(target) => self.find(target, back)?,
+            None if back => self.files.len().checked_sub(1)?,
+            None => 0,
+        };
+        let file = self.files.files().get(at)?;
+        let (level, source) = (self.level, &self.tables.reading.tables);
+        file.table.get().is_none().then_some(FileToOpen {
+            file,
+            level,
+            source,
+        })
     }
 
     /// The second stage of a seek: prefetches the data block.
@@ -269,11 +295,23 @@ impl LevelIter {
     /// outside of the range.
     fn neighbour_of(&self, at: usize) -> Option<usize> {
         if self.back {
-            return at.checked_sub(1);
+            return at
+                .checked_sub(1)
+                .filter(|&at| !self.ends_before_lower_bound(at));
         }
         let at = at + 1;
         let is_outside = self.starts_after_upper_bound(at) || self.starts_after_prefix(at);
         (at < self.files.len() && !is_outside).then_some(at)
+    }
+
+    /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
+    pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
+        self.tables.ahead = Some(ahead.clone());
+        // Made with the other bounds.
+        self.next = None;
+        if let Some(iter) = &mut self.iter {
+            iter.renew_readahead(ahead);
+        }
     }
 
     /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the
@@ -561,6 +599,16 @@ impl LevelIter {
         let file = self.files.files().get(at);
         prefix.is_some()
             && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != prefix)
+    }
+
+    fn ends_before_lower_bound(&self, at: usize) -> bool {
+        let order = &self.tables.reading.order;
+        let lower = self.tables.ahead.as_ref().and_then(|it| it.lower.as_ref());
+        let file = self.files.files().get(at);
+        lower.zip(file).is_some_and(|(lower, file)| {
+            let last = key::strip_timestamp(file.largest.user_key(), order.timestamp_size());
+            key::compare_plain(order, last, lower).is_lt()
+        })
     }
 
     fn starts_after_upper_bound(&self, at: usize) -> bool {

@@ -12,11 +12,14 @@
 //! backward one. To reverse direction, the caller seeks, which costs the same.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
+use cairn_table::ReadAhead;
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
+use cairn_version::FileToOpen;
 
 use crate::child::Child;
 use crate::loser_tree::{LoserTree, Player};
@@ -238,6 +241,15 @@ impl MergingIter {
         self.error.clone().map_or(Ok(()), Err)
     }
 
+    /// The tables that have to be opened for a seek to `target`, or to the end if there is none.
+    pub(crate) fn unopened(&self, target: Option<&[u8]>, back: bool) -> Vec<FileToOpen<'_>> {
+        let levels = self.children.iter().filter_map(|child| match child {
+            Child::Level(level) => level.unopened(target, back),
+            Child::Memtable(_) | Child::Table(..) => None,
+        });
+        levels.collect()
+    }
+
     /// Moves to the first entry at or after `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
         self.seek_all(false, |_| target)
@@ -359,6 +371,17 @@ impl MergingIter {
             self.pending.push(at);
         }
         true
+    }
+
+    /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
+    pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
+        for child in &mut self.children {
+            match child {
+                Child::Memtable(_) => {}
+                Child::Table(iter, _) => iter.renew_readahead(ahead),
+                Child::Level(level) => level.renew_readahead(ahead),
+            }
+        }
     }
 
     /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the

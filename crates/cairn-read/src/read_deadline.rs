@@ -4,6 +4,9 @@
 //! data is discarded and the operation fails with `TimedOut`. Data in memory is returned even after
 //! the deadline.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+
 use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::Histogram;
@@ -85,46 +88,43 @@ impl ReadDeadline {
         }
     }
 
-    /// Awaits `request`.
-    pub(crate) async fn read_async(
-        self,
-        reading: &Reading,
-        request: ReadRequest,
-    ) -> Result<Buffer> {
-        let read = self.read_all(reading, vec![request]).await;
-        let unanswered = || Err(Error::aborted("a read has no result"));
-        read.into_iter().next().unwrap_or_else(unanswered)
-    }
-
     /// Awaits `requests`, which are in flight together.
-    pub(crate) async fn read_all(
+    ///
+    /// The future is small, because thousands may wait: what it awaits is polled where it was captured.
+    pub(crate) fn read_all(
         self,
         reading: &Reading,
         requests: Vec<ReadRequest>,
-    ) -> Vec<Result<Buffer>> {
+    ) -> impl Future<Output = Vec<Result<Buffer>>> + Send {
         let failed = |error: Error, count| (0..count).map(|_| Err(error.clone())).collect();
         let count = requests.len();
-        if let Err(error) = self.check(reading) {
-            return failed(error, count);
-        }
-        if let Some(statistics) = &reading.statistics
-            && count > 1
-        {
-            statistics.record(Histogram::MultigetIoBatchSize, count as u64);
-        }
-        let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
-        if statistics.is_none() && self.is_unlimited() {
-            return reading.io.read_all(requests).await;
-        }
-        let began = reading.clock.monotonic_nanos();
-        let results = reading.io.read_all(requests).await;
-        let took = reading.clock.monotonic_nanos().saturating_sub(began) / 1_000;
-        if let Some(statistics) = statistics {
-            statistics.time(Histogram::ReadBlockGetMicros, took);
-        }
-        match self.check_time(took).and_then(|()| self.check(reading)) {
-            Ok(()) => results,
-            Err(error) => failed(error, count),
+        let timed = || reading.statistics.as_ref().filter(|s| s.wants_times());
+        let mut read = self.check(reading).map(|()| {
+            if let Some(statistics) = &reading.statistics
+                && count > 1
+            {
+                statistics.record(Histogram::MultigetIoBatchSize, count as u64);
+            }
+            reading.io.read_all(requests)
+        });
+        let is_timed = timed().is_some() || !self.is_unlimited();
+        let began = is_timed.then(|| reading.clock.monotonic_nanos());
+        async move {
+            let results = match &mut read {
+                Ok(read) => poll_fn(|context| Pin::new(&mut *read).poll(context)).await,
+                Err(error) => return failed(error.clone(), count),
+            };
+            let Some(began) = began else {
+                return results;
+            };
+            let took = reading.clock.monotonic_nanos().saturating_sub(began) / 1_000;
+            if let Some(statistics) = timed() {
+                statistics.time(Histogram::ReadBlockGetMicros, took);
+            }
+            match self.check_time(took).and_then(|()| self.check(reading)) {
+                Ok(()) => results,
+                Err(error) => failed(error, count),
+            }
         }
     }
 

@@ -15,8 +15,9 @@ use cairn_types::{Error, KeyOrder, Result};
 
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
 pub use reader::{
-    Background, GetOptions, IterOptions, OpenParams, ReadAhead, ReadaheadSize, Table, TableGet,
-    TableIter, ValueRef, count_lookup_below,
+    Background, GetOptions, IterOptions, OpenParams, PlanOptions, PlannedReads, ReadAhead,
+    ReadaheadSize, ScanPlan, ScanRange, Table, TableGet, TableIter, UnopenedTable, ValueRef,
+    count_lookup_below,
 };
 
 /// Returns the key order in a file: `order`, without timestamps if they are stripped.

@@ -28,5 +28,5 @@ pub use edit::TreeEdit;
 pub use file_meta::FileMeta;
 pub use level::LevelFiles;
 pub use open_tables::{OpenTables, TableRef, TableSlot};
-pub use table_source::TableSource;
+pub use table_source::{FileToOpen, TableSource, open_together};
 pub use version::Version;

@@ -9,13 +9,13 @@ use cairn_format::names;
 use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, ChargePolicy};
 use cairn_observe::files::{ReadOf, counted_reads};
-use cairn_observe::statistics::{Histogram, Meter, Ticker};
+use cairn_observe::statistics::{Began, Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
 use cairn_platform::fs::{Access, FileMode};
 use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, Io};
-use cairn_table::{OpenParams, Table};
-use cairn_types::{KeyOrder, PrefixExtractor, Result};
+use cairn_table::{OpenParams, Table, UnopenedTable};
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Result};
 
 use crate::file_meta::{EntryCounts, FileMeta};
 use crate::open_tables::{OpenTables, TableRef};
@@ -91,6 +91,11 @@ impl TableSource {
             return Ok(table);
         }
         let table = self.open_apart(file, Some(level), self.mode, io)?;
+        Ok(self.keep(file, table))
+    }
+
+    /// Makes `table` the open table of `file`, unless another thread was faster.
+    fn keep<'f>(&self, file: &'f FileMeta, table: Arc<Table>) -> TableRef<'f> {
         let table = file.table.put(table, &self.open_tables);
         let properties = table.properties();
         let _ = file.counts.set(EntryCounts {
@@ -100,7 +105,7 @@ impl TableSource {
             raw_key_bytes: properties.raw_key_size,
             raw_value_bytes: properties.raw_value_size,
         });
-        Ok(table)
+        table
     }
 
     /// Opens the table of `file` for one reader, independently of the shared one: a compaction may
@@ -117,22 +122,28 @@ impl TableSource {
         io: &Io,
     ) -> Result<Arc<Table>> {
         let began = self.meter.began();
-        let opened = self.open_file(file, level, mode, io);
+        let opened = self.unopened(file, level, mode).and_then(|table| {
+            let tail = io.read_now(&table.request());
+            table.open(tail, io)
+        });
+        self.count_open(began, &opened);
+        opened
+    }
+
+    fn count_open(&self, began: Began, opened: &Result<Arc<Table>>) {
         self.meter.update(|update| {
             update.add(Ticker::NoFileOpens, 1);
             update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
         });
         self.meter.time_since(began, Histogram::TableOpenIoMicros);
-        opened
     }
 
-    fn open_file(
+    fn unopened(
         &self,
         file: &FileMeta,
         level: Option<usize>,
         mode: FileMode,
-        io: &Io,
-    ) -> Result<Arc<Table>> {
+    ) -> Result<UnopenedTable> {
         let path = self.path(file);
         let handle = self.fs.open(&path, mode)?;
         if self.advise_random && !mode.direct {
@@ -155,6 +166,73 @@ impl TableSource {
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
             meter: self.meter.clone(),
         };
-        Table::open(handle, file.size, params, io)
+        Ok(UnopenedTable::new(handle, file.size, params))
     }
+}
+
+/// A file whose table is to be opened, by its level and the source of its column family.
+#[derive(Clone, Copy)]
+pub struct FileToOpen<'f> {
+    /// The file.
+    pub file: &'f Arc<FileMeta>,
+    /// Its level.
+    pub level: usize,
+    /// The source of its family.
+    pub source: &'f Arc<TableSource>,
+}
+
+/// The maximum number of tables whose tails are read together.
+const TOGETHER: usize = 64;
+
+/// [`TableSource::open`] of all `files`, whose tails are read in batches of up to 64. Results are in the order of
+/// the files.
+#[must_use]
+pub fn open_together<'f>(files: &[FileToOpen<'f>], io: &Io) -> Vec<Result<TableRef<'f>>> {
+    let mut opened = Vec::with_capacity(files.len());
+    for group in files.chunks(TOGETHER) {
+        opened.extend(open_group(group, io));
+    }
+    opened
+}
+
+fn open_group<'f>(files: &[FileToOpen<'f>], io: &Io) -> Vec<Result<TableRef<'f>>> {
+    let started: Vec<_> = files
+        .iter()
+        .map(
+            |&FileToOpen {
+                 file,
+                 level,
+                 source,
+             }| {
+                let began = source.meter.began();
+                let unopened = || source.unopened(file, Some(level), source.mode);
+                let table = file
+                    .table
+                    .get()
+                    .map_or_else(|| unopened().map(Err), |it| Ok(Ok(it)));
+                (began, table)
+            },
+        )
+        .collect();
+    let unopened = started.iter().filter_map(|(_, table)| match table {
+        Ok(Err(unopened)) => Some(unopened.request()),
+        _ => None,
+    });
+    let requests: Vec<_> = unopened.collect();
+    let mut tails = io.read_batch(&requests).into_iter();
+    let unanswered = || Err(Error::aborted("the end of a table was not read"));
+    let complete = |(to_open, (began, table)): (&FileToOpen<'f>, (Began, Result<_>))| {
+        let FileToOpen { file, source, .. } = *to_open;
+        let opened = match table {
+            Ok(Ok(open)) => return Ok(open),
+            Ok(Err(unopened)) => {
+                let unopened: UnopenedTable = unopened;
+                unopened.open(tails.next().unwrap_or_else(unanswered), io)
+            }
+            Err(error) => Err(error),
+        };
+        source.count_open(began, &opened);
+        opened.map(|table| source.keep(file, table))
+    };
+    files.iter().zip(started).map(complete).collect()
 }

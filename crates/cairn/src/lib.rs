@@ -107,6 +107,7 @@ pub mod futures;
 mod indexed;
 mod iter;
 pub mod limits;
+mod multi_scan;
 pub mod observe;
 mod open;
 pub mod options;
@@ -139,7 +140,7 @@ pub use cairn_types::{
 pub use backup::BackupEngine;
 pub use batch::WriteBatch;
 pub use builder::DbBuilder;
-pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
+pub use cairn_db::{MayExist, MultiScanArgs, Range, ScanRange, SizeApproximationOptions};
 pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
 pub use entries::{Cursor, Entries, KeyRange, KeyValue, Keys};
@@ -154,6 +155,7 @@ pub use files::{
 pub use indexed::{BaseDeltaIter, IndexedBatch};
 pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
+pub use multi_scan::{MultiScan, RangeEntries};
 pub use open::Options;
 pub use snapshot::Snapshot;
 pub use transactions::{OptimisticTransactionDb, Transaction, TransactionDb};

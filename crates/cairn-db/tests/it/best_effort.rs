@@ -113,7 +113,7 @@ fn neither_current_nor_the_end_of_the_manifest_is_required() {
 }
 
 /// Flips a bit of the file `name`.
-fn damage(world: &World, name: &str, at: usize) {
+pub fn damage(world: &World, name: &str, at: usize) {
     let path = Path::new("/db").join(name);
     let file = world.fs.open(&path, Default::default()).expect("a file");
     let mut content = vec![0; file.len().expect("a length") as usize];

@@ -27,6 +27,7 @@ mod logs;
 mod manners;
 mod memory;
 mod memtables;
+mod multi_scan;
 mod open_files;
 mod opening;
 mod operands;

@@ -9,7 +9,9 @@ use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::secondary::SecondaryCache;
 use cairn_memory::{BlockCache, CacheKind};
 use cairn_options::enums::IoMode;
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, Options, ReadOptions};
+use cairn_options::{
+    CompactRangeOptions, CompactionOptions, DbOptions, FamilyOptions, Options, ReadOptions,
+};
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Clock, RemoteFileSystem, RemoteSettings, World};
 
@@ -49,10 +51,17 @@ pub fn remote(clock: &Arc<Still>) -> World {
 }
 
 pub fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
-    opened_with(world, io_mode, table, None)
+    opened_with(world, io_mode, table, -1, None)
 }
 
-fn opened_with(world: &World, io_mode: IoMode, table: &str, cache: Option<Arc<BlockCache>>) -> Db {
+/// [`opened`] with `max_open_files` and a block cache.
+pub fn opened_with(
+    world: &World,
+    io_mode: IoMode,
+    table: &str,
+    max_open_files: i32,
+    cache: Option<Arc<BlockCache>>,
+) -> Db {
     let family = FamilyOptions::from_text(&format!(
         "disable_auto_compactions=true;compression=kNoCompression;block_based_table_factory={{{table}}}"
     ));
@@ -62,6 +71,7 @@ fn opened_with(world: &World, io_mode: IoMode, table: &str, cache: Option<Arc<Bl
     }
     let options = DbOptions {
         io_mode,
+        max_open_files,
         ..db_options()
     };
     open(&OpenRequest {
@@ -142,6 +152,69 @@ fn a_batch_of_cold_blocks_takes_three_rounds_whatever_the_number_of_files() {
 }
 
 #[test]
+fn a_batch_opens_all_its_tables_in_one_round() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let table = "block_size=512;metadata_block_size=512;index_type=kTwoLevelIndexSearch;\
+                 partition_filters=true;filter_policy=bloomfilter:20;\
+                 cache_index_and_filter_blocks=true;pin_top_level_index_and_filter=true";
+    let db = opened(&world, IoMode::Auto, table);
+    fill(&db, 0..FILES);
+    let family = db.default_family();
+    let whole = CompactRangeOptions::default();
+    let compacted = family.compact_range(None, None, &whole);
+    compacted.expect("it is compacted");
+    for upper in 0..3 {
+        fill(&db, 0..FILES);
+        let files = db.live_files_metadata();
+        let files: Vec<_> = files.iter().filter(|file| file.level == 0).collect();
+        let names: Vec<&str> = files.iter().map(|file| &*file.relative_filename).collect();
+        let small = CompactionOptions {
+            output_file_size_limit: 100_000,
+            ..CompactionOptions::default()
+        };
+        let compacted = family.compact_files(&small, &names, 3 - upper, None);
+        compacted.expect("it is compacted");
+    }
+    fill(&db, 0..FILES);
+    let tables = db.live_files_metadata().len();
+    assert!(tables > 20, "{tables}");
+    drop(db);
+    for mode in [IoMode::Auto, IoMode::Threads] {
+        let db = opened(&world, mode, table);
+        // The ends of the files; then filters, indexes and data.
+        let cold = rounds(&db, &clock, &options(true, true), 3);
+        assert_eq!(cold, 1 + 3, "{mode:?}");
+    }
+    // Some are closed before the keys have searched them, and opened again.
+    let db = opened_with(&world, IoMode::Auto, table, 20, None);
+    assert!(rounds(&db, &clock, &options(true, true), 3) < 60);
+    drop(db);
+    // A level at a time, each with its tables, and its filters, indexes and data.
+    let db = opened(&world, IoMode::Auto, table);
+    let by_level = rounds(&db, &clock, &options(true, false), 3);
+    assert!((8..50).contains(&by_level), "{by_level}");
+    drop(db);
+    let db = opened(&world, IoMode::Auto, table);
+    let serial = rounds(&db, &clock, &options(false, false), 3);
+    assert!(serial > 20, "{serial}");
+}
+
+#[test]
+fn pinned_partitions_are_read_with_the_table() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let table = "block_size=512;metadata_block_size=512;index_type=kTwoLevelIndexSearch;\
+                 partition_filters=true;filter_policy=bloomfilter:20;\
+                 cache_index_and_filter_blocks=true;\
+                 metadata_cache_options={partition_pinning=kAll;top_level_index_pinning=kAll}";
+    fill(&opened(&world, IoMode::Auto, table), 0..FILES);
+    let db = opened(&world, IoMode::Auto, table);
+    let cold = rounds(&db, &clock, &options(true, true), 3);
+    assert_eq!(cold, 1 + 1, "the tables, then data");
+}
+
+#[test]
 fn the_read_options_select_what_is_read_in_parallel() {
     let clock = Arc::new(Still::default());
     let world = remote(&clock);
@@ -176,7 +249,7 @@ fn blocks_of_a_flash_tier_are_read_together_with_those_of_tables() {
         (flash, cache)
     };
     let (flash, cache) = stack();
-    let db = opened_with(&world, IoMode::Auto, table, Some(cache));
+    let db = opened_with(&world, IoMode::Auto, table, -1, Some(cache));
     fill(&db, 0..FILES);
     for key in 0..6000_u32 {
         assert!(db.get(&key.to_be_bytes()).expect("it is read").is_some());
@@ -191,7 +264,7 @@ fn blocks_of_a_flash_tier_are_read_together_with_those_of_tables() {
     ] {
         let (flash, cache) = stack();
         assert!(flash.stats().restored > 1000, "{flash:?}");
-        let db = opened_with(&world, mode, table, Some(cache.clone()));
+        let db = opened_with(&world, mode, table, -1, Some(cache.clone()));
         open_tables(&db);
         let (hits, entries) = (flash.counts().hits, cache.counts().insertions);
         let rounds = rounds(&db, &clock, &options(async_io, true), 3);

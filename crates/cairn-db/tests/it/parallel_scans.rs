@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, Iter};
 use cairn_options::enums::IoMode;
-use cairn_options::{CompactRangeOptions, CompactionOptions, ReadOptions};
+use cairn_options::{CompactRangeOptions, CompactionOptions, ReadOptions, TableFilter};
 use cairn_platform::{Clock, World};
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn flush(db: &Db, range: std::ops::Range<u32>, step: usize) {
 const FILE_SIZE: u64 = 64 << 10;
 
 /// Compacts the files of level 0 to `level`, into files of `file_size`.
-fn compact_to(db: &Db, level: usize, file_size: u64) {
+pub fn compact_to(db: &Db, level: usize, file_size: u64) {
     let files = db.live_files_metadata();
     let upper = files.iter().filter(|file| file.level == 0);
     let names: Vec<&str> = upper.map(|file| &*file.relative_filename).collect();
@@ -147,6 +147,41 @@ fn the_partitions_of_all_indexes_are_read_in_one_round() {
     let cold = rounds(&clock, || iter.seek(&key(15_000)));
     assert!(iter.valid());
     assert_eq!(cold, 2);
+}
+
+#[test]
+fn the_tables_of_a_seek_are_opened_together() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let table = "block_size=1024;no_block_cache=true";
+    tree(&world, table, FILE_SIZE);
+    let cold = |mode, options: &ReadOptions| {
+        let db = opened(&world, mode, table);
+        rounds(&clock, || {
+            let mut iter = db.iter_with(options);
+            iter.seek(&key(15_000));
+            assert!(iter.valid());
+        })
+    };
+    // The tables of level 0, those of three levels, and the blocks.
+    assert_eq!(cold(IoMode::Auto, &async_io()), 3);
+    assert_eq!(cold(IoMode::Threads, &async_io()), 3);
+    assert_eq!(cold(IoMode::Auto, &ReadOptions::default()), 7 + 1);
+    assert_eq!(cold(IoMode::Blocking, &async_io()), 7 + 7);
+    let db = opened(&world, IoMode::Auto, table);
+    let mut iter = db.iter_with(&async_io());
+    assert_eq!(rounds(&clock, || iter.seek_to_first()), 2);
+    let last = rounds(&clock, || iter.seek_to_last());
+    // The version before the last key may be in another block.
+    assert!((2..=3).contains(&last), "{last}");
+    drop((iter, db));
+    let filter = TableFilter::new(|_| true);
+    let filtered = ReadOptions {
+        table_filter: filter,
+        ..async_io()
+    };
+    // All tables, then the blocks.
+    assert_eq!(cold(IoMode::Auto, &filtered), 2);
 }
 
 /// The number of entries from the position of `iter` to the end.

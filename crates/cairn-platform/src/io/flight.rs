@@ -43,6 +43,11 @@ impl<T> Flight<T> {
         // Freed after the lock is released.
         let unwanted = match (state.abandoned, part) {
             (false, Some(part)) => {
+                if state.landed.is_empty() {
+                    // Most flights have one part, and thousands may wait for their tasks.
+                    let parts = state.left + 1;
+                    state.landed.reserve_exact(parts);
+                }
                 state.landed.push(part);
                 None
             }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadDriver;
-use cairn_table::{Background, ReadAhead};
+use cairn_table::{Background, PlannedReads, ReadAhead, ScanRange, Table};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
-use cairn_version::{FileMeta, LevelFiles};
+use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef, open_together};
 
-use super::{DbIter, PrefixUse};
+use super::{DbIter, Position, PrefixUse, Task};
 use crate::blob::Located;
 use crate::blobs_ahead::BlobsAhead;
 use crate::child::Child;
@@ -50,13 +50,17 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
 pub(super) fn read_ahead(view: &View, options: &ReadOptions) -> Option<Arc<ReadAhead>> {
     let is_bounded = options.iterate_upper_bound.is_some();
     match is_bounded || options.async_io || options.adaptive_readahead {
-        true => Some(requested_readahead(view, options)),
+        true => Some(readahead_with(view, options, None)),
         false => None,
     }
 }
 
 #[inline(never)]
-fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
+pub(crate) fn readahead_with(
+    view: &View,
+    options: &ReadOptions,
+    planned: Option<Arc<PlannedReads>>,
+) -> Arc<ReadAhead> {
     Arc::new(ReadAhead {
         io: view.family.io.clone(),
         background: match options.async_io {
@@ -70,6 +74,8 @@ fn requested_readahead(view: &View, options: &ReadOptions) -> Arc<ReadAhead> {
         upper: options.iterate_upper_bound.clone(),
         trims: options.auto_readahead_size,
         keeps_size: options.adaptive_readahead,
+        ends_at_bounds: true,
+        planned,
     })
 }
 
@@ -87,6 +93,40 @@ fn requested_blobs_ahead(view: &View, options: &ReadOptions) -> Option<Box<RefCe
     let io = &view.family.io;
     let is_wanted = options.read_tier == ReadTier::All && io.driver() != ReadDriver::Blocking;
     is_wanted.then(|| Box::new(RefCell::new(BlobsAhead::new(io.clone()))))
+}
+
+/// True if tables that an operation needs are opened together.
+#[inline]
+pub(super) fn opens_together(view: &View, options: &ReadOptions) -> bool {
+    options.async_io
+        && options.read_tier == ReadTier::All
+        && view.family.io.driver() != ReadDriver::Blocking
+}
+
+/// Opens the tables that an iterator needs from the beginning: those of level 0 within the bounds, and all those that
+/// a table filter inspects. An error is reported when the iterator opens the table again.
+#[cold]
+fn open_first(view: &View, options: &ReadOptions) -> Vec<Arc<Table>> {
+    let source = &view.family.tables;
+    let levels = view.version.levels().iter().enumerate();
+    let files = levels.flat_map(|(level, files)| files.files().iter().map(move |it| (level, it)));
+    let is_needed = |(level, file): &(usize, &Arc<FileMeta>)| {
+        let is_inspected = options.table_filter.is_some();
+        let is_first = *level == 0 && is_within(view, file, options);
+        (is_inspected || is_first) && file.table.get().is_none()
+    };
+    let to_open = |(level, file)| FileToOpen {
+        file,
+        level,
+        source,
+    };
+    let unopened: Vec<_> = files.filter(is_needed).map(to_open).collect();
+    let opened = match unopened.len() {
+        0 | 1 => Vec::new(),
+        _ => open_together(&unopened, &view.family.io),
+    };
+    let opened = opened.into_iter().flatten();
+    opened.map(TableRef::into_arc).collect()
 }
 
 /// The sources of `view` selected by `options`, newest first, and their range tombstones.
@@ -120,6 +160,8 @@ pub(super) fn sources(
     if options.read_tier == ReadTier::Memtable {
         return Ok((children, range_dels));
     }
+    // Held until they are taken: a table may be closed when it is not in use.
+    let _tables = opens_together(view, options).then(|| open_first(view, options));
     for (level, files) in view.version.levels().iter().enumerate() {
         if files.is_empty() {
             continue;
@@ -210,6 +252,21 @@ impl DbIter {
         let order = &self.view.family.order;
         let plain = key::strip_timestamp(user, order.timestamp_size());
         order.compare(user, &[plain, read_ts].concat()).is_lt()
+    }
+
+    /// Sets the bounds to those of `range`, and those of the readahead, which is otherwise like `ahead`. The iterator
+    /// is then not positioned.
+    pub(crate) fn set_range(&mut self, range: &ScanRange, ahead: &ReadAhead) {
+        self.position = Position::Invalid;
+        self.task = Task::Rest;
+        self.bounds.lower = Some(range.start.clone());
+        self.bounds.upper.clone_from(&range.limit);
+        let ahead = Arc::new(ReadAhead {
+            lower: Some(range.start.clone()),
+            upper: range.limit.clone(),
+            ..ahead.clone()
+        });
+        self.merging.renew_readahead(&ahead);
     }
 
     /// Compares two user keys without timestamps.

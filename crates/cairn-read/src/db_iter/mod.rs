@@ -23,8 +23,9 @@ use cairn_format::key;
 use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_table::IterOptions;
+use cairn_table::{IterOptions, ReadAhead, Table};
 use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_version::{TableRef, open_together};
 
 use crate::blob::BlobReadOptions;
 use crate::blobs_ahead::BlobsAhead;
@@ -150,6 +151,8 @@ struct Settings {
     /// `prefix_same_as_start`: only keys with the prefix of the seek target are returned.
     same_prefix: bool,
     cache_only: bool,
+    /// True if the tables of a seek are opened together.
+    opens_together: bool,
     /// `allow_unprepared_value`: values in blob files are read by [`DbIter::prepare_value`].
     defer_blob_values: bool,
     blob_options: BlobReadOptions,
@@ -231,6 +234,18 @@ impl DbIter {
     /// [`DbIter::status`].
     #[must_use]
     pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+        let ahead = bounds::read_ahead(&view, options);
+        DbIter::with_readahead(view, seq, options, ahead)
+    }
+
+    /// [`DbIter::new`] with this readahead.
+    #[inline]
+    pub(crate) fn with_readahead(
+        view: Arc<View>,
+        seq: SequenceNumber,
+        options: &ReadOptions,
+        ahead: Option<Arc<ReadAhead>>,
+    ) -> DbIter {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
@@ -246,7 +261,7 @@ impl DbIter {
                 prefix_filter: false,
             },
             cache_only,
-            ahead: bounds::read_ahead(&view, options),
+            ahead,
         };
         let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();
@@ -270,6 +285,7 @@ impl DbIter {
                 prefix_use: PrefixUse::of(&view, options),
                 same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
                 cache_only,
+                opens_together: bounds::opens_together(&view, options),
                 defer_blob_values: options.allow_unprepared_value,
                 blob_options: BlobReadOptions {
                     fill_cache: options.fill_cache,
@@ -381,8 +397,10 @@ impl DbIter {
             self.bounds.lower = Some(lower);
             self.seek_and_run(Task::Forward);
         } else {
+            let tables = self.settings.opens_together.then(|| self.open_tables(None));
             let _progress = self.merging.seek_to_first();
             self.run(Task::Forward);
+            drop(tables);
             if self.valid() {
                 self.bounds.prefix = self.prefix_of(self.key());
             }
@@ -407,8 +425,10 @@ impl DbIter {
             self.bounds.upper = Some(upper);
             self.seek_and_run(Task::Backward);
         } else {
+            let tables = self.settings.opens_together.then(|| self.open_tables(None));
             let _progress = self.merging.seek_to_last();
             self.run(Task::Backward);
+            drop(tables);
         }
     }
 
@@ -737,10 +757,51 @@ impl DbIter {
     /// Seeks the merging iterator to the target and runs `task`.
     #[inline]
     fn seek_and_run(&mut self, task: Task) {
+        if self.settings.opens_together {
+            return self.open_and_run(task);
+        }
+        self.seek_target_and_run(task);
+    }
+
+    #[inline]
+    fn seek_target_and_run(&mut self, task: Task) {
         match self.seek_sources() {
             Ok(()) => self.run(task),
             Err(error) => self.fail(error),
         }
+    }
+
+    /// [`DbIter::seek_and_run`] that opens the tables with the target together before.
+    #[cold]
+    fn open_and_run(&mut self, task: Task) {
+        // Held until the sources have taken them: a table may be closed when it is not in use.
+        let tables = self.open_tables(Some(&self.target));
+        self.seek_target_and_run(task);
+        drop(tables);
+    }
+
+    /// Opens the tables that a seek to `target`, or to the end if there is none, needs. An error is reported when the
+    /// seek opens the table again.
+    #[cold]
+    fn open_tables(&self, target: Option<&[u8]>) -> Vec<Arc<Table>> {
+        if self
+            .settings
+            .read_deadline
+            .check(&self.view.family)
+            .is_err()
+        {
+            return Vec::new();
+        }
+        let unopened = self.merging.unopened(target, self.back);
+        let opened = match unopened.len() {
+            0 | 1 => Vec::new(),
+            _ => open_together(&unopened, &self.view.family.io),
+        };
+        opened
+            .into_iter()
+            .flatten()
+            .map(TableRef::into_arc)
+            .collect()
     }
 
     /// Runs `task` to completion, reading missing blocks.
@@ -834,7 +895,7 @@ impl DbIter {
 }
 
 mod backward;
-mod bounds;
+pub(crate) mod bounds;
 mod fast_path;
 mod forward;
 mod iter_stats;

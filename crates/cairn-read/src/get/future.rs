@@ -12,11 +12,11 @@ use std::sync::Arc;
 use cairn_format::blob::BlobIndex;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_platform::ReadDriver;
 use cairn_platform::io::{Offload, offload};
+use cairn_platform::{Buffer, Io, ReadDriver};
 use cairn_table::{Table, TableGet};
-use cairn_types::{Progress, Result};
-use cairn_version::{FileMeta, TableRef};
+use cairn_types::{Error, Progress, Result};
+use cairn_version::{FileMeta, FileToOpen, TableRef};
 
 use super::{Found, Pending, PointGet, SCRATCH};
 use crate::columns::{decoded, with_blobs};
@@ -73,9 +73,11 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     let searched = get.run_async().await;
     let (hit, state) = (get.hit(), std::mem::take(&mut get.state));
-    let found = match searched {
-        Ok(()) => get.finish_async().await,
-        Err(error) => Err(error),
+    let found = match (searched, &get.versions.newest) {
+        // Boxed: the futures of other gets have no room for it.
+        (Ok(()), Newest::Blob(_) | Newest::Entity(_)) => Box::pin(get.finish_async()).await,
+        (Ok(()), _) => get.finish(),
+        (Err(error), _) => Err(error),
     };
     count_get(&view.family, began, state.counts(), hit, &found);
     found
@@ -93,8 +95,8 @@ impl PointGet<'_> {
                 None => {}
                 Some(Pending::Block) => {
                     let request = self.state.request();
-                    let read = self.read_deadline.read_async(reading, request);
-                    let bytes = read.await;
+                    let read = self.read_deadline.read_all(reading, vec![request]);
+                    let bytes = only(read.await);
                     self.supply(bytes)?;
                 }
                 Some(Pending::Table(file, level)) => {
@@ -122,8 +124,8 @@ impl PointGet<'_> {
             }
         }
         if let Some((place, request)) = self.blob_request()? {
-            let read = self.read_deadline.read_async(reading, request);
-            let bytes = read.await?;
+            let read = self.read_deadline.read_all(reading, vec![request]);
+            let bytes = only(read.await)?;
             self.supply_blob(&place, bytes)?;
         }
         if let Newest::Entity(entity) = &self.versions.newest
@@ -137,6 +139,12 @@ impl PointGet<'_> {
         }
         self.finish()
     }
+}
+
+/// The result of the only read.
+fn only(read: Vec<Result<Buffer>>) -> Result<Buffer> {
+    let unanswered = || Err(Error::aborted("a read has no result"));
+    read.into_iter().next().unwrap_or_else(unanswered)
 }
 
 /// True if blocking work runs on a helper thread: not in a simulation, and not with an executor that blocks.
@@ -153,19 +161,44 @@ async fn open_async<'f>(
     if !opens_apart(reading) {
         return reading.tables.open(file, level, &reading.io);
     }
-    let table = start_opening(reading, file, level).await?;
+    let source = &reading.tables;
+    let to_open = FileToOpen {
+        file,
+        level,
+        source,
+    };
+    let table = start_opening(to_open, &reading.io).await?;
     Ok(file.table.get().unwrap_or(TableRef::Held(table)))
 }
 
-/// Opens the table of `file` on a helper thread.
-pub(crate) fn start_opening(
-    reading: &Reading,
-    file: &Arc<FileMeta>,
-    level: usize,
-) -> Offload<Result<Arc<Table>>> {
-    let (tables, file, io) = (reading.tables.clone(), file.clone(), reading.io.clone());
+/// Opens a table on a helper thread.
+pub(crate) fn start_opening(to_open: FileToOpen<'_>, io: &Io) -> Offload<Result<Arc<Table>>> {
+    let FileToOpen {
+        file,
+        level,
+        source,
+    } = to_open;
+    let (file, source, io) = (file.clone(), source.clone(), io.clone());
     offload(move || {
-        let opened = tables.open(&file, level, &io);
+        let opened = source.open(&file, level, &io);
         opened.map(TableRef::into_arc)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the futures that `start` returns.
+    fn size<F>(
+        _start: impl Fn(&'static View, &'static LookupKey, &'static ReadOptions) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_future_of_a_get_has_no_room_for_rare_cases() {
+        let size = size(get_async);
+        assert!(size <= 2 * size_of::<PointGet<'static>>(), "{size}");
+    }
 }

@@ -38,6 +38,7 @@ use cairn_types::Result;
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
 use super::iter::IterOptions;
+use super::planned_reads::PlannedReads;
 use super::prefetch::piece_size;
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
@@ -66,7 +67,7 @@ pub enum Background {
 }
 
 /// The readahead of a scan, shared by the iterators over its tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReadAhead {
     /// The executor of the reads.
     pub io: Io,
@@ -80,6 +81,10 @@ pub struct ReadAhead {
     pub trims: bool,
     /// True if readahead that is not in the background keeps its size from table to table.
     pub keeps_size: bool,
+    /// True if entries beyond the bounds may be omitted where they begin with a block, which is then not read.
+    pub ends_at_bounds: bool,
+    /// The reads that were planned before the scan.
+    pub planned: Option<Arc<PlannedReads>>,
 }
 
 impl ReadAhead {
@@ -132,10 +137,7 @@ enum Scouting {
 /// The readahead state of an iterator.
 pub(crate) struct Ahead {
     plan: Arc<ReadAhead>,
-    /// Fixed readahead in bytes; 0 for automatic readahead.
-    fixed: u64,
-    verify: bool,
-    fill_cache: bool,
+    options: IterOptions,
     back: bool,
     /// The block that the scan visited last.
     last: Handle,
@@ -170,9 +172,7 @@ impl Ahead {
         let fixed = options.readahead;
         let mut ahead = Ahead {
             plan: plan.clone(),
-            fixed,
-            verify: options.verify_checksums,
-            fill_cache: options.fill_cache,
+            options: *options,
             back: false,
             last: Handle::NULL,
             continues: false,
@@ -207,7 +207,7 @@ impl Ahead {
         self.forget_chunks();
         self.reads = 0;
         self.visited = 0;
-        if self.fixed == 0 {
+        if self.options.readahead == 0 {
             self.size = 0;
             self.depth = 1;
         }
@@ -277,6 +277,24 @@ impl Ahead {
         Some(block)
     }
 
+    /// The bounds of the scan.
+    pub(crate) fn plan(&self) -> &ReadAhead {
+        &self.plan
+    }
+
+    /// Sets the bounds of the scan, which has no position.
+    pub(crate) fn renew(&mut self, plan: &Arc<ReadAhead>) {
+        self.reset();
+        self.plan = plan.clone();
+    }
+
+    /// Notes that the current block was read by a plan. A scan that leaves the plan is sequential from the start.
+    #[cold]
+    pub(crate) fn note_planned(&mut self, table: &Table) {
+        let options = &table.params.options;
+        self.reads = self.reads.max(options.num_file_reads_for_auto_readahead);
+    }
+
     /// Notes that the block at `handle` is the current one of the scan, and reads on.
     #[cold]
     pub(crate) fn visit(&mut self, table: &Table, handle: Handle, back: bool) {
@@ -329,7 +347,7 @@ impl Ahead {
         self.reads += 1;
         let is_sequential =
             self.reads > options.num_file_reads_for_auto_readahead && max_size(table) > 0;
-        if self.fixed == 0 && !is_sequential {
+        if self.options.readahead == 0 && !is_sequential {
             return None;
         }
         self.forget_chunks();
@@ -345,7 +363,7 @@ impl Ahead {
     /// Doubles the depth if it was too small for the first chunk, which the scan has to wait for.
     fn deepen(&mut self, table: &Table) {
         let is_recent = |chunk: &Chunk| chunk.epoch == self.epoch;
-        if self.fixed == 0 && self.chunks.front().is_some_and(is_recent) {
+        if self.options.readahead == 0 && self.chunks.front().is_some_and(is_recent) {
             self.depth = (self.depth * 2).min(max_depth(table));
             self.size = self.size.saturating_mul(2).min(max_size(table));
             self.epoch += 1;
@@ -465,7 +483,7 @@ impl Ahead {
                 break;
             }
         }
-        if range.is_some() && self.fixed == 0 {
+        if range.is_some() && self.options.readahead == 0 {
             self.size = size.saturating_mul(2).min(max_size(table));
         }
         range
@@ -497,8 +515,8 @@ impl Ahead {
                 table.take(
                     awaited.block,
                     &raw,
-                    self.verify,
-                    self.fill_cache,
+                    self.options.verify_checksums,
+                    self.options.fill_cache,
                     awaited.charge,
                 )
             });
@@ -596,7 +614,7 @@ impl Ahead {
     fn admits_another(&self) -> bool {
         let further = self.chunks.iter().skip(1);
         let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
-        let is_long = self.fixed > 0 || bytes <= 2 * self.visited;
+        let is_long = self.options.readahead > 0 || bytes <= 2 * self.visited;
         self.admits_beyond(self.chunks.len()) && is_long
     }
 
@@ -606,7 +624,7 @@ impl Ahead {
 
     /// Starts to read `table`, whose scan follows that of another table with the state `before`.
     pub(crate) fn continue_from(&mut self, before: &Ahead, table: &Table, back: bool) {
-        if before.fixed == 0 {
+        if before.options.readahead == 0 {
             self.size = before.size;
             self.depth = before.depth;
         }
@@ -674,7 +692,7 @@ pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) 
 
 /// True if all keys of the blocks after that of `scout` are at or after `bound`, a user key without timestamp;
 /// if `strictly`, true if all keys of that block and those before it precede `bound`.
-fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
+pub(super) fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> bool {
     let order = &table.order;
     let separator = key::strip_timestamp(scout.user_key(table), order.timestamp_size());
     let compared = key::compare_plain(order, separator, bound);
@@ -685,7 +703,7 @@ fn separates(table: &Table, scout: &IndexIter, bound: &[u8], strictly: bool) -> 
 }
 
 /// True if `request` has been started and has ended.
-fn has_ended(request: &ReadRequest) -> bool {
+pub(super) fn has_ended(request: &ReadRequest) -> bool {
     let read = request.started();
     read.is_some_and(|read| read.has_ended())
 }

@@ -25,7 +25,7 @@ use cairn_observe::perf;
 use cairn_platform::Buffer;
 use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
-use super::ahead::{Ahead, ReadAhead};
+use super::ahead::{Ahead, ReadAhead, separates};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
 use super::prefetch::{Prefetch, ReadaheadSize};
@@ -230,11 +230,23 @@ impl TableIter {
 
     /// Reads ahead by `plan`: before the first movement.
     pub fn read_ahead(&mut self, plan: &Arc<ReadAhead>) {
+        if plan.planned.is_some() {
+            self.prefetch.use_planned(plan, &self.table);
+        }
         if plan.is_in_background(&self.table) {
             let ahead = Ahead::new(plan, &self.table, &self.options);
             self.prefetch.background = Some(Box::new(ahead));
         } else {
             self.prefetch.set_plan(plan.clone());
+        }
+    }
+
+    /// Reads ahead by `plan`, with other bounds, from the next movement on, which is a seek.
+    pub fn renew_readahead(&mut self, plan: &Arc<ReadAhead>) {
+        self.prefetch.renew_planned(plan, &self.table);
+        match &mut self.prefetch.background {
+            Some(ahead) => ahead.renew(plan),
+            None => self.prefetch.set_plan(plan.clone()),
         }
     }
 
@@ -717,6 +729,9 @@ impl TableIter {
             return Progress::Ready;
         }
         self.valid = false;
+        if !back && self.ends_with_block() {
+            return Progress::Ready;
+        }
         if let Err(error) = self.walk.step(&self.table, back) {
             return self.fail(error);
         }
@@ -783,7 +798,7 @@ impl TableIter {
             if let Some(lack) = self.settle()? {
                 return Ok(Some(lack));
             }
-            if !self.walk.valid() {
+            if !self.walk.valid() || landing.is_back() && self.begins_after_block() {
                 self.landing = None;
                 break;
             }
@@ -796,6 +811,10 @@ impl TableIter {
                 self.set_position();
                 break;
             }
+            if !landing.is_back() && self.ends_with_block() {
+                self.landing = None;
+                break;
+            }
             self.walk.step(&self.table, landing.is_back())?;
             self.landing = Some(if landing.is_back() {
                 Landing::Last
@@ -804,6 +823,23 @@ impl TableIter {
             });
         }
         Ok(None)
+    }
+
+    /// True if all entries after the current block are at or after the upper bound of the scan, which does not need
+    /// them.
+    #[inline]
+    fn ends_with_block(&self) -> bool {
+        let upper = self.prefetch.ends().and_then(|scan| scan.upper.as_ref());
+        upper.is_some_and(|upper| {
+            self.walk.valid() && separates(&self.table, &self.walk, upper, false)
+        })
+    }
+
+    /// True if all entries of the current block and those before it precede the lower bound of the scan.
+    #[inline]
+    fn begins_after_block(&self) -> bool {
+        let lower = self.prefetch.ends().and_then(|scan| scan.lower.as_ref());
+        lower.is_some_and(|lower| separates(&self.table, &self.walk, lower, true))
     }
 
     /// True if the current block is the one at `handle`.
@@ -837,9 +873,22 @@ impl TableIter {
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let searched = self.searches_often() && landing.is_search();
-                let raw = match &mut self.prefetch.background {
-                    Some(ahead) => ahead.find(&self.table, handle),
-                    None => self.prefetch.take(handle),
+                let planned = match &self.prefetch.planned {
+                    Some(planned) => planned.find(handle),
+                    None => None,
+                };
+                if planned.is_some()
+                    && let Some(ahead) = &mut self.prefetch.background
+                {
+                    ahead.note_planned(&self.table);
+                }
+                let in_plan = planned.as_ref().map(|(bytes, range)| &bytes[range.clone()]);
+                let raw = match in_plan {
+                    Some(raw) => Some(raw),
+                    None => match &mut self.prefetch.background {
+                        Some(ahead) => ahead.find(&self.table, handle),
+                        None => self.prefetch.take(handle),
+                    },
                 };
                 match raw {
                     Some(raw) => {

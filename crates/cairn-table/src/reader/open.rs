@@ -111,21 +111,23 @@ impl Opening<'_> {
 
     /// Returns the block at `handle`, which was checked, with its trailer.
     fn raw(&self, handle: Handle) -> Result<Raw<'_>> {
-        let len = handle.size as usize + TRAILER_LEN;
-        let in_tail = handle.offset >= self.tail_at;
-        self.meter.add(
-            match in_tail {
-                true => Ticker::TableOpenPrefetchTailHit,
-                false => Ticker::TableOpenPrefetchTailMiss,
-            },
-            1,
-        );
-        if in_tail {
-            let start = (handle.offset - self.tail_at) as usize;
-            return Ok(Raw::Part(&self.tail[start..start + len]));
+        if let Some(raw) = self.in_tail(handle) {
+            self.meter.add(Ticker::TableOpenPrefetchTailHit, 1);
+            return Ok(Raw::Part(raw));
         }
+        self.meter.add(Ticker::TableOpenPrefetchTailMiss, 1);
+        let len = handle.size as usize + TRAILER_LEN;
         let request = ReadRequest::new(self.file.clone(), handle.offset, len);
         self.io.read_now(&request).map(Raw::Whole)
+    }
+
+    /// Returns the block at `handle` with its trailer, if it is in the tail.
+    fn in_tail(&self, handle: Handle) -> Option<&[u8]> {
+        let start = usize::try_from(handle.offset.checked_sub(self.tail_at)?).ok()?;
+        let len = usize::try_from(handle.size)
+            .ok()?
+            .checked_add(TRAILER_LEN)?;
+        self.tail.get(start..start.checked_add(len)?)
     }
 
     /// Returns the contents of a block.
@@ -229,26 +231,115 @@ fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<Sequenc
     DataWords::encoded_len(usual.saturating_add(1))
 }
 
-impl Table {
-    /// Opens the table in `file`, which has `len` bytes. If the data read is damaged, all of it is read
-    /// once more before the damage is reported, because not every part of a footer has a checksum.
+/// A table that is to be opened, once the end of its file has been read.
+///
+/// A caller that opens several tables executes the requests of all of them together.
+pub struct UnopenedTable {
+    file: Arc<dyn RandomAccessFile>,
+    len: u64,
+    params: OpenParams,
+    tail_len: u64,
+    /// The charge of the read.
+    reading: Option<CacheCharge>,
+}
+
+impl UnopenedTable {
+    /// The table in `file`, which has `len` bytes.
+    #[must_use]
+    pub fn new(file: Arc<dyn RandomAccessFile>, len: u64, params: OpenParams) -> UnopenedTable {
+        let tail_len = params
+            .tail_size
+            .unwrap_or(DEFAULT_TAIL)
+            .clamp(FOOTER_LEN as u64, MAX_TAIL)
+            .min(len);
+        // The tail contains what the table will hold.
+        let reading = params.charge(MemoryUse::ReadInProgress, tail_len as usize);
+        UnopenedTable {
+            file,
+            len,
+            params,
+            tail_len,
+            reading,
+        }
+    }
+
+    /// Returns the request for the end of the file.
+    #[must_use]
+    pub fn request(&self) -> ReadRequest {
+        let at = self.len - self.tail_len;
+        ReadRequest::new(self.file.clone(), at, self.tail_len as usize)
+    }
+
+    /// Opens the table with the end of its file, `tail`. What is not there is read by `io`. If the data read is
+    /// damaged, all of it is read once more before the damage is reported, because not every part of a footer has
+    /// a checksum.
     ///
     /// # Errors
     ///
     /// `Corruption` with file, offset, expected and found values; `NotSupported` for unsupported formats;
     /// `InvalidArgument` for a table with another key order.
+    pub fn open(self, tail: Result<Buffer>, io: &Io) -> Result<Arc<Table>> {
+        let (file, len, params) = (self.file.clone(), self.len, self.params.clone());
+        match self.open_once(tail, io) {
+            Err(error) if matches!(error.code(), Code::Corruption | Code::NotSupported) => {
+                let again = UnopenedTable::new(file, len, params);
+                let tail = io.read_now(&again.request());
+                again.open_once(tail, io).map_err(|_| error)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(self, tail: Result<Buffer>, io: &Io) -> Result<Arc<Table>> {
+        let UnopenedTable {
+            file,
+            len,
+            params,
+            tail_len,
+            reading,
+        } = self;
+        let (tail, tail_at) = (tail?, len - tail_len);
+        params.meter.update(|update| {
+            update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
+        });
+        let footer = Footer::decode(&tail, len).map_err(|error| {
+            params.meter.add(Ticker::SstFooterCorruptionCount, 1);
+            error.in_file(file.path().display(), tail_at)
+        })?;
+        let limit = len - footer.encoded_len() as u64;
+        let opening = Opening {
+            file: &file,
+            io,
+            tail,
+            tail_at,
+            footer,
+            limit,
+            meter: params.meter.clone(),
+        };
+        let mut table = opening.table(params)?;
+        table.pin_partitions(|handle| opening.in_tail(handle), io)?;
+        drop((opening, reading));
+        let bytes = table.memory_usage();
+        table.charge = table.params.charge(MemoryUse::TableReader, bytes);
+        Ok(Arc::new(table))
+    }
+}
+
+impl Table {
+    /// Opens the table in `file`, which has `len` bytes; see [`UnopenedTable::open`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`UnopenedTable::open`].
     pub fn open(
         file: Arc<dyn RandomAccessFile>,
         len: u64,
         params: OpenParams,
         io: &Io,
     ) -> Result<Arc<Table>> {
-        match Table::open_once(file.clone(), len, params.clone(), io) {
-            Err(error) if matches!(error.code(), Code::Corruption | Code::NotSupported) => {
-                Table::open_once(file, len, params, io).map_err(|_| error)
-            }
-            opened => opened,
-        }
+        let unopened = UnopenedTable::new(file, len, params);
+        let tail = io.read_now(&unopened.request());
+        unopened.open(tail, io)
     }
 
     /// Returns the properties of the table in `file`, which has `len` bytes, without opening it. Reads a few
@@ -277,47 +368,6 @@ impl Table {
             meter: Meter::default(),
         };
         opening.properties(&opening.parts()?)
-    }
-
-    fn open_once(
-        file: Arc<dyn RandomAccessFile>,
-        len: u64,
-        params: OpenParams,
-        io: &Io,
-    ) -> Result<Arc<Table>> {
-        let tail_len = params
-            .tail_size
-            .unwrap_or(DEFAULT_TAIL)
-            .clamp(FOOTER_LEN as u64, MAX_TAIL)
-            .min(len);
-        let tail_at = len - tail_len;
-        // The tail contains what the table will hold.
-        let reading = params.charge(MemoryUse::ReadInProgress, tail_len as usize);
-        let tail = ReadRequest::new(file.clone(), tail_at, tail_len as usize);
-        let tail = io.read_now(&tail)?;
-        params.meter.update(|update| {
-            update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
-        });
-        let footer = Footer::decode(&tail, len).map_err(|error| {
-            params.meter.add(Ticker::SstFooterCorruptionCount, 1);
-            error.in_file(file.path().display(), tail_at)
-        })?;
-        let limit = len - footer.encoded_len() as u64;
-        let opening = Opening {
-            file: &file,
-            io,
-            tail,
-            tail_at,
-            footer,
-            limit,
-            meter: params.meter.clone(),
-        };
-        let mut table = opening.table(params)?;
-        table.pin_partitions(io)?;
-        drop((opening, reading));
-        let bytes = table.memory_usage();
-        table.charge = table.params.charge(MemoryUse::TableReader, bytes);
-        Ok(Arc::new(table))
     }
 }
 

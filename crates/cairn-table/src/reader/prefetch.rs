@@ -15,10 +15,12 @@ use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::statistics::Histogram;
 use cairn_options::TableOptions;
-use cairn_platform::{Buffer, RandomAccessFile};
+use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
+use cairn_types::Result;
 
 use super::ahead::{Ahead, ReadAhead};
-use super::table::Table;
+use super::planned_reads::PlannedReads;
+use super::table::{MissingBlock, SuppliedBlock, Table};
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
 /// for the CPU cache.
@@ -47,10 +49,57 @@ pub(crate) struct Prefetch {
     reads: u64,
     next_offset: u64,
     size: u64,
+    /// Reads that were planned, which come before all others.
+    pub(crate) planned: Option<Box<Planned>>,
     /// Readahead in the background, which replaces the rest.
     pub(crate) background: Option<Box<Ahead>>,
     /// `None` until something is read ahead.
     held: Option<Box<Held>>,
+}
+
+/// The planned reads of a table.
+pub(crate) struct Planned {
+    reads: Arc<PlannedReads>,
+    /// The position of the table in the plan.
+    place: usize,
+}
+
+impl Planned {
+    /// The reads of `table` that `plan` contains.
+    fn of(plan: &ReadAhead, table: &Arc<Table>) -> Option<Box<Planned>> {
+        let reads = plan.planned.as_ref()?;
+        let place = reads.place_of(table)?;
+        Some(Box::new(Planned {
+            reads: reads.clone(),
+            place,
+        }))
+    }
+
+    /// See [`PlannedReads::find`].
+    pub(crate) fn find(&self, handle: Handle) -> Option<(Buffer, Range<usize>)> {
+        self.reads.find(self.place, handle)
+    }
+
+    /// See [`PlannedReads::request`].
+    pub(crate) fn request(&self, handle: Handle) -> Option<ReadRequest> {
+        self.reads.request(self.place, handle)
+    }
+
+    /// See [`PlannedReads::supply`].
+    pub(crate) fn supply(&self, handle: Handle, bytes: &Result<Buffer>) -> bool {
+        self.reads.supply(self.place, handle, bytes)
+    }
+
+    /// See [`PlannedReads::known_index`].
+    pub(crate) fn known_index(&self, lack: MissingBlock) -> Option<SuppliedBlock> {
+        self.reads.known_index(self.place, lack)
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        self.reads.leave(self.place);
+    }
 }
 
 /// The size of automatic readahead.
@@ -100,6 +149,33 @@ impl Prefetch {
     /// Lets readahead stop at the upper bound of `plan`.
     pub(crate) fn set_plan(&mut self, plan: Arc<ReadAhead>) {
         self.plan = Some(plan);
+    }
+
+    /// [`Prefetch::use_planned`], if `plan` has other planned reads than before.
+    pub(crate) fn renew_planned(&mut self, plan: &ReadAhead, table: &Arc<Table>) {
+        let is_same = match (&self.planned, &plan.planned) {
+            (Some(ours), Some(planned)) => Arc::ptr_eq(&ours.reads, planned),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            self.use_planned(plan, table);
+        }
+    }
+
+    /// Uses the reads of `table` that `plan` contains.
+    pub(crate) fn use_planned(&mut self, plan: &ReadAhead, table: &Arc<Table>) {
+        self.planned = Planned::of(plan, table);
+    }
+
+    /// The bounds of the scan, if entries beyond them may be omitted.
+    #[inline]
+    pub(crate) fn ends(&self) -> Option<&ReadAhead> {
+        let plan = match &self.background {
+            Some(ahead) => Some(ahead.plan()),
+            None => self.plan.as_deref(),
+        };
+        plan.filter(|plan| plan.ends_at_bounds)
     }
 
     /// The upper bound at which readahead stops.
@@ -242,7 +318,6 @@ mod tests {
     use std::path::Path;
 
     use cairn_platform::sync::Mutex;
-    use cairn_types::Result;
 
     use super::*;
 

@@ -121,6 +121,11 @@ impl SuppliedBlocks {
         self.blocks.is_empty()
     }
 
+    /// The block at `offset`.
+    pub(crate) fn find(&self, offset: u64) -> Option<&SuppliedBlock> {
+        self.blocks.iter().find(|block| block.offset == offset)
+    }
+
     pub(crate) fn last(&self) -> Option<&SuppliedBlock> {
         self.blocks.last()
     }
@@ -577,20 +582,24 @@ impl Table {
         self.take(lack, &Raw::Whole(raw), true, fill, reading)
     }
 
-    /// Loads the partitions that the options pin.
-    pub(crate) fn pin_partitions(&mut self, io: &Io) -> Result<()> {
+    /// Loads the partitions that the options pin. `tail` returns those that have been read.
+    pub(crate) fn pin_partitions<'t>(
+        &mut self,
+        tail: impl Fn(Handle) -> Option<&'t [u8]>,
+        io: &Io,
+    ) -> Result<()> {
         if !self.pins_partitions {
             return Ok(());
         }
         if self.index.two_level {
-            self.index.partitions = self.partitions_under(false, io)?;
+            self.index.partitions = self.partitions_under(false, &tail, io)?;
         }
         if self
             .filter
             .as_ref()
             .is_some_and(|filter| filter.partitioned)
         {
-            let partitions = self.partitions_under(true, io)?;
+            let partitions = self.partitions_under(true, &tail, io)?;
             if let Some(filter) = &mut self.filter {
                 filter.partitions = partitions;
             }
@@ -599,16 +608,37 @@ impl Table {
     }
 
     /// Returns all partitions of the index, or of the filter.
-    fn partitions_under(&self, of_filter: bool, io: &Io) -> Result<Blocks> {
+    fn partitions_under<'t>(
+        &self,
+        of_filter: bool,
+        tail: &impl Fn(Handle) -> Option<&'t [u8]>,
+        io: &Io,
+    ) -> Result<Blocks> {
         let role = if of_filter {
             CacheRole::Filter
         } else {
             CacheRole::Index
         };
-        let mut partitions = Vec::new();
-        for handle in self.partition_handles(of_filter, io)? {
+        let handles = self.partition_handles(of_filter, io)?;
+        let mut partitions = Vec::with_capacity(handles.len());
+        let mut missing = Vec::new();
+        for handle in handles {
             let lack = MissingBlock { handle, role };
-            partitions.push((handle.offset, self.fetch(lack, io, false)?.block));
+            match tail(handle) {
+                Some(raw) => {
+                    let taken = self.take(lack, &Raw::Part(raw), true, false, None)?;
+                    partitions.push((handle.offset, taken.block));
+                }
+                None => {
+                    let request = self.request(lack, 0);
+                    missing.push((lack, self.charge_read(&request), request));
+                }
+            }
+        }
+        let requests: Vec<_> = missing.iter().map(|one| one.2.clone()).collect();
+        for ((lack, reading, _), raw) in missing.into_iter().zip(io.read_batch(&requests)) {
+            let taken = self.take(lack, &Raw::Whole(raw?), true, false, reading)?;
+            partitions.push((lack.handle.offset, taken.block));
         }
         partitions.sort_by_key(|(offset, _)| *offset);
         Ok(partitions)

@@ -128,6 +128,50 @@ impl Table {
         });
     }
 
+    /// Counts the table in the plan of a scan: blocks that were in the cache, and errors.
+    pub(crate) fn count_plan(&self, from_cache: u64, errors: u64) {
+        self.params.meter.update(|update| {
+            update.add(Ticker::MultiscanPrepareCalls, u64::from(errors == 0));
+            update.add(Ticker::MultiscanPrepareErrors, errors);
+            update.add(Ticker::MultiscanBlocksFromCache, from_cache);
+        });
+        perf::count(|perf| {
+            perf.add(PerfMetric::MultiscanPrepareCount, u64::from(errors == 0));
+            perf.add(PerfMetric::MultiscanBlocksFromCache, from_cache);
+        });
+    }
+
+    /// Counts blocks of a plan that are read together with others although they are not adjacent, and the blocks
+    /// of the table.
+    pub(crate) fn count_joined(&self, joined: u64, blocks: u64) {
+        self.params.meter.update(|update| {
+            update.add(Ticker::MultiscanIoCoalescedNonadjacent, joined);
+            update.record(Histogram::MultiscanBlocksPerPrepare, blocks);
+        });
+        perf::count(|perf| perf.add(PerfMetric::MultiscanIoCoalescedNonadjacent, joined));
+    }
+
+    /// Counts a planned read of `len` bytes with `blocks`.
+    pub(crate) fn count_planned(&self, blocks: u64, len: usize) {
+        self.params.meter.update(|update| {
+            update.add(Ticker::MultiscanIoRequests, 1);
+            update.add(Ticker::MultiscanBlocksPrefetched, blocks);
+            update.add(Ticker::MultiscanPrefetchBytes, len as u64);
+        });
+        perf::count(|perf| {
+            perf.add(PerfMetric::MultiscanIoRequests, 1);
+            perf.add(PerfMetric::MultiscanBlocksPrefetched, blocks);
+            perf.add(PerfMetric::MultiscanPrefetchBytes, len as u64);
+        });
+    }
+
+    /// Counts blocks of a plan that were read in vain.
+    pub(crate) fn count_wasted(&self, blocks: u64) {
+        self.params
+            .meter
+            .add(Ticker::MultiscanPrefetchBlocksWasted, blocks);
+    }
+
     /// Counts a block of `len` bytes found in the readahead buffer.
     pub(crate) fn count_found_ahead(&self, len: usize) {
         self.params.meter.update(|update| {

@@ -117,6 +117,8 @@ fn table_bytes(count: usize, options: &Arc<TableOptions>) -> Vec<u8> {
 
 fn plan(io: &Io) -> ReadAhead {
     ReadAhead {
+        ends_at_bounds: false,
+        planned: None,
         io: io.clone(),
         background: Background::All,
         lower: None,
@@ -569,6 +571,44 @@ proptest! {
             };
             let mut iter = ahead(&table, plan, iteration);
             prop_assert_eq!(&trace(&mut iter, &entries, &moves, &io), &expected);
+        }
+    }
+}
+
+#[test]
+fn an_iterator_that_ends_at_its_bounds_reads_no_block_beyond_them() {
+    let (recorder, table) = recorded(4000, TableOptions::default(), None);
+    let io = threads();
+    for background in [Background::All, Background::None] {
+        for back in [false, true] {
+            let bounded = ReadAhead {
+                background,
+                lower: Some(b"00001000".to_vec()),
+                upper: Some(b"00001100".to_vec()),
+                ends_at_bounds: true,
+                ..plan(&io)
+            };
+            let mut iter = ahead(&table, bounded, IterOptions::default());
+            let mut step = match back {
+                false => iter.seek(&entry(1000).0),
+                true => iter.seek_for_prev(&entry(1099).0),
+            };
+            iter.complete(step, &io);
+            let mut within = 0;
+            while iter.valid() {
+                let key = iter.key()[..8].to_vec();
+                within += usize::from((&b"00001000"[..]..&b"00001100"[..]).contains(&&key[..]));
+                step = match back {
+                    false => iter.next(),
+                    true => iter.prev(),
+                };
+                iter.complete(step, &io);
+            }
+            iter.status().unwrap();
+            assert_eq!(within, 100);
+            // The entries of a block around the bounds.
+            let bytes: usize = recorder.take().iter().map(|read| read.1).sum();
+            assert!((100_000..110_000).contains(&bytes), "{bytes}");
         }
     }
 }

@@ -346,7 +346,7 @@ fn the_future_of_a_get_is_small() {
     let get = db.get_async(b"k");
     // The memory of a waiting get beside it is measured by `bench/examples/gets_in_flight.rs`.
     let size = size_of_val(&get);
-    assert!(size <= 1200, "{size}");
+    assert!(size <= 720, "{size}");
 }
 
 #[test]

@@ -17,8 +17,18 @@ pub(super) struct Lack {
     request: ReadRequest,
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
-    /// True if the request is that of the first chunk of the readahead.
-    is_chunk: bool,
+    part_of: PartOf,
+}
+
+/// The read to which the request for a block belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartOf {
+    /// The block alone, or with bytes after it.
+    Own,
+    /// The first chunk of the readahead.
+    Readahead,
+    /// A chunk of planned reads.
+    Plan,
 }
 
 impl Lack {
@@ -28,7 +38,7 @@ impl Lack {
             block,
             charge: table.charge_read(&request),
             request,
-            is_chunk: false,
+            part_of: PartOf::Own,
         }
     }
 }
@@ -81,7 +91,7 @@ impl TableIter {
     /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let lack = self.lack.take().expect("the iterator lacks a block");
-        if lack.is_chunk {
+        if lack.part_of != PartOf::Own {
             return self.supply_chunk(lack, bytes);
         }
         let Lack {
@@ -116,12 +126,16 @@ impl TableIter {
         }
     }
 
-    /// Supplies the first chunk of the readahead, which has the missing block.
+    /// Supplies the chunk that has the missing block.
     #[cold]
     fn supply_chunk(&mut self, lack: Lack, bytes: Result<Buffer>) -> Progress {
-        let supplied = match &mut self.prefetch.background {
-            Some(ahead) => ahead.supply(&self.table, &bytes),
-            None => false,
+        let planned = self.prefetch.planned.as_ref();
+        let supplied = match (lack.part_of, &mut self.prefetch.background) {
+            (PartOf::Plan, _) => {
+                planned.is_some_and(|planned| planned.supply(lack.block.handle, &bytes))
+            }
+            (_, Some(ahead)) => ahead.supply(&self.table, &bytes),
+            (_, None) => false,
         };
         match bytes {
             Err(error) if error.code() == Code::TimedOut => self.fail(error),
@@ -147,6 +161,11 @@ impl TableIter {
 
     /// Requests the missing block, and as much after it as is to be read ahead.
     pub(super) fn request_block(&mut self, lack: MissingBlock) -> Progress {
+        if self.prefetch.planned.is_some()
+            && let Some(progress) = self.request_by_plan(lack)
+        {
+            return progress;
+        }
         if self.prefetch.background.is_some() {
             return self.request_in_background(lack);
         }
@@ -157,6 +176,25 @@ impl TableIter {
         let request = self.table.request(lack, more);
         self.lack = Some(Lack::new(&self.table, lack, request));
         Progress::Lacks
+    }
+
+    /// Requests the missing block, if it is part of planned reads.
+    #[cold]
+    fn request_by_plan(&mut self, block: MissingBlock) -> Option<Progress> {
+        let planned = self.prefetch.planned.as_ref()?;
+        if block.role != CacheRole::Data {
+            let known = planned.known_index(block)?;
+            self.supplied.push(known);
+            return Some(self.advance());
+        }
+        let request = planned.request(block.handle)?;
+        self.lack = Some(Lack {
+            block,
+            request,
+            charge: None,
+            part_of: PartOf::Plan,
+        });
+        Some(Progress::Lacks)
     }
 
     /// The number of bytes to read after the data block at `handle`, which must be read.
@@ -186,7 +224,7 @@ impl TableIter {
                     block,
                     request,
                     charge: None,
-                    is_chunk: true,
+                    part_of: PartOf::Readahead,
                 });
             } else if let Some(known) = ahead.known_index(block) {
                 self.supplied.push(known);
@@ -196,7 +234,7 @@ impl TableIter {
                     block,
                     request,
                     charge,
-                    is_chunk: false,
+                    part_of: PartOf::Own,
                 });
             }
         }
