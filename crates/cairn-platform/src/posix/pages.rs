@@ -9,7 +9,7 @@
 //!
 //! The pages of a freed run stay resident for reuse, up to a limit: `MAX_IDLE`, plus the size of all runs divided by
 //! `IDLE_DIVISOR`. If the limit is exceeded, all idle pages are returned to the kernel (`madvise`), by the thread that
-//! frees a run and by those that free the next ones: each returns about [`SLICE`] pages, so that none is delayed by
+//! frees a run and by those that free the next ones: each returns about `SLICE` pages, so that none is delayed by
 //! more than a fraction of a millisecond. The cost per freed page is thus constant, and resident memory exceeds that
 //! of the runs by at most the limit.
 //!
