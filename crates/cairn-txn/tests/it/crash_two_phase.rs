@@ -13,7 +13,7 @@ use crate::two_phase::{get, open_in, put};
 
 const TRANSACTIONS: u64 = 9;
 
-/// What a transaction is expected to be.
+/// The expected state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Absent,
