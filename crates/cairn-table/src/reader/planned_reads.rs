@@ -132,6 +132,8 @@ struct State {
     next: usize,
     /// The number of bytes that are held or being read.
     held: u64,
+    /// The range that the scan has entered last.
+    entered: usize,
 }
 
 /// The reads of a scan over many ranges, shared by the iterators over its tables.
@@ -186,6 +188,10 @@ impl PlannedReads {
                 tables,
                 next: 0,
                 held: 0,
+                entered: match options.back {
+                    false => 0,
+                    true => usize::MAX,
+                },
             }),
         })
     }
@@ -225,15 +231,28 @@ impl PlannedReads {
     /// Drops the chunks that no range from `range` on needs, in the direction of the scan.
     pub fn enter(&self, range: usize) {
         let mut state = self.state.lock();
-        let is_over = |ranges: &Range<usize>| match self.options.back {
-            false => ranges.end <= range,
-            true => ranges.start > range,
-        };
+        state.entered = range;
         let State { tables, held, .. } = &mut *state;
-        for table in tables {
-            for chunk in &mut table.chunks {
-                if is_over(&chunk.ranges) {
-                    drop_chunk(&table.table, chunk, held);
+        for PlannedTable {
+            table,
+            chunks,
+            left,
+            ..
+        } in tables
+        {
+            // Chunks and ranges are in the same order.
+            match self.options.back {
+                false => {
+                    while left.start < left.end && chunks[left.start].ranges.end <= range {
+                        drop_chunk(table, &mut chunks[left.start], held);
+                        left.start += 1;
+                    }
+                }
+                true => {
+                    while left.start < left.end && chunks[left.end - 1].ranges.start > range {
+                        left.end -= 1;
+                        drop_chunk(table, &mut chunks[left.end], held);
+                    }
                 }
             }
         }
@@ -405,16 +424,27 @@ impl PlannedReads {
         })
     }
 
-    /// Drops the chunks of a table up to the last one that the scan has reached: the scan leaves the table.
+    /// Drops the chunks of a table that the scan has used and no later range needs: the scan leaves the table.
     pub(super) fn leave(&self, place: usize) {
         let mut state = self.state.lock();
-        let State { tables, held, .. } = &mut *state;
+        let State {
+            tables,
+            held,
+            entered,
+            ..
+        } = &mut *state;
         let Some(planned) = tables.get_mut(place) else {
             return;
         };
-        let is_used = |chunk: &Chunk| chunk.used > 0;
-        for chunk in planned.chunks.iter_mut().filter(|chunk| is_used(chunk)) {
-            drop_chunk(&planned.table, chunk, held);
+        let is_over = |chunk: &Chunk| match self.options.back {
+            false => chunk.ranges.end <= *entered + 1,
+            true => chunk.ranges.start >= *entered,
+        };
+        let left = &mut planned.chunks[planned.left.clone()];
+        for chunk in left.iter_mut().filter(|chunk| chunk.used > 0) {
+            if is_over(chunk) {
+                drop_chunk(&planned.table, chunk, held);
+            }
         }
         self.refill(&mut state);
     }

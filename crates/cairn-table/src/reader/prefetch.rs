@@ -5,8 +5,8 @@
 //! non-sequential read resets it. A fixed readahead applies to all reads, including the first.
 //!
 //! Long ranges are read in pieces of [`PIECE`] bytes while the kernel prefetches the rest, so that
-//! a compaction of twenty tables buffers 5 MB instead of 40 MB, and less if a small cache is charged for it. If the file does not support
-//! prefetching (direct reads), the range is read at once.
+//! a compaction of twenty tables buffers 5 MB instead of 40 MB, and less if a small cache is charged
+//! for it. If the file does not support prefetching (direct reads), the range is read at once.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! `io_coalesce_threshold` bytes. A range in one table is planned up to [`MOST_OF_RANGE`] bytes; readahead
 //! continues from there.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -151,17 +151,14 @@ impl ScanPlan {
     #[must_use]
     pub fn advance(&mut self) -> Vec<ReadRequest> {
         let mut requests = Vec::new();
-        let mut known: HashMap<(usize, u64), ()> = HashMap::new();
+        let mut known = HashSet::new();
         for scout in &mut self.scouts {
             let scouted = &mut self.tables[scout.table];
             let Some(block) = scout.walk_on(scouted, &self.ranges[scout.range], &self.options)
             else {
                 continue;
             };
-            if known
-                .insert((scout.table, block.handle.offset), ())
-                .is_some()
-            {
+            if !known.insert((scout.table, block.handle.offset)) {
                 continue;
             }
             let request = scouted.table.request(block, 0);
