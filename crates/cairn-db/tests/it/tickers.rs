@@ -9,9 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use cairn_db::{
-    Db, Ingestion, MultiScanArgs, OpenRequest, ScanRange, SstFileWriter, WriteBatch, open,
-};
+use cairn_db::{Db, Ingestion, OpenRequest, SstFileWriter, WriteBatch, open};
 use cairn_memory::secondary::{AdmissionPolicy, CompressedSecondaryCache};
 use cairn_memory::{BlockCache, CacheKind, CacheOptions, WriteBufferManager};
 use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
@@ -34,6 +32,10 @@ use cairn_types::{
 use crate::basic::{db_options, small};
 use crate::errors::failing;
 use crate::tiers::{above, compressed, flash};
+
+mod many_ranges;
+
+use many_ranges::scans_over_many_ranges;
 
 /// Prefixes of the names that stay zero, with reasons.
 const ZERO: &[(&str, &str)] = &[
@@ -627,30 +629,7 @@ fn scans(opener: &Opener) {
         }
         assert!(iter.valid());
     }
-    // Scans over many ranges: one finds some of its blocks in the cache, the others read blocks in vain.
-    let cached = FamilyOptions::from_text("block_based_table_factory={block_size=1024}").unwrap();
-    let db = opener.fresh(&cached);
-    for n in 0..2000 {
-        db.put(&key(n), &noise(n, 100)).unwrap();
-    }
-    db.flush().unwrap();
-    assert!(db.get(&key(400)).unwrap().is_some());
-    for _ in 0..2 {
-        let range = |n: u32| ScanRange {
-            start: key(n * 100),
-            limit: Some(key(n * 100 + 30)),
-        };
-        let args = MultiScanArgs {
-            ranges: (0..20).map(range).collect(),
-            ..MultiScanArgs::default()
-        };
-        let family = db.default_family();
-        let mut scan = family.multi_scan(&ReadOptions::default(), args).unwrap();
-        scan.next_range();
-        while scan.valid() {
-            scan.advance();
-        }
-    }
+    scans_over_many_ranges(opener);
 }
 
 /// Two gets that miss the same blocks at the same time.

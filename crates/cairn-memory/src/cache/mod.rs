@@ -259,7 +259,7 @@ impl BlockCache {
             },
             simulation: Simulation::new(simulated, options.num_shard_bits),
         });
-        BlockCache::of_kind(kind, capacity, options, None)
+        BlockCache::of_kind((kind, shards), capacity, options, None)
     }
 
     /// The simulation of a cache from [`BlockCache::simulating`].
@@ -277,18 +277,18 @@ impl BlockCache {
             CacheKind::Clock => Kind::Clock(ClockCache::new(shards, options)),
             CacheKind::Lru => Kind::Lru(LruCache::new(shards, options)),
         };
-        BlockCache::of_kind(kind, capacity, options, tier)
+        BlockCache::of_kind((kind, shards), capacity, options, tier)
     }
 
     fn of_kind(
-        kind: Kind,
+        (kind, shards): (Kind, usize),
         capacity: usize,
         options: CacheOptions,
         tier: Option<TierBelow>,
     ) -> BlockCache {
         let cache = BlockCache {
             kind,
-            shards: auto_shards(capacity, options.num_shard_bits),
+            shards,
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
             charged_to: OnceLock::new(),
