@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use cairn_format::backup::{self, BackupDir, BackupFile, BackupMeta, BackupPath};
 use cairn_platform::FileSystem;
-use cairn_platform::fs::{FileMode, Status};
+use cairn_platform::fs::{FileMode, Status, list_if_there};
 use cairn_types::{Code, Error, Result, Subcode};
-
-use crate::copy::list_if_there;
 
 /// The number of bytes of a metadata file read at a time.
 const PIECE: usize = 64 << 10;

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use cairn_format::checksum::crc32c_extend;
-use cairn_platform::fs::{Access, FileMode};
+use cairn_platform::fs::{Access, FileMode, parent, remove_if_there};
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_platform::{
     Clock, FileSystem, IoKind, IoPriority, RandomAccessFile, RateLimiter, WritableFile,
 };
-use cairn_types::{Error, Result, Subcode};
+use cairn_types::{Error, Result};
 
 use crate::callback::Reporter;
 
@@ -166,31 +166,6 @@ fn create_with(
         let _ = fs.remove(to);
     }
     done
-}
-
-/// Removes a file. Returns true if it existed.
-pub(crate) fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
-    match fs.remove(path) {
-        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(false),
-        removed => removed.map(|()| true),
-    }
-}
-
-/// Lists a directory; nothing if it does not exist.
-pub(crate) fn list_if_there(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
-    match fs.list(dir) {
-        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(Vec::new()),
-        names => names,
-    }
-}
-
-/// Returns the directory that contains the name of `path`.
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        Some(_) => Path::new("."),
-        None => path,
-    }
 }
 
 /// Creates a directory and its missing parents. With `sync`, the new names are durable.

@@ -14,13 +14,13 @@ use cairn_format::backup::{
     BackupDir, BackupFile, BackupMeta, BackupPath, META_DIR, PRIVATE_DIR, Schema,
 };
 use cairn_observe::statistics::Ticker;
-use cairn_platform::fs::Status;
+use cairn_platform::fs::{Status, parent};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
 use crate::callback::{Reporter, call, check_outside};
 use crate::catalog::{Backup, StoredFile};
-use crate::copy::{Content, Transfer, parent};
+use crate::copy::{Content, Transfer};
 use crate::delete::{TEMPORARY, collect_garbage, remove_metadata};
 use crate::engine::{Change, Core, SourceFile};
 use crate::naming::{NamedByChecksum, Plan};

@@ -12,9 +12,9 @@ use cairn_format::backup::{
 };
 use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
+use cairn_platform::fs::{list_if_there, remove_if_there};
 use cairn_types::{Error, Result, Subcode};
 
-use crate::copy::{list_if_there, remove_if_there};
 use crate::engine::{Change, Core};
 
 /// The suffix of files that are being written.

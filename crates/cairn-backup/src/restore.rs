@@ -14,12 +14,12 @@ use cairn_format::backup::{
 };
 use cairn_format::names::{self, ARCHIVE_DIR, FileName};
 use cairn_platform::FileSystem;
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, list_if_there, remove_if_there};
 use cairn_types::{Error, Result};
 
 use crate::callback::Reporter;
 use crate::catalog::{Backup, StoredFile};
-use crate::copy::{Transfer, create_dir, list_if_there, remove_if_there};
+use crate::copy::{Transfer, create_dir};
 use crate::engine::Core;
 use crate::naming::session_of;
 use crate::options::{RestoreMode, RestoreOptions};

@@ -10,9 +10,43 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_types::{Error, Result, Veil};
+use cairn_types::{Error, Result, Subcode, Veil};
 
 use crate::read_queue::{FileReads, ReadQueue, Started};
+
+/// Removes the file at `path`. Returns true if it existed.
+///
+/// # Errors
+///
+/// `IoError` for a file that exists.
+pub fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
+    match fs.remove(path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
+/// Returns the names in the directory `dir`; none if it does not exist.
+///
+/// # Errors
+///
+/// `IoError` for a directory that exists.
+pub fn list_if_there(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// Returns the directory that contains the name of `path`.
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        None if path.has_root() => path,
+        _ => Path::new("."),
+    }
+}
 
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

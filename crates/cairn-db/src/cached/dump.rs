@@ -8,9 +8,9 @@ use cairn_format::cache_dump::{
     DumpEntry, DumpHeader, DumpRecord, HEADER_LEN, NO_LEVEL, RECORD_LEN,
 };
 use cairn_memory::{BlockCache, CacheEntry, CacheKey, CachePriority, CacheRole};
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, remove_if_there};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
-use cairn_types::{Error, Malformed, Result, Subcode};
+use cairn_types::{Error, Malformed, Result};
 
 use super::groups::{CacheGroup, Groups};
 use crate::db::Db;
@@ -121,7 +121,7 @@ impl Db {
         let mut temporary = OsString::from(path);
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
-        remove_if_any(fs, &temporary)?;
+        remove_if_there(fs, &temporary)?;
         let file = fs.create(&temporary, FileMode::default())?;
         let dumped = write(shared, file)
             .and_then(|dumped| {
@@ -129,7 +129,7 @@ impl Db {
                 Ok(dumped)
             })
             .inspect_err(|_| {
-                remove_if_any(fs, &temporary).ok();
+                remove_if_there(fs, &temporary).ok();
             })?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         fs.sync_dir(dir.unwrap_or(Path::new(".")))?;
@@ -181,13 +181,6 @@ impl Db {
             Ok(())
         })?;
         Ok(load)
-    }
-}
-
-fn remove_if_any(fs: &dyn FileSystem, path: &Path) -> Result<()> {
-    match fs.remove(path) {
-        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
-        result => result,
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_format::names::{self, ARCHIVE_DIR, FileName};
 use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::fs::{list_if_there, remove_if_there};
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Error, Result, Subcode};
 
@@ -108,20 +109,9 @@ fn remove_empty(fs: &dyn FileSystem, dir: &Path) {
     }
 }
 
-/// Removes a file. Returns true if it existed.
-fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
-    match fs.remove(path) {
-        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(false),
-        removed => removed.map(|()| true),
-    }
-}
-
 /// Removes the database files of `dir` that `is_ours` accepts, except the LOCK.
 fn sweep(fs: &dyn FileSystem, dir: &Path, is_ours: &dyn Fn(FileName) -> bool) -> Result<()> {
-    let names = match fs.list(dir) {
-        Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
-        names => names?,
-    };
+    let names = list_if_there(fs, dir)?;
     let ours = names.iter().filter(|name| {
         FileName::parse(name).is_some_and(|name| name != FileName::Lock && is_ours(name))
             || is_trash(name)

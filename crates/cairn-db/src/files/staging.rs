@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_platform::FileSystem;
+use cairn_platform::fs::parent;
 use cairn_types::{Error, Result, Subcode};
 
 /// A directory that does not have its final name yet. Dropping it before [`Staging::publish`] removes its
@@ -14,14 +15,6 @@ pub(crate) struct Staging<'a> {
     target: PathBuf,
     dir: PathBuf,
     published: bool,
-}
-
-/// Returns the directory that contains the name of `path`.
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 impl<'a> Staging<'a> {
