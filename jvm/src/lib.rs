@@ -1,0 +1,51 @@
+//! The native half of RocksJava: `librocksdbjni.so`, for the classes of `org.rocksdb:rocksdbjni` and
+//! `com.ververica:frocksdbjni`.
+//!
+//! `methods.txt` is the table of all native methods; `build.rs` generates an exported function for each, which
+//! converts its arguments, calls the function named in the table, and throws its error. The modules have these
+//! functions, by the Java classes that declare them. `env` has the JNI, `handle` the objects behind `long` handles.
+//!
+//! Ownership is that of RocksJava: each handle is freed by the method `disposeInternal` of its class, and options
+//! share the objects that are set in them.
+
+#![allow(
+    clippy::too_many_arguments,
+    reason = "the arguments of native methods are those of the Java classes"
+)]
+
+mod batch;
+mod db;
+mod env;
+mod handle;
+mod iterator;
+mod objects;
+mod options;
+mod reads;
+mod scalar;
+mod slice;
+mod tickers;
+mod writes;
+
+pub(crate) use cairn_options::{
+    CompactRangeOptions, FifoCompactionOptions, FlushOptions, IngestExternalFileOptions,
+    UniversalCompactionOptions, WriteOptions,
+};
+pub(crate) use cairn_backup::BackupEngineOptions;
+pub(crate) use cairn_options::struct_options::CompressionOptions;
+pub(crate) use cairn_txn::{TransactionDbOptions, TransactionOptions};
+pub(crate) use options::{AllOptions, ReadOptions};
+
+/// The exported functions.
+mod natives {
+    #![allow(non_snake_case, reason = "the names are those of the JNI")]
+    #![allow(unsafe_code, reason = "exported symbols")]
+
+    use jni_sys::{jbyte, jchar, jint, jlong};
+
+    use crate::env::{
+        ByteArray, ByteBuffer, Env, IntArray, IntoOutcome, JString, LongArray, Object, ObjectArray,
+        arg,
+    };
+
+    include!(concat!(env!("OUT_DIR"), "/natives.rs"));
+}
