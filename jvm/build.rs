@@ -6,6 +6,7 @@
 //! allowWriteStall (J)Z = get FlushOptions allow_write_stall
 //! setWaitForFlush (JZ)V = set FlushOptions wait
 //! createNewHandler0 ()J = this batch::new_handler     passes the object too
+//! getReadBytes (J)J = perf GetReadBytes               a counter of the calling thread
 //! startTrace (JJJ)V                         not implemented: throws RocksDBException
 //! ```
 //!
@@ -119,6 +120,7 @@ fn method(code: &mut String, class: &str, line: &str) {
         Some(["set", kind, field]) => {
             format!("crate::scalar::set(&mut crate::handle::of_mut::<crate::{kind}>(a0)?.{field}, a1, \"{class}.{name}\")")
         }
+        Some(["perf", metric]) => format!("crate::objects::perf(cairn_observe::perf::PerfMetric::{metric}, a0)"),
         Some(["this", function]) => {
             let arguments: String = (0..types.len()).map(|at| format!(", arg(a{at})?")).collect();
             format!("crate::{function}(env, this{arguments}).outcome()")

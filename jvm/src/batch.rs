@@ -16,8 +16,8 @@ use crate::writes::Op;
 pub struct Batch {
     /// The writes.
     pub batch: WriteBatch,
-    /// The point at which the WAL ends: size, count and flags.
-    termination: Option<(usize, u32)>,
+    /// The point at which the WAL ends: size, count and kinds of records.
+    termination: Option<(usize, u32, i64)>,
 }
 
 impl Batch {
@@ -233,16 +233,35 @@ has! {
     has_rollback => Record::Rollback { .. },
 }
 
+/// The bit of a kind of record in RocksDB's flags of the content of a batch.
+fn kind_flag(record: &Record<'_>) -> i64 {
+    match record {
+        Record::Put { .. } | Record::TimedPut { .. } => 1 << 1,
+        Record::Delete { .. } => 1 << 2,
+        Record::SingleDelete { .. } => 1 << 3,
+        Record::Merge { .. } => 1 << 4,
+        Record::BeginPrepare(_) => 1 << 5,
+        Record::EndPrepare { .. } => 1 << 6,
+        Record::Commit { .. } | Record::CommitWithTimestamp { .. } => 1 << 7,
+        Record::Rollback { .. } => 1 << 8,
+        Record::DeleteRange { .. } => 1 << 9,
+        Record::PutBlobIndex { .. } => 1 << 10,
+        Record::PutEntity { .. } => 1 << 13,
+        Record::LogData(_) | Record::Noop => 0,
+    }
+}
+
 pub fn mark_termination(_env: Env, mut batch: Mut<Batch>) {
-    batch.termination = Some((batch.batch.data().len(), batch.batch.count()));
+    let kinds = batch.batch.records().flatten().fold(0, |kinds, record| kinds | kind_flag(&record));
+    batch.termination = Some((batch.batch.data().len(), batch.batch.count(), kinds));
 }
 
 pub fn termination(env: Env, batch: Ref<Batch>) -> Outcome<Object> {
-    let (size, count) = batch.termination.unwrap_or((0, 0));
+    let (size, count, kinds) = batch.termination.unwrap_or((0, 0, 0));
     env.create(
         "org/rocksdb/WriteBatch$SavePoint",
         "(JJJ)V",
-        &[jvalue { j: size as jlong }, jvalue { j: jlong::from(count) }, jvalue { j: 0 }],
+        &[jvalue { j: size as jlong }, jvalue { j: jlong::from(count) }, jvalue { j: kinds }],
     )
 }
 

@@ -5,13 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Range, SizeApproximationOptions, Snapshot};
 use cairn_options::{FlushOptions, IngestExternalFileOptions, Options};
-use cairn_platform::World;
 use cairn_txn::{OptimisticTransactionDb, TransactionDb};
 use cairn_types::{Error, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{
-    ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome, illegal,
+    ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome,
 };
 use crate::handle::{New, Ref, create, of, take};
 use crate::options::{AllOptions, ReadOptions};
@@ -23,10 +22,10 @@ pub struct Database {
     pub db: Db,
     /// Its transactions.
     pub kind: Kind,
-    /// The environment.
-    pub world: World,
     /// The handle of the default family, if it was requested.
     default: OnceLock<jlong>,
+    /// The handle of the environment; 0 for the default.
+    env_handle: jlong,
 }
 
 /// The kinds of databases.
@@ -41,8 +40,9 @@ pub enum Kind {
 
 impl Database {
     /// The object of an open database.
-    pub fn new(db: Db, kind: Kind, world: World) -> Database {
-        Database { db, kind, world, default: OnceLock::new() }
+    pub fn new(db: Db, kind: Kind, all: &AllOptions) -> Database {
+        let env_handle = all.env_handle;
+        Database { db, kind, default: OnceLock::new(), env_handle }
     }
 }
 
@@ -111,7 +111,7 @@ pub fn handles(env: Env, database: Database, families: &[FamilyDescriptor]) -> O
 fn open_as(env: Env, all: &AllOptions, path: JString, read_only: bool) -> Outcome<New<Database>> {
     let path = env.text(path)?;
     let db = open_by(all, &path, &default_family(all), read_only, cairn_db::open)?;
-    Ok(New(Database::new(db, Kind::Plain, all.world())))
+    Ok(New(Database::new(db, Kind::Plain, all)))
 }
 
 fn open_families_as(
@@ -124,7 +124,7 @@ fn open_families_as(
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, options)?;
     let db = open_by(all, &env.text(path)?, &families, read_only, cairn_db::open)?;
-    handles(env, Database::new(db, Kind::Plain, all.world()), &families)
+    handles(env, Database::new(db, Kind::Plain, all), &families)
 }
 
 pub fn open(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
@@ -176,7 +176,7 @@ pub fn open_families_ttl(
         family.options.value_ttl = Some(ttl);
     }
     let db = open_by(&all, &env.text(path)?, &families, read_only, cairn_db::open)?;
-    handles(env, Database::new(db, Kind::Plain, all.world()), &families)
+    handles(env, Database::new(db, Kind::Plain, &all), &families)
 }
 
 pub fn create_family_ttl(
@@ -504,8 +504,12 @@ pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
     env.string(&db.db.path().to_string_lossy())
 }
 
-pub fn environment(_env: Env, db: Ref<Database>) -> New<World> {
-    New(db.world.clone())
+/// The handle of the environment, which belongs to its Java object.
+pub fn environment(_env: Env, db: Ref<Database>) -> jlong {
+    match db.env_handle {
+        0 => crate::objects::default_env(_env),
+        handle => handle,
+    }
 }
 
 pub fn disable_deletions(_env: Env, db: Ref<Database>) -> Outcome<()> {
@@ -568,11 +572,16 @@ pub fn delete_files_in_ranges(
     keys: ObjectArray,
     include_end: bool,
 ) -> Outcome<()> {
-    let keys = env.all_byte_arrays(keys)?;
-    let mut ranges = Vec::new();
-    for pair in keys.chunks_exact(2) {
-        ranges.push((Some(&pair[0][..]), Some(&pair[1][..])));
+    let mut bounds = Vec::new();
+    for at in 0..usize::try_from(env.len(Object(keys.0))?).unwrap_or(0) {
+        let key = env.element(keys, at)?;
+        bounds.push(match key.is_null() {
+            true => None,
+            false => Some(env.all_bytes(ByteArray(key.0))?),
+        });
+        env.forget(key);
     }
+    let ranges: Vec<_> = bounds.chunks_exact(2).map(|pair| (pair[0].as_deref(), pair[1].as_deref())).collect();
     Ok(family_or_default(db.0, family)?.delete_files_in_ranges(&ranges, include_end)?)
 }
 
@@ -622,9 +631,4 @@ pub fn create_checkpoint(env: Env, checkpoint: Ref<Checkpoint>, path: JString) -
 
 pub fn destroy_checkpoint(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<Checkpoint>(env, handle)
-}
-
-/// The failure of a missing argument.
-pub fn missing(what: &str) -> crate::env::Fail {
-    illegal(what)
 }

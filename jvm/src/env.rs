@@ -85,7 +85,7 @@ pub type Outcome<T> = Result<T, Fail>;
 /// The failure of a method that is not implemented.
 #[cold]
 pub fn not_built(method: &str) -> Fail {
-    Fail::Error(Error::not_supported(method))
+    Fail::Error(Error::not_supported(format!("Not implemented: {method}")))
 }
 
 /// The failure of an invalid argument that RocksJava reports as `IllegalArgumentException`.
@@ -331,6 +331,35 @@ impl Env {
     pub fn call_short(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i16> {
         let result = jni!(self, CallShortMethodA, object.0, method.0, arguments.as_ptr());
         self.checked(result)
+    }
+
+    /// A static method of a class.
+    pub fn static_method(self, class: jclass, name: &str, descriptor: &str) -> Outcome<Method> {
+        let (name, descriptor) = (terminated(name), terminated(descriptor));
+        let method = jni!(self, GetStaticMethodID, class, name.as_ptr(), descriptor.as_ptr());
+        self.checked(Method(method))
+    }
+
+    /// Calls a static method that returns an object.
+    pub fn call_static_object(self, class: Object, method: Method, arguments: &[jvalue]) -> Outcome<Object> {
+        let result = jni!(self, CallStaticObjectMethodA, class.0, method.0, arguments.as_ptr());
+        self.checked(Object(result))
+    }
+
+    /// Calls a static method that returns an int.
+    pub fn call_static_int(self, class: Object, method: Method, arguments: &[jvalue]) -> Outcome<jint> {
+        let result = jni!(self, CallStaticIntMethodA, class.0, method.0, arguments.as_ptr());
+        self.checked(result)
+    }
+
+    /// A static field of a class: a constant of an enumeration.
+    pub fn constant(self, class: &str, name: &str, descriptor: &str) -> Outcome<Object> {
+        let class = self.class(class)?;
+        let (name, descriptor) = (terminated(name), terminated(descriptor));
+        let field = jni!(self, GetStaticFieldID, class, name.as_ptr(), descriptor.as_ptr());
+        self.check()?;
+        let value = jni!(self, GetStaticObjectField, class, field);
+        self.checked(Object(value))
     }
 
     /// Releases a local reference.

@@ -15,12 +15,18 @@ use crate::env::{Argument, Env, Fail, IntoOutcome, Outcome};
 struct Cell<T> {
     /// The type of the object; `None` after it was destroyed.
     kind: Option<TypeId>,
+    /// Destroys a cell of this type.
+    destroy: fn(jlong) -> Outcome<()>,
     object: T,
 }
 
 /// Creates a handle.
 pub fn create<T: 'static>(object: T) -> jlong {
-    Box::into_raw(Box::new(Cell { kind: Some(TypeId::of::<T>()), object })) as jlong
+    Box::into_raw(Box::new(Cell {
+        kind: Some(TypeId::of::<T>()),
+        destroy: |handle| take::<T>(handle).map(drop),
+        object,
+    })) as jlong
 }
 
 /// The cell behind a handle.
@@ -67,6 +73,20 @@ pub fn take<T: 'static>(handle: jlong) -> Outcome<T> {
 /// Destroys the object of a handle.
 pub fn destroy<T: 'static>(_env: Env, handle: jlong) -> Outcome<()> {
     take::<T>(handle).map(drop)
+}
+
+/// Destroys the object of a handle of any type.
+pub fn destroy_any(handle: jlong) -> Outcome<()> {
+    let cell = handle as *const Cell<()>;
+    // SAFETY: not null, so it came from `create` (H1); the fields before the object are the same for all types.
+    let (kind, destroy) = match handle {
+        0 => return Err(not_alive::<()>(handle)),
+        _ => unsafe { ((*cell).kind, (*cell).destroy) },
+    };
+    match kind {
+        Some(_) => destroy(handle),
+        None => Err(not_alive::<()>(handle)),
+    }
 }
 
 /// A shared object as an argument.

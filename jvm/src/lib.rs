@@ -14,8 +14,10 @@
 )]
 
 mod batch;
+mod callbacks;
 mod db;
 mod env;
+mod files;
 mod handle;
 mod iterator;
 mod objects;
@@ -24,6 +26,7 @@ mod reads;
 mod scalar;
 mod slice;
 mod tickers;
+mod txn;
 mod writes;
 
 pub(crate) use cairn_options::{
@@ -32,7 +35,10 @@ pub(crate) use cairn_options::{
 };
 pub(crate) use cairn_backup::BackupEngineOptions;
 pub(crate) use cairn_options::struct_options::CompressionOptions;
-pub(crate) use cairn_txn::{TransactionDbOptions, TransactionOptions};
+pub(crate) use cairn_txn::{OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions};
+pub(crate) use cairn_options::{CompactionOptions, ImportColumnFamilyOptions};
+pub(crate) use callbacks::ComparatorOptions;
+pub(crate) use files::EnvOptions;
 pub(crate) use options::{AllOptions, ReadOptions};
 
 /// The exported functions.

@@ -1,21 +1,22 @@
 //! Objects that options refer to: caches, filters, statistics, limiters, environments, merge operators.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
 use cairn_observe::Statistics;
+use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, StatsLevel, Ticker};
 use cairn_options::{
-    ChecksumKind, DataBlockIndexType, FilterPolicy, FixedPrefixPartitions, IndexBlockSearchType, IndexShortening,
+    ChecksumKind, Collectors, CompactOnDeletion, DataBlockIndexType, FilterPolicy, FixedPrefixPartitions, IndexBlockSearchType, IndexShortening,
     IndexType, MemtableFactory, TableOptions,
 };
 use cairn_platform::{IoKind, IoPriority, RateLimited, RateLimiter, SstFileManager, World};
-use cairn_types::{Error, MergeOperator, SstPartitionerFactory};
+use cairn_types::{Error, MergeOperator, SstPartitionerFactory, TablePropertiesCollectorFactory};
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{ByteArray, Env, JString, Object, Outcome, illegal};
-use crate::handle::{New, Ref};
+use crate::env::{ByteArray, Env, JString, LongArray, Object, Outcome, illegal};
 use crate::options::AllOptions;
+use crate::handle::{Mut, New, Ref};
 use crate::tickers::{HISTOGRAMS, TICKERS};
 
 /// A factory of tables: Java owns it and passes it to options at once.
@@ -49,6 +50,7 @@ destructors! {
     destroy_sst_file_manager: Arc<SstFileManager>;
     destroy_env: World;
     destroy_merge_operator: Arc<dyn MergeOperator>;
+    destroy_collector: Arc<dyn TablePropertiesCollectorFactory>;
     destroy_partitioner: Arc<dyn SstPartitionerFactory>;
 }
 
@@ -375,8 +377,10 @@ pub fn requests(_env: Env, limiter: Ref<Arc<RateLimiter>>) -> jlong {
     limiter.total_requests(None) as jlong
 }
 
-pub fn default_env(_env: Env) -> New<World> {
-    New(World::posix())
+/// The handle of the default environment, which is never freed.
+pub fn default_env(_env: Env) -> jlong {
+    static DEFAULT: OnceLock<jlong> = OnceLock::new();
+    *DEFAULT.get_or_init(|| crate::handle::create(World::posix()))
 }
 
 pub fn memory_env(_env: Env, _base: jlong) -> New<World> {
@@ -565,7 +569,64 @@ pub fn statistics_text(env: Env, statistics: Ref<StatisticsHandle>) -> Outcome<J
 
 pub fn set_background_threads(_env: Env, _world: Ref<World>, _threads: jint, _priority: i8) {}
 
-/// Copies the options for the constructors of subclasses.
-pub fn copied(options: &AllOptions) -> AllOptions {
-    options.clone()
+/// A factory of collectors that mark tables with many deletions.
+pub fn compact_on_deletion(
+    _env: Env,
+    window: jlong,
+    trigger: jlong,
+    ratio: f64,
+) -> New<Arc<dyn TablePropertiesCollectorFactory>> {
+    let count = |value| usize::try_from(value).unwrap_or(0);
+    New(Arc::new(CompactOnDeletion {
+        deletion_ratio: ratio,
+        ..CompactOnDeletion::new(count(window), count(trigger))
+    }))
+}
+
+pub fn set_collectors(env: Env, mut options: Mut<AllOptions>, factories: LongArray) -> Outcome<()> {
+    let mut collectors = Collectors::default();
+    for factory in env.longs(factories)? {
+        collectors.push(crate::handle::of::<Arc<dyn TablePropertiesCollectorFactory>>(factory)?.clone());
+    }
+    options.family.table_properties_collector_factories = collectors;
+    Ok(())
+}
+
+/// New handles of the factories, which Java owns.
+pub fn collectors(env: Env, options: Ref<AllOptions>) -> Outcome<LongArray> {
+    let factories = options.family.table_properties_collector_factories.all();
+    let handles: Vec<jlong> = factories.iter().map(|factory| crate::handle::create(factory.clone())).collect();
+    env.long_array(&handles)
+}
+
+/// A perf counter of the calling thread.
+pub fn perf(metric: PerfMetric, _handle: jlong) -> Outcome<jlong> {
+    Ok(perf::metric(metric) as jlong)
+}
+
+/// Java's perf levels omit the level of waiting times.
+pub fn set_perf_level(_env: Env, level: i8) -> Outcome<()> {
+    let number = if level >= 3 { level + 1 } else { level };
+    let level = PerfLevel::from_number(i64::from(number)).ok_or_else(|| illegal("unknown perf level"))?;
+    perf::set_level(level);
+    Ok(())
+}
+
+pub fn perf_level(_env: Env) -> i8 {
+    let number = perf::level() as i8;
+    if number >= 3 { number - 1 } else { number }
+}
+
+/// A number that stands for the counters of the calling thread.
+pub fn perf_context(_env: Env) -> jlong {
+    perf::begin_use();
+    1
+}
+
+pub fn reset_perf(_env: Env, _handle: jlong) {
+    perf::reset();
+}
+
+pub fn perf_text(env: Env, _handle: jlong, without_zeros: bool) -> Outcome<JString> {
+    env.string(&perf::report(without_zeros))
 }

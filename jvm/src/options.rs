@@ -7,13 +7,13 @@ use cairn_memory::BlockCache;
 use cairn_observe::statistics::Keeping;
 use cairn_options::{
     Canceled, CompactRangeOptions, Compression, DbOptions, DbPath, FamilyOptions, FifoCompactionOptions, FlushOptions,
-    IngestExternalFileOptions, Plugin, TableOptions, UniversalCompactionOptions, WriteOptions,
+    IngestExternalFileOptions, Plugin, UniversalCompactionOptions, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor};
 use jni_sys::{jint, jlong};
 
-use crate::env::{ByteArray, Env, IntArray, JString, LongArray, ObjectArray, Outcome, size};
+use crate::env::{ByteArray, Env, IntArray, JString, LongArray, ObjectArray, Outcome};
 use crate::handle::{Mut, New, Ref};
 use crate::objects::{Memtable, StatisticsHandle, TableFormat};
 use crate::slice::Slice;
@@ -27,6 +27,8 @@ pub struct AllOptions {
     pub family: FamilyOptions,
     /// The file system, clock and threads; `None` for those of the operating system.
     pub world: Option<World>,
+    /// The handle of `world`, which Java keeps; 0 for the default.
+    pub env_handle: jlong,
     /// Options of RocksJava that have no effect on results, kept for their getters.
     pub inert: Inert,
 }
@@ -52,6 +54,7 @@ impl Default for AllOptions {
             db: DbOptions { statistics: Keeping::Nothing, ..DbOptions::default() },
             family: FamilyOptions::default(),
             world: None,
+            env_handle: 0,
             inert: Inert {
                 random_access_max_buffer_size: 1 << 20,
                 access_hint: 1,
@@ -291,13 +294,16 @@ pub fn memtable_name(env: Env, options: Ref<AllOptions>) -> Outcome<JString> {
     env.string(match options.family.memtable_factory {
         MemtableFactory::Vector => "VectorRepFactory",
         MemtableFactory::HashSkipList => "HashSkipListRepFactory",
-        MemtableFactory::HashLinkList => "HashLinkListRepFactory",
+        MemtableFactory::HashLinkList => "HashLinkedListRepFactory",
         _ => "SkipListFactory",
     })
 }
 
-pub fn set_env(_env: Env, mut options: Mut<AllOptions>, world: Ref<World>) {
+pub fn set_env(_env: Env, mut options: Mut<AllOptions>, handle: jlong) -> Outcome<()> {
+    let world = crate::handle::of::<World>(handle)?;
     options.world = Some(world.clone());
+    options.env_handle = handle;
+    Ok(())
 }
 
 pub fn set_statistics(_env: Env, mut options: Mut<AllOptions>, statistics: Ref<StatisticsHandle>) {
@@ -598,19 +604,4 @@ pub fn set_canceled(_env: Env, mut options: Mut<CompactRangeOptions>, canceled: 
 
 pub fn canceled(_env: Env, options: Ref<CompactRangeOptions>) -> bool {
     options.canceled.is_canceled()
-}
-
-#[derive(Clone, Copy)]
-pub struct Counted(pub usize);
-
-impl Counted {
-    /// The number as a Java int.
-    pub fn int(self) -> Outcome<jint> {
-        size(self.0)
-    }
-}
-
-/// Default table options.
-pub fn default_table() -> TableOptions {
-    TableOptions::default()
 }
