@@ -1,7 +1,7 @@
 //! Generates the native methods from `methods.txt`, the table of all native methods of the Java classes.
 //!
 //! ```text
-//! [RocksDB]                                 a class of the package org.rocksdb
+//! [RocksDB]                                 a class of the package org.rocksdb, or of one below it
 //! delete (J[BII)V = writes::delete          a function: its types must be those of the descriptor
 //! allowWriteStall (J)Z = get FlushOptions allow_write_stall
 //! setWaitForFlush (JZ)V = set FlushOptions wait
@@ -86,7 +86,10 @@ fn java_type(text: &str) -> (&'static str, &str) {
     }
     let array = text.starts_with("[L");
     let end = text.find(';').expect("a class name ends with ;");
-    (if array { "ObjectArray" } else { "Object" }, &text[end + 1..])
+    (
+        if array { "ObjectArray" } else { "Object" },
+        &text[end + 1..],
+    )
 }
 
 fn method(code: &mut String, class: &str, line: &str) {
@@ -110,23 +113,37 @@ fn method(code: &mut String, class: &str, line: &str) {
         mangled(name),
         mangled(arguments)
     );
-    let parameters: String =
-        types.iter().enumerate().map(|(at, kind)| format!(", a{at}: {kind}")).collect();
-    let body = match target.map(|target| target.split(' ').collect::<Vec<_>>()).as_deref() {
+    let parameters: String = types
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| format!(", a{at}: {kind}"))
+        .collect();
+    let body = match target
+        .map(|target| target.split(' ').collect::<Vec<_>>())
+        .as_deref()
+    {
         None => format!("Err(crate::env::not_built(\"{class}.{name}\"))"),
         Some(["get", kind, field]) => {
             format!("crate::scalar::get(&crate::handle::of::<crate::{kind}>(a0)?.{field})")
         }
         Some(["set", kind, field]) => {
-            format!("crate::scalar::set(&mut crate::handle::of_mut::<crate::{kind}>(a0)?.{field}, a1, \"{class}.{name}\")")
+            format!(
+                "crate::scalar::set(&mut crate::handle::of_mut::<crate::{kind}>(a0)?.{field}, a1, \"{class}.{name}\")"
+            )
         }
-        Some(["perf", metric]) => format!("crate::objects::perf(cairn_observe::perf::PerfMetric::{metric}, a0)"),
+        Some(["perf", metric]) => {
+            format!("crate::objects::perf(cairn_observe::perf::PerfMetric::{metric}, a0)")
+        }
         Some(["this", function]) => {
-            let arguments: String = (0..types.len()).map(|at| format!(", arg(a{at})?")).collect();
+            let arguments: String = (0..types.len())
+                .map(|at| format!(", arg(a{at})?"))
+                .collect();
             format!("crate::{function}(env, this{arguments}).outcome()")
         }
         Some([function]) => {
-            let arguments: String = (0..types.len()).map(|at| format!(", arg(a{at})?")).collect();
+            let arguments: String = (0..types.len())
+                .map(|at| format!(", arg(a{at})?"))
+                .collect();
             format!("crate::{function}(env{arguments}).outcome()")
         }
         Some(other) => panic!("{class}.{name}: {other:?}"),

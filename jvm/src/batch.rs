@@ -23,7 +23,10 @@ pub struct Batch {
 impl Batch {
     /// The object of `batch`.
     pub fn new(batch: WriteBatch) -> Batch {
-        Batch { batch, termination: None }
+        Batch {
+            batch,
+            termination: None,
+        }
     }
 
     /// The error of an earlier call that could not report it.
@@ -93,7 +96,6 @@ fn family_of<'a>(family: jlong) -> Outcome<Option<&'a Family>> {
     }
 }
 
-
 /// The overloads of a write with a key and a value.
 macro_rules! pairs {
     ($type:ty: $($op:ident: $plain:ident $family:ident;)+) => {$(
@@ -136,17 +138,34 @@ macro_rules! batch_writes {
             SingleDelete: single single_family;
         }
         pub fn put_direct(
-            env: Env, batch: Mut<$type>, key: ByteBuffer, key_at: jint, key_len: jint,
-            value: ByteBuffer, at: jint, len: jint, family: jlong,
+            env: Env,
+            batch: Mut<$type>,
+            key: ByteBuffer,
+            key_at: jint,
+            key_len: jint,
+            value: ByteBuffer,
+            at: jint,
+            len: jint,
+            family: jlong,
         ) -> Outcome<()> {
             let key = env.direct(key, key_at, key_len, "key")?;
             let value = env.direct(value, at, len, "value")?;
             batch.0.apply(Op::Put, family_of(family)?, key, value)
         }
         pub fn delete_direct(
-            env: Env, batch: Mut<$type>, key: ByteBuffer, at: jint, len: jint, family: jlong,
+            env: Env,
+            batch: Mut<$type>,
+            key: ByteBuffer,
+            at: jint,
+            len: jint,
+            family: jlong,
         ) -> Outcome<()> {
-            batch.0.apply(Op::Delete, family_of(family)?, env.direct(key, at, len, "key")?, b"")
+            batch.0.apply(
+                Op::Delete,
+                family_of(family)?,
+                env.direct(key, at, len, "key")?,
+                b"",
+            )
         }
     };
 }
@@ -168,7 +187,9 @@ pub fn new(_env: Env, _reserved: jint) -> New<Batch> {
 }
 
 pub fn new_from(env: Env, data: ByteArray, len: jint) -> Outcome<New<Batch>> {
-    Ok(New(Batch::new(WriteBatch::from_data(&env.bytes(data, 0, len)?)?)))
+    Ok(New(Batch::new(WriteBatch::from_data(
+        &env.bytes(data, 0, len)?,
+    )?)))
 }
 
 pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
@@ -202,7 +223,9 @@ pub fn pop_save_point(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
 }
 
 pub fn set_max_bytes(_env: Env, mut batch: Mut<Batch>, bytes: jlong) {
-    batch.batch.set_max_bytes(usize::try_from(bytes).unwrap_or(0));
+    batch
+        .batch
+        .set_max_bytes(usize::try_from(bytes).unwrap_or(0));
 }
 
 pub fn data(env: Env, batch: Ref<Batch>) -> Outcome<ByteArray> {
@@ -252,7 +275,11 @@ fn kind_flag(record: &Record<'_>) -> i64 {
 }
 
 pub fn mark_termination(_env: Env, mut batch: Mut<Batch>) {
-    let kinds = batch.batch.records().flatten().fold(0, |kinds, record| kinds | kind_flag(&record));
+    let kinds = batch
+        .batch
+        .records()
+        .flatten()
+        .fold(0, |kinds, record| kinds | kind_flag(&record));
     batch.termination = Some((batch.batch.data().len(), batch.batch.count(), kinds));
 }
 
@@ -261,7 +288,13 @@ pub fn termination(env: Env, batch: Ref<Batch>) -> Outcome<Object> {
     env.create(
         "org/rocksdb/WriteBatch$SavePoint",
         "(JJJ)V",
-        &[jvalue { j: size as jlong }, jvalue { j: jlong::from(count) }, jvalue { j: kinds }],
+        &[
+            jvalue { j: size as jlong },
+            jvalue {
+                j: jlong::from(count),
+            },
+            jvalue { j: kinds },
+        ],
     )
 }
 
@@ -286,7 +319,9 @@ pub struct Handler {
 
 pub fn new_handler(env: Env, this: Object) -> Outcome<New<Handler>> {
     let one = |name, descriptor| env.method_of(this, name, descriptor);
-    let both = |name, plain, family| -> Outcome<[Method; 2]> { Ok([one(name, plain)?, one(name, family)?]) };
+    let both = |name, plain, family| -> Outcome<[Method; 2]> {
+        Ok([one(name, plain)?, one(name, family)?])
+    };
     Ok(New(Handler {
         object: env.global(this),
         put: both("put", "([B[B)V", "(I[B[B)V")?,
@@ -310,15 +345,25 @@ impl Handler {
     fn call(&self, env: Env, method: Method, first: Option<u32>, arrays: &[&[u8]]) -> Outcome<()> {
         env.frame(|| {
             let mut arguments = Vec::new();
-            arguments.extend(first.map(|family| jvalue { i: family.cast_signed() }));
+            arguments.extend(first.map(|family| jvalue {
+                i: family.cast_signed(),
+            }));
             for bytes in arrays {
-                arguments.push(jvalue { l: env.byte_array(bytes)?.0 });
+                arguments.push(jvalue {
+                    l: env.byte_array(bytes)?.0,
+                });
             }
             env.call_void(self.object.object(), method, &arguments)
         })
     }
 
-    fn family(&self, env: Env, methods: &[Method; 2], family: u32, arrays: &[&[u8]]) -> Outcome<()> {
+    fn family(
+        &self,
+        env: Env,
+        methods: &[Method; 2],
+        family: u32,
+        arrays: &[&[u8]],
+    ) -> Outcome<()> {
         match family {
             // The default implementation of the method for families rejects family 0 only if it is overridden.
             0 => self.call(env, methods[0], None, arrays),
@@ -328,19 +373,28 @@ impl Handler {
 
     fn record(&self, env: Env, record: &Record<'_>) -> Outcome<()> {
         match *record {
-            Record::Put { family, key, value } | Record::TimedPut { family, key, value, .. } => {
-                self.family(env, &self.put, family, &[key, value])
-            }
-            Record::Merge { family, key, operand } => self.family(env, &self.merge, family, &[key, operand]),
+            Record::Put { family, key, value }
+            | Record::TimedPut {
+                family, key, value, ..
+            } => self.family(env, &self.put, family, &[key, value]),
+            Record::Merge {
+                family,
+                key,
+                operand,
+            } => self.family(env, &self.merge, family, &[key, operand]),
             Record::Delete { family, key } => self.family(env, &self.delete, family, &[key]),
-            Record::SingleDelete { family, key } => self.family(env, &self.single_delete, family, &[key]),
+            Record::SingleDelete { family, key } => {
+                self.family(env, &self.single_delete, family, &[key])
+            }
             Record::DeleteRange { family, begin, end } => {
                 self.family(env, &self.delete_range, family, &[begin, end])
             }
             Record::PutBlobIndex { family, key, index } => {
                 self.call(env, self.blob_index, Some(family), &[key, index])
             }
-            Record::PutEntity { .. } => Err(Error::invalid_argument("Handler::PutEntityCF not implemented").into()),
+            Record::PutEntity { .. } => {
+                Err(Error::invalid_argument("Handler::PutEntityCF not implemented").into())
+            }
             Record::LogData(data) => self.call(env, self.log_data, None, &[data]),
             Record::Noop => env.call_void(self.object.object(), self.noop, &[jvalue { z: true }]),
             Record::BeginPrepare(_) => self.call(env, self.begin_prepare, None, &[]),
@@ -392,7 +446,12 @@ pub fn count_indexed(_env: Env, batch: Ref<IndexedBatch>) -> jint {
     batch.count().cast_signed()
 }
 
-pub fn put_log_data_indexed(env: Env, batch: Mut<IndexedBatch>, data: ByteArray, len: jint) -> Outcome<()> {
+pub fn put_log_data_indexed(
+    env: Env,
+    batch: Mut<IndexedBatch>,
+    data: ByteArray,
+    len: jint,
+) -> Outcome<()> {
     batch.put_log_data(&env.bytes(data, 0, len)?);
     check_indexed(&batch)
 }
@@ -436,7 +495,11 @@ pub fn indexed_iterator(_env: Env, batch: Ref<IndexedBatch>) -> New<Cursor> {
     New(Cursor::Batch(Box::new(batch.iter())))
 }
 
-pub fn indexed_iterator_in(_env: Env, batch: Ref<IndexedBatch>, family: Ref<Family>) -> New<Cursor> {
+pub fn indexed_iterator_in(
+    _env: Env,
+    batch: Ref<IndexedBatch>,
+    family: Ref<Family>,
+) -> New<Cursor> {
     New(Cursor::Batch(Box::new(batch.iter_in(&family))))
 }
 
@@ -450,12 +513,18 @@ pub fn iterator_with_base(
     // The base iterator becomes a part of the new one.
     let mut base = take::<Cursor>(base)?;
     let Cursor::Family(iter) = &mut base else {
-        return Err(Error::invalid_argument("the base must be an iterator of a column family").into());
+        return Err(
+            Error::invalid_argument("the base must be an iterator of a column family").into(),
+        );
     };
     let iter = std::mem::replace(&mut **iter, family.iter());
     let default = cairn_options::ReadOptions::default();
-    let options = options.as_ref().map_or(&default, |options| &options.options);
-    Ok(New(Cursor::Joined(Box::new(batch.iter_over(&family, iter, options)))))
+    let options = options
+        .as_ref()
+        .map_or(&default, |options| &options.options);
+    Ok(New(Cursor::Joined(Box::new(
+        batch.iter_over(&family, iter, options),
+    ))))
 }
 
 pub fn get_from_batch(

@@ -8,22 +8,28 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use cairn_observe::LogSink;
 use cairn_observe::Level;
+use cairn_observe::LogSink;
 use cairn_options::{Plugin, TableFilter};
 use cairn_platform::sync::Mutex;
 use cairn_types::{
-    Comparator, CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue, KeyOrder,
+    CompactionFilter, CompactionFilterFactory, Comparator, FilterContext, FilterDecision,
+    FilterValue, KeyOrder,
 };
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{ByteArray, Env, Global, JString, Method, Object, Outcome, attached};
+use crate::env::{Env, Global, JString, Method, Object, Outcome, attached};
 use crate::handle::{Mut, New, Ref, take};
 use crate::options::{AllOptions, ReadOptions};
 
 /// Calls Java; returns `None` without a virtual machine or after an exception.
 fn java<T>(name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> Option<T> {
-    attached(|env| env.frame(|| work(env)).inspect_err(|_| report(env, name)).ok()).flatten()
+    attached(|env| {
+        env.frame(|| work(env))
+            .inspect_err(|_| report(env, name))
+            .ok()
+    })
+    .flatten()
 }
 
 #[cold]
@@ -43,7 +49,11 @@ pub struct ComparatorOptions {
 }
 
 pub fn new_comparator_options(_env: Env) -> New<ComparatorOptions> {
-    New(ComparatorOptions { reused_synchronisation: 1, use_direct_buffer: true, max_reused_buffer_size: 64 })
+    New(ComparatorOptions {
+        reused_synchronisation: 1,
+        use_direct_buffer: true,
+        max_reused_buffer_size: 64,
+    })
 }
 
 pub fn destroy_comparator_options(env: Env, handle: jlong) -> Outcome<()> {
@@ -84,7 +94,9 @@ impl Comparator for JavaComparator {
                 self.bridge.object(),
                 self.compare,
                 &[
-                    jvalue { l: self.object.object().0 },
+                    jvalue {
+                        l: self.object.object().0,
+                    },
                     jvalue { l: a.0 },
                     jvalue { i: -1 },
                     jvalue { l: b.0 },
@@ -105,7 +117,9 @@ impl Comparator for JavaComparator {
                 self.bridge.object(),
                 self.separator,
                 &[
-                    jvalue { l: self.object.object().0 },
+                    jvalue {
+                        l: self.object.object().0,
+                    },
                     jvalue { l: from.0 },
                     jvalue { i: -1 },
                     jvalue { l: limit.0 },
@@ -123,10 +137,19 @@ impl Comparator for JavaComparator {
             env.call_static_int(
                 self.bridge.object(),
                 self.successor,
-                &[jvalue { l: self.object.object().0 }, jvalue { l: from.0 }, jvalue { i: -1 }],
+                &[
+                    jvalue {
+                        l: self.object.object().0,
+                    },
+                    jvalue { l: from.0 },
+                    jvalue { i: -1 },
+                ],
             )
         });
-        if let Some(len) = len.and_then(|len| usize::try_from(len).ok()).filter(|len| *len <= copy.len()) {
+        if let Some(len) = len
+            .and_then(|len| usize::try_from(len).ok())
+            .filter(|len| *len <= copy.len())
+        {
             copy.truncate(len);
             // Only a key at or after the old one is a successor.
             if self.compare(&copy, key) != Ordering::Less {
@@ -138,24 +161,41 @@ impl Comparator for JavaComparator {
 
 impl JavaComparator {
     /// Takes over a shorter separator if it is in `[start, limit)`.
-    fn take_shorter(&self, start: &mut Vec<u8>, mut copy: Vec<u8>, len: Option<jint>, limit: &[u8]) {
+    fn take_shorter(
+        &self,
+        start: &mut Vec<u8>,
+        mut copy: Vec<u8>,
+        len: Option<jint>,
+        limit: &[u8],
+    ) {
         let len = len.and_then(|len| usize::try_from(len).ok());
-        let Some(len) = len.filter(|len| *len <= copy.len()) else { return };
+        let Some(len) = len.filter(|len| *len <= copy.len()) else {
+            return;
+        };
         copy.truncate(len);
-        let in_range = self.compare(&copy, start) != Ordering::Less && self.compare(&copy, limit) == Ordering::Less;
+        let in_range = self.compare(&copy, start) != Ordering::Less
+            && self.compare(&copy, limit) == Ordering::Less;
         if in_range {
             *start = copy;
         }
     }
 }
 
-pub fn new_comparator(env: Env, this: Object, options: Ref<ComparatorOptions>) -> Outcome<New<KeyOrder>> {
+pub fn new_comparator(
+    env: Env,
+    this: Object,
+    options: Ref<ComparatorOptions>,
+) -> Outcome<New<KeyOrder>> {
     let name = env.method_of(this, "name", "()Ljava/lang/String;")?;
     let name = env.text(JString(env.call_object(this, name, &[])?.0))?;
     let bridge = Object(env.class("org/rocksdb/AbstractComparatorJniBridge")?);
     let buffer = "Ljava/nio/ByteBuffer;I";
     let method = |name, arguments: &str| {
-        env.static_method(bridge.0, name, &format!("(Lorg/rocksdb/AbstractComparator;{arguments})I"))
+        env.static_method(
+            bridge.0,
+            name,
+            &format!("(Lorg/rocksdb/AbstractComparator;{arguments})I"),
+        )
     };
     let two = format!("{buffer}{buffer}");
     let wrap = match options.use_direct_buffer {
@@ -223,9 +263,17 @@ impl CompactionFilterFactory for JavaFactory {
     }
 
     fn create(&self, context: &FilterContext) -> Option<FilterHandle> {
-        let arguments =
-            [jvalue { z: context.is_full_compaction }, jvalue { z: context.is_manual_compaction }];
-        let handle = java(&self.name, |env| env.call_long(self.object.object(), self.create, &arguments))?;
+        let arguments = [
+            jvalue {
+                z: context.is_full_compaction,
+            },
+            jvalue {
+                z: context.is_manual_compaction,
+            },
+        ];
+        let handle = java(&self.name, |env| {
+            env.call_long(self.object.object(), self.create, &arguments)
+        })?;
         // The Java object has given the handle up.
         take::<FilterHandle>(handle).ok()
     }
@@ -262,7 +310,11 @@ pub fn new_table_filter(env: Env, this: Object) -> Outcome<New<TableFilter>> {
     Ok(New(TableFilter::new(move |properties| {
         let chosen = java("TableFilter", |env| {
             let properties = crate::files::table_properties(env, properties)?;
-            env.call_bool(filter.object.object(), filter.filter, &[jvalue { l: properties.0 }])
+            env.call_bool(
+                filter.object.object(),
+                filter.filter,
+                &[jvalue { l: properties.0 }],
+            )
         });
         chosen.unwrap_or(true)
     })))
@@ -295,6 +347,10 @@ fn level_of(number: i8) -> Level {
 
 impl LogSink for Logger {
     fn log(&self, level: Level, message: &str) {
+        // RocksJava passes no headers on. The level may have changed since the engine compared it.
+        if level == Level::Header || (level as i8) < self.level.load(Relaxed) {
+            return;
+        }
         let Some((object, log)) = &self.java else {
             eprintln!("{}{message}", self.prefix);
             return;
@@ -304,13 +360,20 @@ impl LogSink for Logger {
             Level::Info => "INFO_LEVEL",
             Level::Warn => "WARN_LEVEL",
             Level::Error => "ERROR_LEVEL",
-            Level::Fatal => "FATAL_LEVEL",
-            _ => "HEADER_LEVEL",
+            _ => "FATAL_LEVEL",
         };
         java("Logger", |env| {
-            let level = env.constant("org/rocksdb/InfoLogLevel", name, "Lorg/rocksdb/InfoLogLevel;")?;
+            let level = env.constant(
+                "org/rocksdb/InfoLogLevel",
+                name,
+                "Lorg/rocksdb/InfoLogLevel;",
+            )?;
             let message = env.string(message)?;
-            env.call_void(object.object(), *log, &[jvalue { l: level.0 }, jvalue { l: message.0 }])
+            env.call_void(
+                object.object(),
+                *log,
+                &[jvalue { l: level.0 }, jvalue { l: message.0 }],
+            )
         });
     }
 
@@ -320,7 +383,11 @@ impl LogSink for Logger {
 }
 
 pub fn new_logger(env: Env, this: Object, level: jlong) -> Outcome<New<LoggerHandle>> {
-    let log = env.method_of(this, "log", "(Lorg/rocksdb/InfoLogLevel;Ljava/lang/String;)V")?;
+    let log = env.method_of(
+        this,
+        "log",
+        "(Lorg/rocksdb/InfoLogLevel;Ljava/lang/String;)V",
+    )?;
     Ok(New(Arc::new(Logger {
         level: AtomicI8::new(level as i8),
         java: Some((env.global(this), log)),
@@ -329,7 +396,11 @@ pub fn new_logger(env: Env, this: Object, level: jlong) -> Outcome<New<LoggerHan
 }
 
 /// The constructor of release 8.10, which takes the level from options.
-pub fn new_logger_of(env: Env, this: Object, options: Ref<AllOptions>) -> Outcome<New<LoggerHandle>> {
+pub fn new_logger_of(
+    env: Env,
+    this: Object,
+    options: Ref<AllOptions>,
+) -> Outcome<New<LoggerHandle>> {
     let level: i8 = crate::scalar::get(&options.db.info_log_level)?;
     new_logger(env, this, jlong::from(level))
 }
@@ -339,7 +410,11 @@ pub fn new_stderr_logger(env: Env, level: i8, prefix: JString) -> Outcome<New<Lo
         true => String::new(),
         false => env.text(prefix)?,
     };
-    Ok(New(Arc::new(Logger { level: AtomicI8::new(level), java: None, prefix })))
+    Ok(New(Arc::new(Logger {
+        level: AtomicI8::new(level),
+        java: None,
+        prefix,
+    })))
 }
 
 pub fn set_log_level(_env: Env, logger: Ref<LoggerHandle>, level: i8) {
@@ -397,7 +472,10 @@ struct FlinkFilter {
 const TIMESTAMP_LEN: usize = 8;
 
 fn is_expired(value: &[u8], at: usize, ttl: i64, now: i64) -> bool {
-    let Some(bytes) = value.get(at..at + TIMESTAMP_LEN).and_then(|bytes| bytes.try_into().ok()) else {
+    let Some(bytes) = value
+        .get(at..at + TIMESTAMP_LEN)
+        .and_then(|bytes| bytes.try_into().ok())
+    else {
         return false;
     };
     i64::from_be_bytes(bytes).saturating_add(ttl) <= now
@@ -408,7 +486,9 @@ impl FlinkFilter {
         let entries = self.entries.fetch_add(1, Relaxed);
         if entries == 0 || entries >= config.query_time_after {
             self.entries.store(1, Relaxed);
-            let time = java("TimeProvider", |env| env.call_long(self.time.object(), self.current_time, &[]));
+            let time = java("TimeProvider", |env| {
+                env.call_long(self.time.object(), self.current_time, &[])
+            });
             self.now.store(time.unwrap_or(i64::MIN), Relaxed);
         }
         self.now.load(Relaxed)
@@ -418,16 +498,26 @@ impl FlinkFilter {
     fn first_unexpired(&self, config: &FlinkConfig, list: &[u8], now: i64) -> usize {
         if let Some(len) = config.fixed_element_len {
             let starts = (0..list.len()).step_by(len.max(1));
-            let mut alive =
-                starts.filter(|at| !is_expired(list, at + config.timestamp_offset, config.ttl, now));
+            let mut alive = starts
+                .filter(|at| !is_expired(list, at + config.timestamp_offset, config.ttl, now));
             return alive.next().unwrap_or(list.len());
         }
-        let Some((factory, create)) = &config.elements else { return 0 };
+        let Some((factory, create)) = &config.elements else {
+            return 0;
+        };
         let found = java("ListElementFilter", |env| {
             let filter = env.call_object(factory.object(), *create, &[])?;
             let next = env.method_of(filter, "nextUnexpiredOffset", "([BJJ)I")?;
             let array = env.byte_array(list)?;
-            env.call_int(filter, next, &[jvalue { l: array.0 }, jvalue { j: config.ttl }, jvalue { j: now }])
+            env.call_int(
+                filter,
+                next,
+                &[
+                    jvalue { l: array.0 },
+                    jvalue { j: config.ttl },
+                    jvalue { j: now },
+                ],
+            )
         });
         found.and_then(|at| usize::try_from(at).ok()).unwrap_or(0)
     }
@@ -439,13 +529,17 @@ impl CompactionFilter for FlinkFilter {
     }
 
     fn filter(&self, _level: usize, _key: &[u8], value: FilterValue<'_>) -> FilterDecision {
-        let Some(config) = self.holder.0.lock().clone() else { return FilterDecision::Keep };
+        let Some(config) = self.holder.0.lock().clone() else {
+            return FilterDecision::Keep;
+        };
         let (bytes, is_value) = match value {
             FilterValue::Value(bytes) => (bytes, true),
             FilterValue::MergeOperand(bytes) => (bytes, false),
             FilterValue::Entity(_) => return FilterDecision::Keep,
         };
-        if bytes.len() < config.timestamp_offset + TIMESTAMP_LEN || (config.state == FlinkState::Value && !is_value) {
+        if bytes.len() < config.timestamp_offset + TIMESTAMP_LEN
+            || (config.state == FlinkState::Value && !is_value)
+        {
             return FilterDecision::Keep;
         }
         let now = self.now(&config);
@@ -521,7 +615,9 @@ pub fn configure_flink(
         timestamp_offset: usize::try_from(timestamp_offset).unwrap_or(0),
         ttl,
         query_time_after: u64::try_from(query_time_after).unwrap_or(0),
-        fixed_element_len: usize::try_from(fixed_element_len).ok().filter(|len| *len > 0),
+        fixed_element_len: usize::try_from(fixed_element_len)
+            .ok()
+            .filter(|len| *len > 0),
         elements,
     };
     let mut slot = holder.0.0.lock();
@@ -536,9 +632,4 @@ pub fn configure_flink(
 
 pub fn destroy_any(_env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy_any(handle)
-}
-
-/// A byte array of a key, for callbacks that take one.
-pub fn key_array(env: Env, key: &[u8]) -> Outcome<ByteArray> {
-    env.byte_array(key)
 }

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Range, SizeApproximationOptions, Snapshot};
+use cairn_db::{
+    Db, Family, FamilyDescriptor, OpenRequest, Range, SizeApproximationOptions, Snapshot,
+};
 use cairn_options::{FlushOptions, IngestExternalFileOptions, Options};
 use cairn_txn::{OptimisticTransactionDb, TransactionDb};
 use cairn_types::{Error, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{
-    ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome,
-};
+use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, of, take};
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
@@ -24,6 +24,8 @@ pub struct Database {
     pub kind: Kind,
     /// The handle of the default family, if it was requested.
     default: OnceLock<jlong>,
+    /// The handle of the same database without transactions, if it was requested.
+    pub base: OnceLock<jlong>,
     /// The handle of the environment; 0 for the default.
     env_handle: jlong,
 }
@@ -42,7 +44,13 @@ impl Database {
     /// The object of an open database.
     pub fn new(db: Db, kind: Kind, all: &AllOptions) -> Database {
         let env_handle = all.env_handle;
-        Database { db, kind, default: OnceLock::new(), env_handle }
+        Database {
+            db,
+            kind,
+            default: OnceLock::new(),
+            base: OnceLock::new(),
+            env_handle,
+        }
     }
 }
 
@@ -51,6 +59,9 @@ impl Drop for Database {
         if let Some(default) = self.default.get() {
             // The handle was created by this object and is not used after it.
             drop(take::<Family>(*default));
+        }
+        if let Some(base) = self.base.get() {
+            drop(take::<Database>(*base));
         }
     }
 }
@@ -61,13 +72,20 @@ pub fn snapshot_sequence(handle: jlong) -> Outcome<SequenceNumber> {
 }
 
 /// The families of a Java open call.
-pub fn descriptors(env: Env, names: ObjectArray, options: LongArray) -> Outcome<Vec<FamilyDescriptor>> {
+pub fn descriptors(
+    env: Env,
+    names: ObjectArray,
+    options: LongArray,
+) -> Outcome<Vec<FamilyDescriptor>> {
     let names = env.all_byte_arrays(names)?;
     let options = env.longs(options)?;
     let mut families = Vec::new();
     for (name, options) in names.into_iter().zip(options) {
         let name = String::from_utf8_lossy(&name).into_owned();
-        families.push(FamilyDescriptor::new(name, of::<AllOptions>(options)?.family.clone()));
+        families.push(FamilyDescriptor::new(
+            name,
+            of::<AllOptions>(options)?.family.clone(),
+        ));
     }
     Ok(families)
 }
@@ -141,7 +159,31 @@ pub fn open_families(
     open_families_as(env, &all, path, names, options, false)
 }
 
-pub fn open_read_only(env: Env, all: Ref<AllOptions>, path: JString, _fail_if_wal: bool) -> Outcome<New<Database>> {
+/// Fails if the database has a write-ahead log.
+fn check_no_wal(all: &AllOptions, path: &Path) -> Outcome<()> {
+    let dir = match all.db.wal_dir.as_os_str().is_empty() {
+        true => path,
+        false => &all.db.wal_dir,
+    };
+    let names = all.world().fs.list(dir)?;
+    match names.iter().find(|name| name.ends_with(".log")) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("the write-ahead log {name} exists in {}", dir.display());
+            Err(Error::corruption(text).into())
+        }
+    }
+}
+
+pub fn open_read_only(
+    env: Env,
+    all: Ref<AllOptions>,
+    path: JString,
+    error_if_wal: bool,
+) -> Outcome<New<Database>> {
+    if error_if_wal {
+        check_no_wal(&all, &env_path(env, path)?)?;
+    }
     open_as(env, &all, path, true)
 }
 
@@ -151,12 +193,21 @@ pub fn open_families_read_only(
     path: JString,
     names: ObjectArray,
     options: LongArray,
-    _fail_if_wal: bool,
+    error_if_wal: bool,
 ) -> Outcome<LongArray> {
+    if error_if_wal {
+        check_no_wal(&all, &env_path(env, path)?)?;
+    }
     open_families_as(env, &all, path, names, options, true)
 }
 
-pub fn open_ttl(env: Env, all: Ref<AllOptions>, path: JString, ttl: jint, read_only: bool) -> Outcome<New<Database>> {
+pub fn open_ttl(
+    env: Env,
+    all: Ref<AllOptions>,
+    path: JString,
+    ttl: jint,
+    read_only: bool,
+) -> Outcome<New<Database>> {
     let mut all = all.clone();
     all.family.value_ttl = Some(ttl);
     open_as(env, &all, path, read_only)
@@ -189,7 +240,9 @@ pub fn create_family_ttl(
     let mut family = options.family.clone();
     family.value_ttl = Some(ttl);
     let name = env.all_bytes(name)?;
-    Ok(New(db.db.create_family(&String::from_utf8_lossy(&name), &family)?))
+    Ok(New(db
+        .db
+        .create_family(&String::from_utf8_lossy(&name), &family)?))
 }
 
 pub fn close(_env: Env, db: Ref<Database>) -> Outcome<()> {
@@ -214,14 +267,23 @@ pub fn env_path(env: Env, path: JString) -> Outcome<PathBuf> {
 }
 
 pub fn destroy_db(env: Env, path: JString, all: Ref<AllOptions>) -> Outcome<()> {
-    Ok(cairn_db::destroy(&all.world(), &env_path(env, path)?, &all.db, &[])?)
+    Ok(cairn_db::destroy(
+        &all.world(),
+        &env_path(env, path)?,
+        &all.db,
+        &[],
+    )?)
 }
 
 pub fn version(_env: Env) -> jint {
     (11 << 16) | (1 << 8) | 1
 }
 
-fn create_named(db: &Database, name: &[u8], options: &cairn_options::FamilyOptions) -> Outcome<Family> {
+fn create_named(
+    db: &Database,
+    name: &[u8],
+    options: &cairn_options::FamilyOptions,
+) -> Outcome<Family> {
     let name = String::from_utf8_lossy(name);
     Ok(match &db.kind {
         Kind::Plain => db.db.create_family(&name, options)?,
@@ -281,7 +343,9 @@ pub fn drop_families(env: Env, db: Ref<Database>, families: LongArray) -> Outcom
 }
 
 pub fn default_family_handle(_env: Env, db: Ref<Database>) -> jlong {
-    *db.0.default.get_or_init(|| create(db.db.default_family().clone()))
+    *db.0
+        .default
+        .get_or_init(|| create(db.db.default_family().clone()))
 }
 
 pub fn family_name(env: Env, family: Ref<Family>) -> Outcome<ByteArray> {
@@ -293,9 +357,15 @@ pub fn family_id(_env: Env, family: Ref<Family>) -> jint {
 }
 
 pub fn family_descriptor(env: Env, family: Ref<Family>) -> Outcome<Object> {
-    let all = AllOptions { family: (*family.options()).clone(), ..AllOptions::default() };
-    let options =
-        env.create("org/rocksdb/ColumnFamilyOptions", "(J)V", &[jvalue { j: create(all) }])?;
+    let all = AllOptions {
+        family: (*family.options()).clone(),
+        ..AllOptions::default()
+    };
+    let options = env.create(
+        "org/rocksdb/ColumnFamilyOptions",
+        "(J)V",
+        &[jvalue { j: create(all) }],
+    )?;
     let name = env.byte_array(family.name().as_bytes())?;
     env.create(
         "org/rocksdb/ColumnFamilyDescriptor",
@@ -328,44 +398,87 @@ pub fn family_or_default<'a>(db: &'a Database, family: jlong) -> Outcome<&'a Fam
     }
 }
 
-pub fn iterator(_env: Env, db: Ref<Database>, family: jlong, options: Ref<ReadOptions>) -> Outcome<New<crate::iterator::Cursor>> {
-    Ok(crate::iterator::family(family_or_default(db.0, family)?.iter_with(&options.options)))
+pub fn iterator(
+    _env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    options: Ref<ReadOptions>,
+) -> Outcome<New<crate::iterator::Cursor>> {
+    Ok(crate::iterator::family(
+        family_or_default(db.0, family)?.iter_with(&options.options),
+    ))
 }
 
-pub fn iterators(env: Env, db: Ref<Database>, families: LongArray, options: Ref<ReadOptions>) -> Outcome<LongArray> {
+pub fn iterators(
+    env: Env,
+    db: Ref<Database>,
+    families: LongArray,
+    options: Ref<ReadOptions>,
+) -> Outcome<LongArray> {
     let mut chosen = Vec::new();
     for family in env.longs(families)? {
         chosen.push(of::<Family>(family)?);
     }
     let iterators = db.db.iterators(&chosen, &options.options)?;
-    let handles: Vec<jlong> = iterators.into_iter().map(|iter| create(crate::iterator::family(iter).0)).collect();
+    let handles: Vec<jlong> = iterators
+        .into_iter()
+        .map(|iter| create(crate::iterator::family(iter).0))
+        .collect();
     env.long_array(&handles)
 }
 
-pub fn property(env: Env, db: Ref<Database>, family: jlong, name: JString, _len: jint) -> Outcome<JString> {
+pub fn property(
+    env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    name: JString,
+    _len: jint,
+) -> Outcome<JString> {
     let value = family_or_default(db.0, family)?.property(&env.text(name)?);
     env.string(&value.ok_or_else(|| Error::not_found(""))?)
 }
 
-pub fn number_property(env: Env, db: Ref<Database>, family: jlong, name: JString, _len: jint) -> Outcome<jlong> {
+pub fn number_property(
+    env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    name: JString,
+    _len: jint,
+) -> Outcome<jlong> {
     let value = family_or_default(db.0, family)?.property_number(&env.text(name)?);
     Ok(value.ok_or_else(|| Error::not_found(""))? as jlong)
 }
 
-pub fn aggregated_property(env: Env, db: Ref<Database>, name: JString, _len: jint) -> Outcome<jlong> {
+pub fn aggregated_property(
+    env: Env,
+    db: Ref<Database>,
+    name: JString,
+    _len: jint,
+) -> Outcome<jlong> {
     let name = env.text(name)?;
     let mut sum: u64 = 0;
     for family in db.db.families() {
-        sum += family.property_number(&name).ok_or_else(|| Error::not_found(""))?;
+        sum += family
+            .property_number(&name)
+            .ok_or_else(|| Error::not_found(""))?;
     }
     Ok(sum as jlong)
 }
 
-pub fn sizes(env: Env, db: Ref<Database>, family: jlong, slices: LongArray, flags: i8) -> Outcome<LongArray> {
+pub fn sizes(
+    env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    slices: LongArray,
+    flags: i8,
+) -> Outcome<LongArray> {
     let slices = env.longs(slices)?;
     let mut ranges = Vec::new();
     for pair in slices.chunks_exact(2) {
-        ranges.push(Range { begin: of::<Slice>(pair[0])?.bytes(), end: of::<Slice>(pair[1])?.bytes() });
+        ranges.push(Range {
+            begin: of::<Slice>(pair[0])?.bytes(),
+            end: of::<Slice>(pair[1])?.bytes(),
+        });
     }
     let options = SizeApproximationOptions {
         include_memtables: flags & 1 != 0,
@@ -384,7 +497,10 @@ pub fn memtable_stats(
     start: Ref<Slice>,
     limit: Ref<Slice>,
 ) -> Outcome<LongArray> {
-    let range = Range { begin: start.bytes(), end: limit.bytes() };
+    let range = Range {
+        begin: start.bytes(),
+        end: limit.bytes(),
+    };
     let (count, size) = family_or_default(db.0, family)?.approximate_memtable_stats(&range);
     env.long_array(&[count as jlong, size as jlong])
 }
@@ -406,7 +522,13 @@ pub fn compact_range(
     let (begin, end) = (bound(begin, begin_len)?, bound(end, end_len)?);
     let default = crate::CompactRangeOptions::default();
     let options = options.map_or(&default, |options| options.0);
-    Ok(family_or_default(db.0, family)?.compact_range(begin.as_deref(), end.as_deref(), options)?)
+    Ok(
+        family_or_default(db.0, family)?.compact_range(
+            begin.as_deref(),
+            end.as_deref(),
+            options,
+        )?,
+    )
 }
 
 pub fn set_options(
@@ -417,15 +539,26 @@ pub fn set_options(
     values: ObjectArray,
 ) -> Outcome<()> {
     let (names, values) = (env.texts(names)?, env.texts(values)?);
-    let changes: Vec<(&str, &str)> =
-        names.iter().map(String::as_str).zip(values.iter().map(String::as_str)).collect();
+    let changes: Vec<(&str, &str)> = names
+        .iter()
+        .map(String::as_str)
+        .zip(values.iter().map(String::as_str))
+        .collect();
     Ok(family_or_default(db.0, family)?.set_options(&changes)?)
 }
 
-pub fn set_db_options(env: Env, db: Ref<Database>, names: ObjectArray, values: ObjectArray) -> Outcome<()> {
+pub fn set_db_options(
+    env: Env,
+    db: Ref<Database>,
+    names: ObjectArray,
+    values: ObjectArray,
+) -> Outcome<()> {
     let (names, values) = (env.texts(names)?, env.texts(values)?);
-    let changes: Vec<(&str, &str)> =
-        names.iter().map(String::as_str).zip(values.iter().map(String::as_str)).collect();
+    let changes: Vec<(&str, &str)> = names
+        .iter()
+        .map(String::as_str)
+        .zip(values.iter().map(String::as_str))
+        .collect();
     Ok(db.db.set_db_options(&changes)?)
 }
 
@@ -437,7 +570,12 @@ pub fn get_db_options(env: Env, db: Ref<Database>) -> Outcome<JString> {
     env.string(&db.db.options().to_text())
 }
 
-pub fn flush(env: Env, db: Ref<Database>, options: Ref<FlushOptions>, families: LongArray) -> Outcome<()> {
+pub fn flush(
+    env: Env,
+    db: Ref<Database>,
+    options: Ref<FlushOptions>,
+    families: LongArray,
+) -> Outcome<()> {
     let mut chosen = Vec::new();
     if families.is_null() {
         chosen.push(db.0.db.default_family());
@@ -497,7 +635,9 @@ pub fn max_mem_compaction_level(_env: Env, _db: Ref<Database>, _family: jlong) -
 }
 
 pub fn level0_stop_trigger(_env: Env, db: Ref<Database>, family: jlong) -> Outcome<jint> {
-    Ok(family_or_default(db.0, family)?.options().level0_stop_writes_trigger)
+    Ok(family_or_default(db.0, family)?
+        .options()
+        .level0_stop_writes_trigger)
 }
 
 pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
@@ -540,7 +680,9 @@ pub fn ingest(
 }
 
 pub fn verify_checksum(_env: Env, db: Ref<Database>) -> Outcome<()> {
-    Ok(db.db.verify_checksum(&cairn_options::ReadOptions::default())?)
+    Ok(db
+        .db
+        .verify_checksum(&cairn_options::ReadOptions::default())?)
 }
 
 pub fn clip(
@@ -581,16 +723,28 @@ pub fn delete_files_in_ranges(
         });
         env.forget(key);
     }
-    let ranges: Vec<_> = bounds.chunks_exact(2).map(|pair| (pair[0].as_deref(), pair[1].as_deref())).collect();
+    let ranges: Vec<_> = bounds
+        .chunks_exact(2)
+        .map(|pair| (pair[0].as_deref(), pair[1].as_deref()))
+        .collect();
     Ok(family_or_default(db.0, family)?.delete_files_in_ranges(&ranges, include_end)?)
 }
 
-pub fn map_property(env: Env, db: Ref<Database>, family: jlong, name: JString, _len: jint) -> Outcome<Object> {
+pub fn map_property(
+    env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    name: JString,
+    _len: jint,
+) -> Outcome<Object> {
     let text = family_or_default(db.0, family)?.property(&env.text(name)?);
     let text = text.ok_or_else(|| Error::not_found(""))?;
     let pairs = text.lines().filter_map(|line| line.split_once(": "));
     env.map(pairs.map(|(name, value)| {
-        Ok((Object(env.string(name.trim())?.0), Object(env.string(value.trim())?.0)))
+        Ok((
+            Object(env.string(name.trim())?.0),
+            Object(env.string(value.trim())?.0),
+        ))
     }))
 }
 

@@ -37,6 +37,12 @@ macro_rules! references {
             }
         }
 
+    )+};
+}
+
+/// Defines the test for null of references that may be null.
+macro_rules! nullable {
+    ($($name:ident),+) => {$(
         impl $name {
             /// True for a null reference.
             pub fn is_null(self) -> bool {
@@ -45,6 +51,8 @@ macro_rules! references {
         }
     )+};
 }
+
+nullable!(Object, JString, ByteArray, LongArray, ByteBuffer);
 
 references! {
     /// An object of any class.
@@ -162,7 +170,20 @@ macro_rules! same {
 }
 
 same!(
-    jlong, jint, i8, u16, f64, bool, (), Object, JString, ByteArray, IntArray, LongArray, ObjectArray, ByteBuffer
+    jlong,
+    jint,
+    i8,
+    u16,
+    f64,
+    bool,
+    (),
+    Object,
+    JString,
+    ByteArray,
+    IntArray,
+    LongArray,
+    ObjectArray,
+    ByteBuffer
 );
 
 /// Bytes copied from an array: small ones on the stack.
@@ -298,14 +319,31 @@ impl Env {
     }
 
     /// Calls a method that returns an object.
-    pub fn call_object(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<Object> {
-        let result = jni!(self, CallObjectMethodA, object.0, method.0, arguments.as_ptr());
+    pub fn call_object(
+        self,
+        object: Object,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> Outcome<Object> {
+        let result = jni!(
+            self,
+            CallObjectMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.checked(Object(result))
     }
 
     /// Calls a method without a result.
     pub fn call_void(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<()> {
-        jni!(self, CallVoidMethodA, object.0, method.0, arguments.as_ptr());
+        jni!(
+            self,
+            CallVoidMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.check()
     }
 
@@ -317,38 +355,72 @@ impl Env {
 
     /// Calls a method that returns a long.
     pub fn call_long(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<jlong> {
-        let result = jni!(self, CallLongMethodA, object.0, method.0, arguments.as_ptr());
+        let result = jni!(
+            self,
+            CallLongMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.checked(result)
     }
 
     /// Calls a method that returns a boolean.
     pub fn call_bool(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<bool> {
-        let result = jni!(self, CallBooleanMethodA, object.0, method.0, arguments.as_ptr());
-        self.checked(result)
-    }
-
-    /// Calls a method that returns a short.
-    pub fn call_short(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i16> {
-        let result = jni!(self, CallShortMethodA, object.0, method.0, arguments.as_ptr());
+        let result = jni!(
+            self,
+            CallBooleanMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.checked(result)
     }
 
     /// A static method of a class.
     pub fn static_method(self, class: jclass, name: &str, descriptor: &str) -> Outcome<Method> {
         let (name, descriptor) = (terminated(name), terminated(descriptor));
-        let method = jni!(self, GetStaticMethodID, class, name.as_ptr(), descriptor.as_ptr());
+        let method = jni!(
+            self,
+            GetStaticMethodID,
+            class,
+            name.as_ptr(),
+            descriptor.as_ptr()
+        );
         self.checked(Method(method))
     }
 
     /// Calls a static method that returns an object.
-    pub fn call_static_object(self, class: Object, method: Method, arguments: &[jvalue]) -> Outcome<Object> {
-        let result = jni!(self, CallStaticObjectMethodA, class.0, method.0, arguments.as_ptr());
+    pub fn call_static_object(
+        self,
+        class: Object,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> Outcome<Object> {
+        let result = jni!(
+            self,
+            CallStaticObjectMethodA,
+            class.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.checked(Object(result))
     }
 
     /// Calls a static method that returns an int.
-    pub fn call_static_int(self, class: Object, method: Method, arguments: &[jvalue]) -> Outcome<jint> {
-        let result = jni!(self, CallStaticIntMethodA, class.0, method.0, arguments.as_ptr());
+    pub fn call_static_int(
+        self,
+        class: Object,
+        method: Method,
+        arguments: &[jvalue],
+    ) -> Outcome<jint> {
+        let result = jni!(
+            self,
+            CallStaticIntMethodA,
+            class.0,
+            method.0,
+            arguments.as_ptr()
+        );
         self.checked(result)
     }
 
@@ -356,7 +428,13 @@ impl Env {
     pub fn constant(self, class: &str, name: &str, descriptor: &str) -> Outcome<Object> {
         let class = self.class(class)?;
         let (name, descriptor) = (terminated(name), terminated(descriptor));
-        let field = jni!(self, GetStaticFieldID, class, name.as_ptr(), descriptor.as_ptr());
+        let field = jni!(
+            self,
+            GetStaticFieldID,
+            class,
+            name.as_ptr(),
+            descriptor.as_ptr()
+        );
         self.check()?;
         let value = jni!(self, GetStaticObjectField, class, field);
         self.checked(Object(value))
@@ -431,7 +509,11 @@ impl Env {
         self.create(
             "org/rocksdb/Status",
             "(BBLjava/lang/String;)V",
-            &[jvalue { b: code }, jvalue { b: subcode }, jvalue { l: state.0 }],
+            &[
+                jvalue { b: code },
+                jvalue { b: subcode },
+                jvalue { l: state.0 },
+            ],
         )
     }
 
@@ -462,7 +544,11 @@ impl Env {
             return Err(null_pointer());
         }
         let wanted = usize::try_from(len).map_err(|_| illegal("a length is negative"))?;
-        let mut bytes = Bytes { len: wanted, inline: [0; Bytes::INLINE], heap: Vec::new() };
+        let mut bytes = Bytes {
+            len: wanted,
+            inline: [0; Bytes::INLINE],
+            heap: Vec::new(),
+        };
         let to = match wanted <= Bytes::INLINE {
             true => bytes.inline.as_mut_ptr(),
             false => {
@@ -499,16 +585,20 @@ impl Env {
     #[inline]
     pub fn byte_array(self, bytes: &[u8]) -> Outcome<ByteArray> {
         let Ok(len) = size(bytes.len()) else {
-            return Err(Error::invalid_argument(
-                "Requested array size exceeds VM limit",
-            )
-            .into());
+            return Err(Error::invalid_argument("Requested array size exceeds VM limit").into());
         };
         let array = jni!(self, NewByteArray, len);
         if array.is_null() {
             return Err(Fail::Pending);
         }
-        jni!(self, SetByteArrayRegion, array, 0, len, bytes.as_ptr().cast());
+        jni!(
+            self,
+            SetByteArrayRegion,
+            array,
+            0,
+            len,
+            bytes.as_ptr().cast()
+        );
         Ok(ByteArray(array))
     }
 
@@ -520,26 +610,51 @@ impl Env {
 
     /// Copies as much of `bytes` as fits to `[offset, offset + room)` of an array; returns the whole length.
     #[inline]
-    pub fn fill_array(self, array: ByteArray, offset: jint, room: jint, bytes: &[u8]) -> Outcome<jint> {
+    pub fn fill_array(
+        self,
+        array: ByteArray,
+        offset: jint,
+        room: jint,
+        bytes: &[u8],
+    ) -> Outcome<jint> {
         if array.is_null() {
             return Err(null_pointer());
         }
         let len = size(bytes.len())?;
-        jni!(self, SetByteArrayRegion, array.0, offset, len.min(room), bytes.as_ptr().cast());
+        jni!(
+            self,
+            SetByteArrayRegion,
+            array.0,
+            offset,
+            len.min(room),
+            bytes.as_ptr().cast()
+        );
         self.checked(len)
     }
 
     /// The bytes `[offset, offset + len)` of a direct buffer. The caller uses them only until the method returns, as
     /// long as the buffer lives.
     #[inline]
-    pub fn direct<'a>(self, buffer: ByteBuffer, offset: jint, len: jint, what: &str) -> Outcome<&'a [u8]> {
+    pub fn direct<'a>(
+        self,
+        buffer: ByteBuffer,
+        offset: jint,
+        len: jint,
+        what: &str,
+    ) -> Outcome<&'a [u8]> {
         let (data, len) = self.region(buffer, offset, len, what)?;
         // SAFETY: within the buffer, which the argument keeps alive (J2); Java does not change it during the call.
         Ok(unsafe { std::slice::from_raw_parts(data, len) })
     }
 
     #[inline]
-    fn region(self, buffer: ByteBuffer, offset: jint, len: jint, what: &str) -> Outcome<(*mut u8, usize)> {
+    fn region(
+        self,
+        buffer: ByteBuffer,
+        offset: jint,
+        len: jint,
+        what: &str,
+    ) -> Outcome<(*mut u8, usize)> {
         let data = match buffer.is_null() {
             true => null_mut(),
             false => jni!(self, GetDirectBufferAddress, buffer.0),
@@ -592,19 +707,40 @@ impl Env {
     pub fn longs(self, array: LongArray) -> Outcome<Vec<jlong>> {
         let len = self.len(Object(array.0))?;
         let mut longs = vec![0; usize::try_from(len).unwrap_or(0)];
-        jni!(self, GetLongArrayRegion, array.0, 0, len, longs.as_mut_ptr());
+        jni!(
+            self,
+            GetLongArrayRegion,
+            array.0,
+            0,
+            len,
+            longs.as_mut_ptr()
+        );
         self.checked(longs)
     }
 
     /// Stores elements of an `int[]`.
     pub fn set_ints(self, array: IntArray, ints: &[jint]) -> Outcome<()> {
-        jni!(self, SetIntArrayRegion, array.0, 0, size(ints.len())?, ints.as_ptr());
+        jni!(
+            self,
+            SetIntArrayRegion,
+            array.0,
+            0,
+            size(ints.len())?,
+            ints.as_ptr()
+        );
         self.check()
     }
 
     /// Stores elements of a `long[]`.
     pub fn set_longs(self, array: LongArray, longs: &[jlong]) -> Outcome<()> {
-        jni!(self, SetLongArrayRegion, array.0, 0, size(longs.len())?, longs.as_ptr());
+        jni!(
+            self,
+            SetLongArrayRegion,
+            array.0,
+            0,
+            size(longs.len())?,
+            longs.as_ptr()
+        );
         self.check()
     }
 
@@ -710,7 +846,11 @@ impl Env {
     /// A `HashMap` of the given pairs. The local references to them are released.
     pub fn map(self, pairs: impl Iterator<Item = Outcome<(Object, Object)>>) -> Outcome<Object> {
         let map = self.create("java/util/HashMap", "()V", &[])?;
-        let put = self.method_of(map, "put", "(Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;")?;
+        let put = self.method_of(
+            map,
+            "put",
+            "(Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;",
+        )?;
         for pair in pairs {
             let (key, value) = pair?;
             let old = self.call_object(map, put, &[jvalue { l: key.0 }, jvalue { l: value.0 }])?;
@@ -781,7 +921,10 @@ impl Drop for Global {
 
 #[cold]
 fn null_pointer() -> Fail {
-    Fail::Java("java/lang/NullPointerException", "a reference is null".to_owned())
+    Fail::Java(
+        "java/lang/NullPointerException",
+        "a reference is null".to_owned(),
+    )
 }
 
 /// A length as a Java int.
@@ -792,7 +935,11 @@ pub fn size(len: usize) -> Outcome<jsize> {
 }
 
 fn terminated(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_else(|_| CStr::from_bytes_with_nul(b"\0").unwrap_or_default().to_owned())
+    CString::new(text.replace('\0', " ")).unwrap_or_else(|_| {
+        CStr::from_bytes_with_nul(b"\0")
+            .unwrap_or_default()
+            .to_owned()
+    })
 }
 
 /// The number of a code in `org.rocksdb.Status.Code`.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use cairn_backup::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
 use cairn_db::{
-    ColumnFamilyMetaDataOptions, ExportImportFilesMetaData, Family, LiveFileMetaData, SstFileReader, SstFileWriter,
-    WalFileType, WalIterator,
+    ColumnFamilyMetaDataOptions, ExportImportFilesMetaData, Family, LiveFileMetaData,
+    SstFileReader, SstFileWriter, WalFileType, WalIterator,
 };
 use cairn_format::table::Properties;
 use cairn_options::{CompactionOptions, ImportColumnFamilyOptions};
@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::db::{Checkpoint, Database, env_path, family_or_default};
-use crate::env::{ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome};
+use crate::env::{
+    ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
+};
 use crate::handle::{Mut, New, Ref, create, of};
 use crate::iterator::Cursor;
 use crate::options::{AllOptions, ReadOptions};
@@ -73,7 +75,8 @@ pub fn new_env_options_of(_env: Env, all: Ref<AllOptions>) -> New<EnvOptions> {
     })
 }
 
-pub fn set_env_rate_limiter(_env: Env, _options: Ref<EnvOptions>, _limiter: Ref<Arc<RateLimiter>>) {}
+pub fn set_env_rate_limiter(_env: Env, _options: Ref<EnvOptions>, _limiter: Ref<Arc<RateLimiter>>) {
+}
 
 macro_rules! destructors {
     ($($name:ident: $type:ty;)+) => {$(
@@ -96,7 +99,11 @@ destructors! {
     destroy_compaction_options: CompactionOptions;
 }
 
-pub fn new_writer(_env: Env, _options: Ref<EnvOptions>, all: Ref<AllOptions>) -> New<SstFileWriter> {
+pub fn new_writer(
+    _env: Env,
+    _options: Ref<EnvOptions>,
+    all: Ref<AllOptions>,
+) -> New<SstFileWriter> {
     New(SstFileWriter::new(&all.world(), &all.db, &all.family))
 }
 
@@ -116,11 +123,21 @@ pub fn open_writer(env: Env, mut writer: Mut<SstFileWriter>, path: JString) -> O
     Ok(writer.open(&env_path(env, path)?)?)
 }
 
-pub fn writer_put(_env: Env, mut writer: Mut<SstFileWriter>, key: Ref<Slice>, value: Ref<Slice>) -> Outcome<()> {
+pub fn writer_put(
+    _env: Env,
+    mut writer: Mut<SstFileWriter>,
+    key: Ref<Slice>,
+    value: Ref<Slice>,
+) -> Outcome<()> {
     Ok(writer.put(key.bytes(), value.bytes())?)
 }
 
-pub fn writer_put_array(env: Env, mut writer: Mut<SstFileWriter>, key: ByteArray, value: ByteArray) -> Outcome<()> {
+pub fn writer_put_array(
+    env: Env,
+    mut writer: Mut<SstFileWriter>,
+    key: ByteArray,
+    value: ByteArray,
+) -> Outcome<()> {
     Ok(writer.put(&env.all_bytes(key)?, &env.all_bytes(value)?)?)
 }
 
@@ -138,11 +155,21 @@ pub fn writer_put_direct(
     Ok(writer.put(key, env.direct(value, at, len, "value")?)?)
 }
 
-pub fn writer_merge(_env: Env, mut writer: Mut<SstFileWriter>, key: Ref<Slice>, value: Ref<Slice>) -> Outcome<()> {
+pub fn writer_merge(
+    _env: Env,
+    mut writer: Mut<SstFileWriter>,
+    key: Ref<Slice>,
+    value: Ref<Slice>,
+) -> Outcome<()> {
     Ok(writer.merge(key.bytes(), value.bytes())?)
 }
 
-pub fn writer_merge_array(env: Env, mut writer: Mut<SstFileWriter>, key: ByteArray, value: ByteArray) -> Outcome<()> {
+pub fn writer_merge_array(
+    env: Env,
+    mut writer: Mut<SstFileWriter>,
+    key: ByteArray,
+    value: ByteArray,
+) -> Outcome<()> {
     Ok(writer.merge(&env.all_bytes(key)?, &env.all_bytes(value)?)?)
 }
 
@@ -150,7 +177,11 @@ pub fn writer_delete(_env: Env, mut writer: Mut<SstFileWriter>, key: Ref<Slice>)
     Ok(writer.delete(key.bytes())?)
 }
 
-pub fn writer_delete_array(env: Env, mut writer: Mut<SstFileWriter>, key: ByteArray) -> Outcome<()> {
+pub fn writer_delete_array(
+    env: Env,
+    mut writer: Mut<SstFileWriter>,
+    key: ByteArray,
+) -> Outcome<()> {
     Ok(writer.delete(&env.all_bytes(key)?)?)
 }
 
@@ -171,22 +202,37 @@ pub struct Reader {
 
 impl Reader {
     fn open(&self) -> Outcome<&SstFileReader> {
-        self.reader.as_ref().ok_or_else(|| Error::invalid_argument("the reader has no open file").into())
+        self.reader
+            .as_ref()
+            .ok_or_else(|| Error::invalid_argument("the reader has no open file").into())
     }
 }
 
 pub fn new_reader(_env: Env, all: Ref<AllOptions>) -> New<Reader> {
-    New(Reader { options: all.clone(), reader: None })
+    New(Reader {
+        options: all.clone(),
+        reader: None,
+    })
 }
 
 pub fn open_reader(env: Env, mut reader: Mut<Reader>, path: JString) -> Outcome<()> {
     let path = env_path(env, path)?;
-    reader.reader = Some(SstFileReader::open(&reader.options.world(), &path, &reader.options.family)?);
+    reader.reader = Some(SstFileReader::open(
+        &reader.options.world(),
+        &path,
+        &reader.options.family,
+    )?);
     Ok(())
 }
 
-pub fn reader_iterator(_env: Env, reader: Ref<Reader>, options: Ref<ReadOptions>) -> Outcome<New<Cursor>> {
-    Ok(New(Cursor::Table(Box::new(reader.open()?.iter(&options.options)))))
+pub fn reader_iterator(
+    _env: Env,
+    reader: Ref<Reader>,
+    options: Ref<ReadOptions>,
+) -> Outcome<New<Cursor>> {
+    Ok(New(Cursor::Table(Box::new(
+        reader.open()?.iter(&options.options),
+    ))))
 }
 
 pub fn reader_verify(_env: Env, reader: Ref<Reader>) -> Outcome<()> {
@@ -223,8 +269,15 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         p.fast_compression_estimate,
         0,
     ];
-    let mut arguments: Vec<jvalue> = numbers.iter().map(|number| jvalue { j: *number as jlong }).collect();
-    arguments.push(jvalue { l: env.byte_array(p.column_family_name.as_bytes())?.0 });
+    let mut arguments: Vec<jvalue> = numbers
+        .iter()
+        .map(|number| jvalue {
+            j: *number as jlong,
+        })
+        .collect();
+    arguments.push(jvalue {
+        l: env.byte_array(p.column_family_name.as_bytes())?.0,
+    });
     let texts = [
         &p.filter_policy,
         &p.comparator,
@@ -234,13 +287,24 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         &p.compression,
     ];
     for text in texts {
-        arguments.push(jvalue { l: env.string(text)?.0 });
+        arguments.push(jvalue {
+            l: env.string(text)?.0,
+        });
     }
-    let text = |bytes: &[u8]| env.string(&String::from_utf8_lossy(bytes)).map(|text| Object(text.0));
-    let user = env.map(p.others.iter().map(|(name, value)| Ok((text(name)?, text(value)?))))?;
-    let readable = env.map(p.rows().into_iter().map(|(name, value)| {
-        Ok((text(name.as_bytes())?, text(value.as_bytes())?))
-    }))?;
+    let text = |bytes: &[u8]| {
+        env.string(&String::from_utf8_lossy(bytes))
+            .map(|text| Object(text.0))
+    };
+    let user = env.map(
+        p.others
+            .iter()
+            .map(|(name, value)| Ok((text(name)?, text(value)?))),
+    )?;
+    let readable = env.map(
+        p.rows()
+            .into_iter()
+            .map(|(name, value)| Ok((text(name.as_bytes())?, text(value.as_bytes())?))),
+    )?;
     arguments.push(jvalue { l: user.0 });
     arguments.push(jvalue { l: readable.0 });
     env.create(
@@ -253,38 +317,74 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
 
 fn collection(env: Env, found: cairn_db::TablePropertiesCollection) -> Outcome<Object> {
     env.map(found.iter().map(|(path, properties)| {
-        Ok((Object(env.string(path)?.0), table_properties(env, properties)?))
+        Ok((
+            Object(env.string(path)?.0),
+            table_properties(env, properties)?,
+        ))
     }))
 }
 
 pub fn properties_of_all(env: Env, db: Ref<Database>, family: jlong) -> Outcome<Object> {
-    collection(env, family_or_default(db.0, family)?.properties_of_all_tables()?)
+    collection(
+        env,
+        family_or_default(db.0, family)?.properties_of_all_tables()?,
+    )
 }
 
-pub fn properties_in_range(env: Env, db: Ref<Database>, family: jlong, slices: LongArray) -> Outcome<Object> {
+pub fn properties_in_range(
+    env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    slices: LongArray,
+) -> Outcome<Object> {
     let slices = env.longs(slices)?;
     let mut ranges = Vec::new();
     for pair in slices.chunks_exact(2) {
         ranges.push((of::<Slice>(pair[0])?.bytes(), of::<Slice>(pair[1])?.bytes()));
     }
-    collection(env, family_or_default(db.0, family)?.properties_of_tables_in_range(&ranges)?)
+    collection(
+        env,
+        family_or_default(db.0, family)?.properties_of_tables_in_range(&ranges)?,
+    )
 }
 
 /// The arguments of `SstFileMetaData` from the file name on.
 fn file_arguments(env: Env, file: &LiveFileMetaData) -> Outcome<Vec<jvalue>> {
     Ok(vec![
-        jvalue { l: env.string(&format!("/{}", file.relative_filename))?.0 },
-        jvalue { l: env.string(&file.directory.to_string_lossy())?.0 },
-        jvalue { j: file.size as jlong },
-        jvalue { j: file.smallest_seqno.0 as jlong },
-        jvalue { j: file.largest_seqno.0 as jlong },
-        jvalue { l: env.byte_array(&file.smallest_key)?.0 },
-        jvalue { l: env.byte_array(&file.largest_key)?.0 },
+        jvalue {
+            l: env.string(&format!("/{}", file.relative_filename))?.0,
+        },
+        jvalue {
+            l: env.string(&file.directory.to_string_lossy())?.0,
+        },
+        jvalue {
+            j: file.size as jlong,
+        },
+        jvalue {
+            j: file.smallest_seqno.0 as jlong,
+        },
+        jvalue {
+            j: file.largest_seqno.0 as jlong,
+        },
+        jvalue {
+            l: env.byte_array(&file.smallest_key)?.0,
+        },
+        jvalue {
+            l: env.byte_array(&file.largest_key)?.0,
+        },
         jvalue { j: 0 },
-        jvalue { z: file.being_compacted },
-        jvalue { j: file.num_entries as jlong },
-        jvalue { j: file.num_deletions as jlong },
-        jvalue { l: env.byte_array(&file.file_checksum)?.0 },
+        jvalue {
+            z: file.being_compacted,
+        },
+        jvalue {
+            j: file.num_entries as jlong,
+        },
+        jvalue {
+            j: file.num_deletions as jlong,
+        },
+        jvalue {
+            l: env.byte_array(&file.file_checksum)?.0,
+        },
     ])
 }
 
@@ -294,8 +394,12 @@ pub fn live_files_metadata(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> 
     for (at, file) in files.iter().enumerate() {
         env.frame(|| {
             let mut arguments = vec![
-                jvalue { l: env.byte_array(file.column_family_name.as_bytes())?.0 },
-                jvalue { i: jint::try_from(file.level).unwrap_or(0) },
+                jvalue {
+                    l: env.byte_array(file.column_family_name.as_bytes())?.0,
+                },
+                jvalue {
+                    i: jint::try_from(file.level).unwrap_or(0),
+                },
             ];
             arguments.extend(file_arguments(env, file)?);
             let created = env.create(
@@ -328,8 +432,12 @@ pub fn family_metadata(env: Env, db: Ref<Database>, family: jlong) -> Outcome<Ob
             "org/rocksdb/LevelMetaData",
             "(IJ[Lorg/rocksdb/SstFileMetaData;)V",
             &[
-                jvalue { i: jint::try_from(level.level).unwrap_or(0) },
-                jvalue { j: level.size as jlong },
+                jvalue {
+                    i: jint::try_from(level.level).unwrap_or(0),
+                },
+                jvalue {
+                    j: level.size as jlong,
+                },
                 jvalue { l: files.0 },
             ],
         )?;
@@ -340,9 +448,15 @@ pub fn family_metadata(env: Env, db: Ref<Database>, family: jlong) -> Outcome<Ob
         "org/rocksdb/ColumnFamilyMetaData",
         "(JJ[B[Lorg/rocksdb/LevelMetaData;)V",
         &[
-            jvalue { j: family.size as jlong },
-            jvalue { j: family.file_count as jlong },
-            jvalue { l: env.byte_array(family.name.as_bytes())?.0 },
+            jvalue {
+                j: family.size as jlong,
+            },
+            jvalue {
+                j: family.file_count as jlong,
+            },
+            jvalue {
+                l: env.byte_array(family.name.as_bytes())?.0,
+            },
             jvalue { l: levels.0 },
         ],
     )
@@ -358,10 +472,18 @@ pub fn wal_files(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> {
             "(Ljava/lang/String;JBJJ)V",
             &[
                 jvalue { l: path.0 },
-                jvalue { j: file.log_number.0 as jlong },
-                jvalue { b: i8::from(file.file_type == WalFileType::Alive) },
-                jvalue { j: file.start_sequence.0 as jlong },
-                jvalue { j: file.size_file_bytes as jlong },
+                jvalue {
+                    j: file.log_number.0 as jlong,
+                },
+                jvalue {
+                    b: i8::from(file.file_type == WalFileType::Alive),
+                },
+                jvalue {
+                    j: file.start_sequence.0 as jlong,
+                },
+                jvalue {
+                    j: file.size_file_bytes as jlong,
+                },
             ],
         )?;
         env.set_element(array, at, created)?;
@@ -391,11 +513,23 @@ pub fn wal_batch(env: Env, iter: Ref<WalIterator>) -> Outcome<Object> {
     env.create(
         "org/rocksdb/TransactionLogIterator$BatchResult",
         "(JJ)V",
-        &[jvalue { j: sequence.0 as jlong }, jvalue { j: create(Batch::new(batch)) }],
+        &[
+            jvalue {
+                j: sequence.0 as jlong,
+            },
+            jvalue {
+                j: create(Batch::new(batch)),
+            },
+        ],
     )
 }
 
-pub fn export(env: Env, _checkpoint: Ref<Checkpoint>, family: Ref<Family>, path: JString) -> Outcome<New<ExportImportFilesMetaData>> {
+pub fn export(
+    env: Env,
+    _checkpoint: Ref<Checkpoint>,
+    family: Ref<Family>,
+    path: JString,
+) -> Outcome<New<ExportImportFilesMetaData>> {
     Ok(New(family.export(&env_path(env, path)?)?))
 }
 
@@ -418,7 +552,12 @@ pub fn create_with_import(
         all.push(of::<ExportImportFilesMetaData>(export)?.clone());
     }
     let name = String::from_utf8_lossy(&name);
-    Ok(New(db.db.create_family_with_import(&name, &options.family, &import, &all)?))
+    Ok(New(db.db.create_family_with_import(
+        &name,
+        &options.family,
+        &import,
+        &all,
+    )?))
 }
 
 pub fn new_backup_options(env: Env, path: JString) -> Outcome<New<BackupEngineOptions>> {
@@ -433,23 +572,43 @@ pub fn set_backup_env(_env: Env, mut options: Mut<BackupEngineOptions>, world: R
     options.backup_world = Some(world.clone());
 }
 
-pub fn set_backup_limiter(_env: Env, mut options: Mut<BackupEngineOptions>, limiter: Ref<Arc<RateLimiter>>) {
+pub fn set_backup_limiter(
+    _env: Env,
+    mut options: Mut<BackupEngineOptions>,
+    limiter: Ref<Arc<RateLimiter>>,
+) {
     options.backup_rate_limiter = Some(limiter.clone());
 }
 
-pub fn set_restore_limiter(_env: Env, mut options: Mut<BackupEngineOptions>, limiter: Ref<Arc<RateLimiter>>) {
+pub fn set_restore_limiter(
+    _env: Env,
+    mut options: Mut<BackupEngineOptions>,
+    limiter: Ref<Arc<RateLimiter>>,
+) {
     options.restore_rate_limiter = Some(limiter.clone());
 }
 
 /// The object of `BackupEngine`.
 pub struct Backups(BackupEngine);
 
-pub fn open_backups(_env: Env, world: Ref<World>, options: Ref<BackupEngineOptions>) -> Outcome<New<Backups>> {
+pub fn open_backups(
+    _env: Env,
+    world: Ref<World>,
+    options: Ref<BackupEngineOptions>,
+) -> Outcome<New<Backups>> {
     Ok(New(Backups(BackupEngine::open(&world, &options)?)))
 }
 
-pub fn create_backup(_env: Env, engine: Ref<Backups>, db: Ref<Database>, flush: bool) -> Outcome<()> {
-    let options = CreateBackupOptions { flush_before_backup: flush, ..CreateBackupOptions::default() };
+pub fn create_backup(
+    _env: Env,
+    engine: Ref<Backups>,
+    db: Ref<Database>,
+    flush: bool,
+) -> Outcome<()> {
+    let options = CreateBackupOptions {
+        flush_before_backup: flush,
+        ..CreateBackupOptions::default()
+    };
     engine.0.0.create_new_backup(&db.db, &options)?;
     Ok(())
 }
@@ -473,28 +632,43 @@ pub fn create_backup_with(
 pub fn backups(env: Env, engine: Ref<Backups>) -> Outcome<Object> {
     let list = env.create("java/util/ArrayList", "()V", &[])?;
     let infos = engine.0.0.backups();
-    env.append(list, infos.into_iter().map(|info| {
-        let metadata = match info.app_metadata.is_empty() {
-            true => JString::default(),
-            false => env.string(&String::from_utf8_lossy(&info.app_metadata))?,
-        };
-        env.create(
-            "org/rocksdb/BackupInfo",
-            "(IJJILjava/lang/String;)V",
-            &[
-                jvalue { i: info.backup_id.cast_signed() },
-                jvalue { j: info.timestamp },
-                jvalue { j: info.size as jlong },
-                jvalue { i: info.number_files.cast_signed() },
-                jvalue { l: metadata.0 },
-            ],
-        )
-    }))?;
+    env.append(
+        list,
+        infos.into_iter().map(|info| {
+            let metadata = match info.app_metadata.is_empty() {
+                true => JString::default(),
+                false => env.string(&String::from_utf8_lossy(&info.app_metadata))?,
+            };
+            env.create(
+                "org/rocksdb/BackupInfo",
+                "(IJJILjava/lang/String;)V",
+                &[
+                    jvalue {
+                        i: info.backup_id.cast_signed(),
+                    },
+                    jvalue { j: info.timestamp },
+                    jvalue {
+                        j: info.size as jlong,
+                    },
+                    jvalue {
+                        i: info.number_files.cast_signed(),
+                    },
+                    jvalue { l: metadata.0 },
+                ],
+            )
+        }),
+    )?;
     Ok(list)
 }
 
 pub fn corrupted_backups(env: Env, engine: Ref<Backups>) -> Outcome<IntArray> {
-    let ids: Vec<jint> = engine.0.0.corrupted_backups().iter().map(|(id, _)| id.cast_signed()).collect();
+    let ids: Vec<jint> = engine
+        .0
+        .0
+        .corrupted_backups()
+        .iter()
+        .map(|(id, _)| id.cast_signed())
+        .collect();
     env.int_array(&ids)
 }
 
@@ -503,7 +677,10 @@ pub fn collect_backups(_env: Env, engine: Ref<Backups>) -> Outcome<()> {
 }
 
 pub fn purge_backups(_env: Env, engine: Ref<Backups>, keep: jint) -> Outcome<()> {
-    Ok(engine.0.0.purge_old_backups(usize::try_from(keep).unwrap_or(0))?)
+    Ok(engine
+        .0
+        .0
+        .purge_old_backups(usize::try_from(keep).unwrap_or(0))?)
 }
 
 pub fn delete_backup(_env: Env, engine: Ref<Backups>, id: jint) -> Outcome<()> {
@@ -526,8 +703,14 @@ pub fn restore(
     options: Ref<Restore>,
 ) -> Outcome<()> {
     let (db_dir, wal_dir): (PathBuf, PathBuf) = (env_path(env, db_dir)?, env_path(env, wal_dir)?);
-    let options = RestoreOptions { keep_log_files: options.0.0, ..RestoreOptions::default() };
-    Ok(engine.0.0.restore_db_from_backup(id.cast_unsigned(), &db_dir, &wal_dir, &options)?)
+    let options = RestoreOptions {
+        keep_log_files: options.0.0,
+        ..RestoreOptions::default()
+    };
+    Ok(engine
+        .0
+        .0
+        .restore_db_from_backup(id.cast_unsigned(), &db_dir, &wal_dir, &options)?)
 }
 
 pub fn restore_latest(
@@ -538,8 +721,14 @@ pub fn restore_latest(
     options: Ref<Restore>,
 ) -> Outcome<()> {
     let (db_dir, wal_dir): (PathBuf, PathBuf) = (env_path(env, db_dir)?, env_path(env, wal_dir)?);
-    let options = RestoreOptions { keep_log_files: options.0.0, ..RestoreOptions::default() };
-    Ok(engine.0.0.restore_db_from_latest_backup(&db_dir, &wal_dir, &options)?)
+    let options = RestoreOptions {
+        keep_log_files: options.0.0,
+        ..RestoreOptions::default()
+    };
+    Ok(engine
+        .0
+        .0
+        .restore_db_from_latest_backup(&db_dir, &wal_dir, &options)?)
 }
 
 pub fn new_compaction_options(_env: Env) -> New<CompactionOptions> {
@@ -558,7 +747,8 @@ pub fn compact_files(
 ) -> Outcome<ObjectArray> {
     let files = env.texts(files)?;
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let level = usize::try_from(output_level).map_err(|_| Error::invalid_argument("the level is negative"))?;
+    let level = usize::try_from(output_level)
+        .map_err(|_| Error::invalid_argument("the level is negative"))?;
     let path_id = u32::try_from(path_id).ok();
     let made = family_or_default(db.0, family)?.compact_files(&_options, &files, level, path_id)?;
     env.strings(&made)

@@ -43,7 +43,11 @@ fn cell<T: 'static>(handle: jlong) -> Outcome<*mut Cell<T>> {
 #[cold]
 fn not_alive<T>(handle: jlong) -> Fail {
     let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
-    let what = if handle == 0 { "null" } else { "closed, or of another type" };
+    let what = if handle == 0 {
+        "null"
+    } else {
+        "closed, or of another type"
+    };
     Error::invalid_argument(format!("the handle of a {name} is {what}")).into()
 }
 

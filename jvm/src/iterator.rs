@@ -120,13 +120,25 @@ pub fn seek(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome
     seek_at(env, cursor, key, 0, len)
 }
 
-pub fn seek_at(env: Env, mut cursor: Mut<Cursor>, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
+pub fn seek_at(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
     let key = env.bytes(key, at, len)?;
     each!(cursor, iter => iter.seek(&key));
     Ok(())
 }
 
-pub fn seek_direct(env: Env, mut cursor: Mut<Cursor>, key: ByteBuffer, at: jint, len: jint) -> Outcome<()> {
+pub fn seek_direct(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
     let key = env.direct(key, at, len, "key")?;
     each!(cursor, iter => iter.seek(key));
     Ok(())
@@ -136,13 +148,25 @@ pub fn seek_prev(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Ou
     seek_prev_at(env, cursor, key, 0, len)
 }
 
-pub fn seek_prev_at(env: Env, mut cursor: Mut<Cursor>, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
+pub fn seek_prev_at(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
     let key = env.bytes(key, at, len)?;
     each!(cursor, iter => iter.seek_for_prev(&key));
     Ok(())
 }
 
-pub fn seek_prev_direct(env: Env, mut cursor: Mut<Cursor>, key: ByteBuffer, at: jint, len: jint) -> Outcome<()> {
+pub fn seek_prev_direct(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
     let key = env.direct(key, at, len, "key")?;
     each!(cursor, iter => iter.seek_for_prev(key));
     Ok(())
@@ -158,22 +182,46 @@ pub fn value(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
     env.byte_array(cursor.value())
 }
 
-pub fn key_into(env: Env, cursor: Mut<Cursor>, target: ByteArray, at: jint, len: jint) -> Outcome<jint> {
+pub fn key_into(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
     check(cursor.0)?;
     env.fill_array(target, at, len, cursor.key())
 }
 
-pub fn value_into(env: Env, cursor: Mut<Cursor>, target: ByteArray, at: jint, len: jint) -> Outcome<jint> {
+pub fn value_into(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
     check(cursor.0)?;
     env.fill_array(target, at, len, cursor.value())
 }
 
-pub fn key_direct(env: Env, cursor: Mut<Cursor>, target: ByteBuffer, at: jint, len: jint) -> Outcome<jint> {
+pub fn key_direct(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
     check(cursor.0)?;
     env.fill_direct(target, at, len, cursor.key(), "key")
 }
 
-pub fn value_direct(env: Env, cursor: Mut<Cursor>, target: ByteBuffer, at: jint, len: jint) -> Outcome<jint> {
+pub fn value_direct(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
     check(cursor.0)?;
     env.fill_direct(target, at, len, cursor.value(), "value")
 }

@@ -29,14 +29,16 @@ mod tickers;
 mod txn;
 mod writes;
 
+pub(crate) use cairn_backup::BackupEngineOptions;
+pub(crate) use cairn_options::struct_options::CompressionOptions;
 pub(crate) use cairn_options::{
     CompactRangeOptions, FifoCompactionOptions, FlushOptions, IngestExternalFileOptions,
     UniversalCompactionOptions, WriteOptions,
 };
-pub(crate) use cairn_backup::BackupEngineOptions;
-pub(crate) use cairn_options::struct_options::CompressionOptions;
-pub(crate) use cairn_txn::{OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions};
 pub(crate) use cairn_options::{CompactionOptions, ImportColumnFamilyOptions};
+pub(crate) use cairn_txn::{
+    OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions,
+};
 pub(crate) use callbacks::ComparatorOptions;
 pub(crate) use files::EnvOptions;
 pub(crate) use options::{AllOptions, ReadOptions};

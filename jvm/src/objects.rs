@@ -7,16 +7,19 @@ use cairn_observe::Statistics;
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, StatsLevel, Ticker};
 use cairn_options::{
-    ChecksumKind, Collectors, CompactOnDeletion, DataBlockIndexType, FilterPolicy, FixedPrefixPartitions, IndexBlockSearchType, IndexShortening,
-    IndexType, MemtableFactory, TableOptions,
+    ChecksumKind, Collectors, CompactOnDeletion, DataBlockIndexType, FilterPolicy,
+    FixedPrefixPartitions, IndexBlockSearchType, IndexShortening, IndexType, MemtableFactory,
+    TableOptions,
 };
-use cairn_platform::{IoKind, IoPriority, RateLimited, RateLimiter, SstFileManager, World};
+use cairn_platform::{
+    IoKind, IoPriority, Priority, RateLimited, RateLimiter, SstFileManager, World,
+};
 use cairn_types::{Error, MergeOperator, SstPartitionerFactory, TablePropertiesCollectorFactory};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, JString, LongArray, Object, Outcome, illegal};
-use crate::options::AllOptions;
 use crate::handle::{Mut, New, Ref};
+use crate::options::AllOptions;
 use crate::tickers::{HISTOGRAMS, TICKERS};
 
 /// A factory of tables: Java owns it and passes it to options at once.
@@ -56,8 +59,12 @@ destructors! {
 
 /// An enumeration by its number.
 fn choice<T: Copy>(all: &[(T, &str)], number: i8) -> Outcome<T> {
-    let found = usize::try_from(number).ok().and_then(|number| all.get(number));
-    found.map(|(choice, _)| *choice).ok_or_else(|| illegal("unknown number of an enumeration"))
+    let found = usize::try_from(number)
+        .ok()
+        .and_then(|number| all.get(number));
+    found
+        .map(|(choice, _)| *choice)
+        .ok_or_else(|| illegal("unknown number of an enumeration"))
 }
 
 fn table(
@@ -77,7 +84,13 @@ fn table(
             (Some(cache), _) => options.block_cache = Some(cache.clone()),
             (None, Ok(size)) => {
                 let num_shard_bits = u32::try_from(shard_bits).ok().filter(|bits| *bits > 0);
-                let cache = BlockCache::new(size, CacheOptions { num_shard_bits, ..CacheOptions::lru() });
+                let cache = BlockCache::new(
+                    size,
+                    CacheOptions {
+                        num_shard_bits,
+                        ..CacheOptions::lru()
+                    },
+                );
                 options.block_cache = Some(Arc::new(cache));
             }
             (None, Err(_)) => options.no_block_cache = true,
@@ -256,7 +269,12 @@ pub fn vector(_env: Env, _reserved: jlong) -> New<Memtable> {
     New(Memtable(MemtableFactory::Vector))
 }
 
-pub fn hash_skip_list(_env: Env, _buckets: jlong, _height: jint, _branching: jint) -> New<Memtable> {
+pub fn hash_skip_list(
+    _env: Env,
+    _buckets: jlong,
+    _height: jint,
+    _branching: jint,
+) -> New<Memtable> {
     New(Memtable(MemtableFactory::HashSkipList))
 }
 
@@ -278,7 +296,13 @@ pub fn bloom(_env: Env, bits_per_key: f64) -> New<FilterPolicy> {
 fn cache(capacity: jlong, shard_bits: jint, build: CacheOptions) -> Outcome<New<Arc<BlockCache>>> {
     let capacity = usize::try_from(capacity).map_err(|_| illegal("the capacity is negative"))?;
     let num_shard_bits = u32::try_from(shard_bits).ok();
-    Ok(New(Arc::new(BlockCache::new(capacity, CacheOptions { num_shard_bits, ..build }))))
+    Ok(New(Arc::new(BlockCache::new(
+        capacity,
+        CacheOptions {
+            num_shard_bits,
+            ..build
+        },
+    ))))
 }
 
 pub fn lru_cache(
@@ -298,8 +322,20 @@ pub fn lru_cache(
     cache(capacity, shard_bits, build)
 }
 
-pub fn clock_cache(_env: Env, capacity: jlong, shard_bits: jint, strict: bool) -> Outcome<New<Arc<BlockCache>>> {
-    cache(capacity, shard_bits, CacheOptions { strict_capacity_limit: strict, ..CacheOptions::default() })
+pub fn clock_cache(
+    _env: Env,
+    capacity: jlong,
+    shard_bits: jint,
+    strict: bool,
+) -> Outcome<New<Arc<BlockCache>>> {
+    cache(
+        capacity,
+        shard_bits,
+        CacheOptions {
+            strict_capacity_limit: strict,
+            ..CacheOptions::default()
+        },
+    )
 }
 
 pub fn hyper_clock_cache(
@@ -309,7 +345,14 @@ pub fn hyper_clock_cache(
     shard_bits: jint,
     strict: bool,
 ) -> Outcome<New<Arc<BlockCache>>> {
-    cache(capacity, shard_bits, CacheOptions { strict_capacity_limit: strict, ..CacheOptions::default() })
+    cache(
+        capacity,
+        shard_bits,
+        CacheOptions {
+            strict_capacity_limit: strict,
+            ..CacheOptions::default()
+        },
+    )
 }
 
 pub fn cache_usage(_env: Env, cache: Ref<Arc<BlockCache>>) -> jlong {
@@ -327,7 +370,11 @@ pub fn write_buffer_manager(
     allow_stall: bool,
 ) -> New<Arc<WriteBufferManager>> {
     let size = usize::try_from(size).unwrap_or(0);
-    New(Arc::new(WriteBufferManager::new(size, cache.map(|cache| cache.clone()), allow_stall)))
+    New(Arc::new(WriteBufferManager::new(
+        size,
+        cache.map(|cache| cache.clone()),
+        allow_stall,
+    )))
 }
 
 pub fn rate_limiter(
@@ -443,16 +490,22 @@ pub fn set_trash_ratio(_env: Env, manager: Ref<Arc<SstFileManager>>, ratio: f64)
 
 fn operator(text: &str) -> Outcome<New<Arc<dyn MergeOperator>>> {
     let found = cairn_options::merge_operators::from_text(text);
-    Ok(New(found.map_err(|_| Error::not_supported(format!("merge operator {text}")))?))
+    Ok(New(found.map_err(|_| {
+        Error::not_supported(format!("merge operator {text}"))
+    })?))
 }
 
 pub fn string_append(env: Env, delimiter: JString) -> Outcome<New<Arc<dyn MergeOperator>>> {
-    Ok(New(Arc::new(cairn_options::merge_operators::StringAppend::new(&env.text(delimiter)?))))
+    Ok(New(Arc::new(
+        cairn_options::merge_operators::StringAppend::new(&env.text(delimiter)?),
+    )))
 }
 
 pub fn string_append_char(_env: Env, delimiter: u16) -> New<Arc<dyn MergeOperator>> {
     let delimiter = char::from(u8::try_from(delimiter).unwrap_or(b','));
-    New(Arc::new(cairn_options::merge_operators::StringAppend::new(&delimiter.to_string())))
+    New(Arc::new(cairn_options::merge_operators::StringAppend::new(
+        &delimiter.to_string(),
+    )))
 }
 
 pub fn uint64_add(_env: Env) -> Outcome<New<Arc<dyn MergeOperator>>> {
@@ -460,7 +513,9 @@ pub fn uint64_add(_env: Env) -> Outcome<New<Arc<dyn MergeOperator>>> {
 }
 
 pub fn fixed_prefix_partitioner(_env: Env, len: jlong) -> New<Arc<dyn SstPartitionerFactory>> {
-    New(Arc::new(FixedPrefixPartitions::new(usize::try_from(len).unwrap_or(0))))
+    New(Arc::new(FixedPrefixPartitions::new(
+        usize::try_from(len).unwrap_or(0),
+    )))
 }
 
 /// The Java levels: all but detailed timers, all but mutex times, all.
@@ -473,7 +528,9 @@ fn level_of(number: i8) -> StatsLevel {
 }
 
 pub fn new_statistics(_env: Env) -> New<StatisticsHandle> {
-    New(StatisticsHandle(Arc::new(Statistics::new(StatsLevel::ExceptDetailedTimers))))
+    New(StatisticsHandle(Arc::new(Statistics::new(
+        StatsLevel::ExceptDetailedTimers,
+    ))))
 }
 
 pub fn new_statistics_of(_env: Env, other: Ref<StatisticsHandle>) -> New<StatisticsHandle> {
@@ -524,26 +581,40 @@ pub fn take_ticker(_env: Env, statistics: Ref<StatisticsHandle>, number: i8) -> 
 }
 
 pub fn histogram_data(env: Env, statistics: Ref<StatisticsHandle>, number: i8) -> Outcome<Object> {
-    let data = histogram(number).map(|histogram| statistics.0.0.histogram(histogram).data()).unwrap_or_default();
+    let data = histogram(number)
+        .map(|histogram| statistics.0.0.histogram(histogram).data())
+        .unwrap_or_default();
     env.create(
         "org/rocksdb/HistogramData",
         "(DDDDDDJJD)V",
         &[
             jvalue { d: data.median },
-            jvalue { d: data.percentile95 },
-            jvalue { d: data.percentile99 },
+            jvalue {
+                d: data.percentile95,
+            },
+            jvalue {
+                d: data.percentile99,
+            },
             jvalue { d: data.average },
-            jvalue { d: data.standard_deviation },
+            jvalue {
+                d: data.standard_deviation,
+            },
             jvalue { d: data.max },
-            jvalue { j: data.count as jlong },
-            jvalue { j: data.sum as jlong },
+            jvalue {
+                j: data.count as jlong,
+            },
+            jvalue {
+                j: data.sum as jlong,
+            },
             jvalue { d: data.min },
         ],
     )
 }
 
 pub fn histogram_text(env: Env, statistics: Ref<StatisticsHandle>, number: i8) -> Outcome<JString> {
-    let Some(histogram) = histogram(number) else { return env.string("") };
+    let Some(histogram) = histogram(number) else {
+        return env.string("");
+    };
     let data = statistics.0.0.histogram(histogram).data();
     env.string(&format!(
         "Count: {} Average: {:.4}  StdDev: {:.2}\nMin: {:.0}  Median: {:.4}  Max: {:.0}\nPercentiles: P50: {:.2} P95: {:.2} P99: {:.2}\n",
@@ -567,7 +638,54 @@ pub fn statistics_text(env: Env, statistics: Ref<StatisticsHandle>) -> Outcome<J
     env.string(&statistics.0.0.to_string())
 }
 
-pub fn set_background_threads(_env: Env, _world: Ref<World>, _threads: jint, _priority: i8) {}
+/// The number of a priority in Java: bottom, low, high.
+fn priority(number: i8) -> Outcome<Priority> {
+    match number {
+        0 => Ok(Priority::Bottom),
+        1 => Ok(Priority::Low),
+        2 => Ok(Priority::High),
+        _ => Err(illegal("unknown priority")),
+    }
+}
+
+pub fn set_background_threads(
+    _env: Env,
+    world: Ref<World>,
+    threads: jint,
+    number: i8,
+) -> Outcome<()> {
+    world
+        .executor
+        .set_threads(priority(number)?, usize::try_from(threads).unwrap_or(0));
+    Ok(())
+}
+
+pub fn background_threads(_env: Env, world: Ref<World>, number: i8) -> Outcome<jint> {
+    crate::env::size(world.executor.threads(priority(number)?))
+}
+
+pub fn more_background_threads(
+    _env: Env,
+    world: Ref<World>,
+    threads: jint,
+    number: i8,
+) -> Outcome<()> {
+    let (pool, threads) = (priority(number)?, usize::try_from(threads).unwrap_or(0));
+    if world.executor.threads(pool) < threads {
+        world.executor.set_threads(pool, threads);
+    }
+    Ok(())
+}
+
+pub fn lower_io_priority(_env: Env, world: Ref<World>, number: i8) -> Outcome<()> {
+    world.executor.lower_io_priority(priority(number)?);
+    Ok(())
+}
+
+pub fn lower_cpu_priority(_env: Env, world: Ref<World>, number: i8) -> Outcome<()> {
+    world.executor.lower_cpu_priority(priority(number)?);
+    Ok(())
+}
 
 /// A factory of collectors that mark tables with many deletions.
 pub fn compact_on_deletion(
@@ -586,7 +704,8 @@ pub fn compact_on_deletion(
 pub fn set_collectors(env: Env, mut options: Mut<AllOptions>, factories: LongArray) -> Outcome<()> {
     let mut collectors = Collectors::default();
     for factory in env.longs(factories)? {
-        collectors.push(crate::handle::of::<Arc<dyn TablePropertiesCollectorFactory>>(factory)?.clone());
+        collectors
+            .push(crate::handle::of::<Arc<dyn TablePropertiesCollectorFactory>>(factory)?.clone());
     }
     options.family.table_properties_collector_factories = collectors;
     Ok(())
@@ -595,7 +714,10 @@ pub fn set_collectors(env: Env, mut options: Mut<AllOptions>, factories: LongArr
 /// New handles of the factories, which Java owns.
 pub fn collectors(env: Env, options: Ref<AllOptions>) -> Outcome<LongArray> {
     let factories = options.family.table_properties_collector_factories.all();
-    let handles: Vec<jlong> = factories.iter().map(|factory| crate::handle::create(factory.clone())).collect();
+    let handles: Vec<jlong> = factories
+        .iter()
+        .map(|factory| crate::handle::create(factory.clone()))
+        .collect();
     env.long_array(&handles)
 }
 
@@ -607,7 +729,8 @@ pub fn perf(metric: PerfMetric, _handle: jlong) -> Outcome<jlong> {
 /// Java's perf levels omit the level of waiting times.
 pub fn set_perf_level(_env: Env, level: i8) -> Outcome<()> {
     let number = if level >= 3 { level + 1 } else { level };
-    let level = PerfLevel::from_number(i64::from(number)).ok_or_else(|| illegal("unknown perf level"))?;
+    let level =
+        PerfLevel::from_number(i64::from(number)).ok_or_else(|| illegal("unknown perf level"))?;
     perf::set_level(level);
     Ok(())
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cairn_memory::BlockCache;
 use cairn_observe::statistics::Keeping;
 use cairn_options::{
-    Canceled, CompactRangeOptions, Compression, DbOptions, DbPath, FamilyOptions, FifoCompactionOptions, FlushOptions,
-    IngestExternalFileOptions, Plugin, UniversalCompactionOptions, WriteOptions,
+    Canceled, CompactRangeOptions, Compression, DbOptions, DbPath, FamilyOptions,
+    FifoCompactionOptions, FlushOptions, IngestExternalFileOptions, Plugin,
+    UniversalCompactionOptions, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor};
@@ -51,7 +52,10 @@ pub struct Inert {
 impl Default for AllOptions {
     fn default() -> AllOptions {
         AllOptions {
-            db: DbOptions { statistics: Keeping::Nothing, ..DbOptions::default() },
+            db: DbOptions {
+                statistics: Keeping::Nothing,
+                ..DbOptions::default()
+            },
             family: FamilyOptions::default(),
             world: None,
             env_handle: 0,
@@ -92,7 +96,10 @@ pub fn new(_env: Env) -> New<AllOptions> {
 }
 
 pub fn new_of(_env: Env, db: Ref<AllOptions>, family: Ref<AllOptions>) -> New<AllOptions> {
-    New(AllOptions { family: family.family.clone(), ..db.clone() })
+    New(AllOptions {
+        family: family.family.clone(),
+        ..db.clone()
+    })
 }
 
 pub fn copy(_env: Env, options: Ref<AllOptions>) -> New<AllOptions> {
@@ -121,7 +128,6 @@ macro_rules! plain {
 plain! {
     new_write, destroy_write: WriteOptions;
     new_flush, destroy_flush: FlushOptions;
-    new_compact_range, destroy_compact_range: CompactRangeOptions;
     new_compression, destroy_compression: crate::CompressionOptions;
     new_universal, destroy_universal: UniversalCompactionOptions;
     new_fifo, destroy_fifo: FifoCompactionOptions;
@@ -209,7 +215,10 @@ pub fn prepare_for_bulk_load(_env: Env, options: Mut<AllOptions>) {
 
 pub fn old_defaults(_env: Env, options: Mut<AllOptions>, major: jint, minor: jint) {
     let all = options.0;
-    let (major, minor) = (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0));
+    let (major, minor) = (
+        u32::try_from(major).unwrap_or(0),
+        u32::try_from(minor).unwrap_or(0),
+    );
     all.db.old_defaults(major, minor);
     all.family.old_defaults(major, minor);
 }
@@ -223,7 +232,8 @@ pub fn small_db(_env: Env, options: Mut<AllOptions>) {
 pub fn small_db_with(_env: Env, options: Mut<AllOptions>, cache: Option<Ref<Arc<BlockCache>>>) {
     let all = options.0;
     all.db.optimize_for_small_db();
-    all.family.optimize_for_small_db(cache.map(|cache| (*cache).clone()));
+    all.family
+        .optimize_for_small_db(cache.map(|cache| (*cache).clone()));
 }
 
 pub fn point_lookup(_env: Env, mut options: Mut<AllOptions>, megabytes: jlong) {
@@ -235,7 +245,9 @@ pub fn level_style(_env: Env, mut options: Mut<AllOptions>, bytes: jlong) {
 }
 
 pub fn universal_style(_env: Env, mut options: Mut<AllOptions>, bytes: jlong) {
-    options.family.optimize_universal_style_compaction(bytes as u64);
+    options
+        .family
+        .optimize_universal_style_compaction(bytes as u64);
 }
 
 pub fn set_builtin_comparator(_env: Env, mut options: Mut<AllOptions>, number: jint) {
@@ -249,22 +261,33 @@ pub fn set_comparator(_env: Env, mut options: Mut<AllOptions>, order: Ref<KeyOrd
     options.family.comparator = order.clone();
 }
 
-pub fn set_merge_operator(_env: Env, mut options: Mut<AllOptions>, operator: Ref<Arc<dyn MergeOperator>>) {
+pub fn set_merge_operator(
+    _env: Env,
+    mut options: Mut<AllOptions>,
+    operator: Ref<Arc<dyn MergeOperator>>,
+) {
     options.family.merge_operator = Some(operator.clone());
 }
 
-pub fn set_merge_operator_name(env: Env, mut options: Mut<AllOptions>, name: JString) -> Outcome<()> {
+pub fn set_merge_operator_name(
+    env: Env,
+    mut options: Mut<AllOptions>,
+    name: JString,
+) -> Outcome<()> {
     // As in RocksJava, an unknown name selects none.
-    options.family.merge_operator = cairn_options::merge_operators::from_text(&env.text(name)?).ok();
+    options.family.merge_operator =
+        cairn_options::merge_operators::from_text(&env.text(name)?).ok();
     Ok(())
 }
 
 pub fn fixed_prefix(_env: Env, mut options: Mut<AllOptions>, len: jint) {
-    options.family.prefix_extractor = Some(PrefixExtractor::Fixed(usize::try_from(len).unwrap_or(0)));
+    options.family.prefix_extractor =
+        Some(PrefixExtractor::Fixed(usize::try_from(len).unwrap_or(0)));
 }
 
 pub fn capped_prefix(_env: Env, mut options: Mut<AllOptions>, len: jint) {
-    options.family.prefix_extractor = Some(PrefixExtractor::Capped(usize::try_from(len).unwrap_or(0)));
+    options.family.prefix_extractor =
+        Some(PrefixExtractor::Capped(usize::try_from(len).unwrap_or(0)));
 }
 
 pub fn set_table_format(_env: Env, mut options: Mut<AllOptions>, format: Ref<TableFormat>) {
@@ -356,7 +379,11 @@ pub fn set_bottommost_compression_options(
     options.family.bottommost_compression_opts = compression.clone();
 }
 
-pub fn set_universal(_env: Env, mut options: Mut<AllOptions>, universal: Ref<UniversalCompactionOptions>) {
+pub fn set_universal(
+    _env: Env,
+    mut options: Mut<AllOptions>,
+    universal: Ref<UniversalCompactionOptions>,
+) {
     options.family.compaction_options_universal = universal.clone();
 }
 
@@ -364,22 +391,36 @@ pub fn set_fifo(_env: Env, mut options: Mut<AllOptions>, fifo: Ref<FifoCompactio
     options.family.compaction_options_fifo = fifo.clone();
 }
 
-pub fn set_compression_per_level(env: Env, mut options: Mut<AllOptions>, levels: ByteArray) -> Outcome<()> {
+pub fn set_compression_per_level(
+    env: Env,
+    mut options: Mut<AllOptions>,
+    levels: ByteArray,
+) -> Outcome<()> {
     let levels = env.all_bytes(levels)?;
-    let levels: Option<Vec<Compression>> =
-        levels.iter().map(|level| Compression::from_u8(*level)).collect();
+    let levels: Option<Vec<Compression>> = levels
+        .iter()
+        .map(|level| Compression::from_u8(*level))
+        .collect();
     options.family.compression_per_level =
         levels.ok_or_else(|| Error::invalid_argument("unknown compression"))?;
     Ok(())
 }
 
 pub fn compression_per_level(env: Env, options: Ref<AllOptions>) -> Outcome<ByteArray> {
-    let levels: Vec<u8> =
-        options.family.compression_per_level.iter().map(|level| *level as u8).collect();
+    let levels: Vec<u8> = options
+        .family
+        .compression_per_level
+        .iter()
+        .map(|level| *level as u8)
+        .collect();
     env.byte_array(&levels)
 }
 
-pub fn set_level_multipliers(env: Env, mut options: Mut<AllOptions>, factors: IntArray) -> Outcome<()> {
+pub fn set_level_multipliers(
+    env: Env,
+    mut options: Mut<AllOptions>,
+    factors: IntArray,
+) -> Outcome<()> {
     options.family.max_bytes_for_level_multiplier_additional = env.ints(factors)?;
     Ok(())
 }
@@ -391,7 +432,12 @@ pub fn level_multipliers(env: Env, options: Ref<AllOptions>) -> Outcome<IntArray
 fn paths(env: Env, names: ObjectArray, sizes: LongArray) -> Outcome<Vec<DbPath>> {
     let (names, sizes) = (env.texts(names)?, env.longs(sizes)?);
     let pairs = names.into_iter().zip(sizes);
-    Ok(pairs.map(|(path, size)| DbPath { path: path.into(), target_size: size as u64 }).collect())
+    Ok(pairs
+        .map(|(path, size)| DbPath {
+            path: path.into(),
+            target_size: size as u64,
+        })
+        .collect())
 }
 
 fn store_paths(env: Env, paths: &[DbPath], names: ObjectArray, sizes: LongArray) -> Outcome<()> {
@@ -445,17 +491,19 @@ texts! {
 fn family_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
     let mut all = AllOptions::default();
     let mut unused = DbOptions::default();
-    Ok(match apply(&env.text(text)?, ignore_unknown, |text| {
-        let mut family = FamilyOptions::default();
-        family_text(&mut family, text).map(|()| family)
-    }) {
-        Some(family) => {
-            all.family = family;
-            unused.statistics = Keeping::Nothing;
-            crate::handle::create(all)
-        }
-        None => 0,
-    })
+    Ok(
+        match apply(&env.text(text)?, ignore_unknown, |text| {
+            let mut family = FamilyOptions::default();
+            family_text(&mut family, text).map(|()| family)
+        }) {
+            Some(family) => {
+                all.family = family;
+                unused.statistics = Keeping::Nothing;
+                crate::handle::create(all)
+            }
+            None => 0,
+        },
+    )
 }
 
 fn family_text(family: &mut FamilyOptions, text: &str) -> cairn_types::Result<()> {
@@ -464,7 +512,11 @@ fn family_text(family: &mut FamilyOptions, text: &str) -> cairn_types::Result<()
     Ok(())
 }
 
-fn apply<T>(text: &str, ignore_unknown: bool, parse: impl Fn(&str) -> cairn_types::Result<T>) -> Option<T> {
+fn apply<T>(
+    text: &str,
+    ignore_unknown: bool,
+    parse: impl Fn(&str) -> cairn_types::Result<T>,
+) -> Option<T> {
     match parse(text) {
         Ok(parsed) => Some(parsed),
         Err(_) if ignore_unknown => {
@@ -479,7 +531,11 @@ pub fn family_from_text(env: Env, text: JString) -> Outcome<jlong> {
     family_from(env, text, false)
 }
 
-pub fn family_from_text_with(env: Env, config: Ref<ConfigOptions>, text: JString) -> Outcome<jlong> {
+pub fn family_from_text_with(
+    env: Env,
+    config: Ref<ConfigOptions>,
+    text: JString,
+) -> Outcome<jlong> {
     family_from(env, text, config.ignore_unknown)
 }
 
@@ -487,7 +543,10 @@ fn db_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
     use cairn_options::Options;
     let parsed = apply(&env.text(text)?, ignore_unknown, DbOptions::from_text);
     Ok(parsed.map_or(0, |db| {
-        let mut all = AllOptions { db, ..AllOptions::default() };
+        let mut all = AllOptions {
+            db,
+            ..AllOptions::default()
+        };
         all.db.statistics = Keeping::Nothing;
         crate::handle::create(all)
     }))
@@ -510,7 +569,10 @@ pub struct ConfigOptions {
 }
 
 pub fn new_config(_env: Env) -> New<ConfigOptions> {
-    New(ConfigOptions { world: None, ignore_unknown: false })
+    New(ConfigOptions {
+        world: None,
+        ignore_unknown: false,
+    })
 }
 
 pub fn destroy_config(env: Env, handle: jlong) -> Outcome<()> {
@@ -541,10 +603,16 @@ fn load(
     let mut file = file;
     file.forget_unknown_code();
     let target = crate::handle::of_mut::<AllOptions>(options)?;
-    target.db = DbOptions { statistics: Keeping::Nothing, ..file.db };
+    target.db = DbOptions {
+        statistics: Keeping::Nothing,
+        ..file.db
+    };
     target.world = Some(world.clone());
     let items = file.families.into_iter().map(|(name, family)| {
-        let handle = crate::handle::create(AllOptions { family, ..AllOptions::default() });
+        let handle = crate::handle::create(AllOptions {
+            family,
+            ..AllOptions::default()
+        });
         let options = env.create(
             "org/rocksdb/ColumnFamilyOptions",
             "(J)V",
@@ -554,7 +622,10 @@ fn load(
         let descriptor = env.create(
             "org/rocksdb/ColumnFamilyDescriptor",
             "([BLorg/rocksdb/ColumnFamilyOptions;)V",
-            &[jni_sys::jvalue { l: name.0 }, jni_sys::jvalue { l: options.0 }],
+            &[
+                jni_sys::jvalue { l: name.0 },
+                jni_sys::jvalue { l: options.0 },
+            ],
         )?;
         env.forget(crate::env::Object(name.0));
         env.forget(options);
@@ -591,14 +662,27 @@ pub fn load_file(
 
 pub fn latest_file_name(env: Env, path: JString, world: Ref<World>) -> Outcome<JString> {
     let found = cairn_db::latest_options_file(&PathBuf::from(env.text(path)?), &world)?;
-    let name = found.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = found
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     env.string(&name.unwrap_or_default())
 }
 
-pub fn set_canceled(_env: Env, mut options: Mut<CompactRangeOptions>, canceled: bool) {
-    match canceled {
-        true => options.canceled.cancel(),
-        false => options.canceled = Canceled::new(),
+pub fn new_compact_range(_env: Env) -> New<CompactRangeOptions> {
+    // The flag exists from the beginning, so that it can be set while a compaction runs.
+    New(CompactRangeOptions {
+        canceled: Canceled::new(),
+        ..CompactRangeOptions::default()
+    })
+}
+
+pub fn destroy_compact_range(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<CompactRangeOptions>(env, handle)
+}
+
+pub fn set_canceled(_env: Env, options: Ref<CompactRangeOptions>, canceled: bool) {
+    if let Some(flag) = options.canceled.flag() {
+        flag.store(canceled, std::sync::atomic::Ordering::Release);
     }
 }
 

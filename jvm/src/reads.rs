@@ -14,7 +14,10 @@ pub const NOT_FOUND: jint = -1;
 
 /// Calls `work` with the options behind a handle, or the default.
 #[inline]
-fn with_options<T>(options: jlong, work: impl FnOnce(&cairn_options::ReadOptions) -> Outcome<T>) -> Outcome<T> {
+fn with_options<T>(
+    options: jlong,
+    work: impl FnOnce(&cairn_options::ReadOptions) -> Outcome<T>,
+) -> Outcome<T> {
     match options {
         0 => work(&cairn_options::ReadOptions::default()),
         handle => work(&of::<ReadOptions>(handle)?.options),
@@ -23,7 +26,9 @@ fn with_options<T>(options: jlong, work: impl FnOnce(&cairn_options::ReadOptions
 
 #[inline]
 fn find(db: &Database, options: jlong, family: jlong, key: &[u8]) -> Outcome<Option<Value>> {
-    with_options(options, |options| Ok(family_or_default(db, family)?.get_with(key, options)?))
+    with_options(options, |options| {
+        Ok(family_or_default(db, family)?.get_with(key, options)?)
+    })
 }
 
 macro_rules! gets {
@@ -116,7 +121,9 @@ fn multi_get_of(
             }
         }
     }
-    let found = with_options(options, |options| Ok(db.db.multi_get_in(&chosen, options, false)))?;
+    let found = with_options(options, |options| {
+        Ok(db.db.multi_get_in(&chosen, options, false))
+    })?;
     let array = env.object_array("[B", found.len())?;
     for (at, value) in found.into_iter().enumerate() {
         // As in RocksJava, a failed lookup is a null value.
@@ -128,7 +135,13 @@ fn multi_get_of(
     Ok(array)
 }
 
-pub fn multi_get(env: Env, db: Ref<Database>, k: ObjectArray, offsets: IntArray, lens: IntArray) -> Outcome<ObjectArray> {
+pub fn multi_get(
+    env: Env,
+    db: Ref<Database>,
+    k: ObjectArray,
+    offsets: IntArray,
+    lens: IntArray,
+) -> Outcome<ObjectArray> {
     multi_get_of(env, db.0, 0, &keys(env, k, offsets, lens)?, None)
 }
 
@@ -163,7 +176,13 @@ pub fn multi_get_both(
     lens: IntArray,
     families: LongArray,
 ) -> Outcome<ObjectArray> {
-    multi_get_of(env, db.0, options, &keys(env, k, offsets, lens)?, Some(families))
+    multi_get_of(
+        env,
+        db.0,
+        options,
+        &keys(env, k, offsets, lens)?,
+        Some(families),
+    )
 }
 
 pub fn multi_get_direct(
@@ -188,19 +207,30 @@ pub fn multi_get_direct(
         let family = match families.len() {
             0 => db.0.db.default_family(),
             1 => of::<Family>(families[0])?,
-            _ => of::<Family>(*families.get(at).ok_or_else(|| Error::invalid_argument("too few column families"))?)?,
+            _ => of::<Family>(
+                *families
+                    .get(at)
+                    .ok_or_else(|| Error::invalid_argument("too few column families"))?,
+            )?,
         };
         let buffer = env.element(key_buffers, at)?;
-        given.push((family, env.direct(ByteBuffer(buffer.0), *offset, *len, "key")?));
+        given.push((
+            family,
+            env.direct(ByteBuffer(buffer.0), *offset, *len, "key")?,
+        ));
         env.forget(buffer);
     }
-    let found = with_options(options, |options| Ok(db.db.multi_get_in(&given, options, false)))?;
+    let found = with_options(options, |options| {
+        Ok(db.db.multi_get_in(&given, options, false))
+    })?;
     let mut lengths = vec![0; found.len()];
     for (at, value) in found.into_iter().enumerate() {
         let status = match value {
             Ok(Some(value)) => {
                 let buffer = env.element(values, at)?;
-                let room = env.buffer(ByteBuffer(buffer.0)).map_or(0, |(_, capacity)| capacity);
+                let room = env
+                    .buffer(ByteBuffer(buffer.0))
+                    .map_or(0, |(_, capacity)| capacity);
                 let room = jint::try_from(room).unwrap_or(jint::MAX);
                 lengths[at] = env.fill_direct(ByteBuffer(buffer.0), 0, room, &value, "value")?;
                 env.forget(buffer);
@@ -241,7 +271,9 @@ pub fn key_exists_direct(
 }
 
 fn may_exist(db: &Database, family: jlong, options: jlong, key: &[u8]) -> Outcome<MayExist> {
-    with_options(options, |options| Ok(family_or_default(db, family)?.key_may_exist(key, options)))
+    with_options(options, |options| {
+        Ok(family_or_default(db, family)?.key_may_exist(key, options))
+    })
 }
 
 pub fn key_may_exist(
@@ -254,7 +286,10 @@ pub fn key_may_exist(
     len: jint,
 ) -> Outcome<bool> {
     let key = env.bytes(key, at, len)?;
-    Ok(!matches!(may_exist(db.0, family, options, &key)?, MayExist::No))
+    Ok(!matches!(
+        may_exist(db.0, family, options, &key)?,
+        MayExist::No
+    ))
 }
 
 pub fn key_may_exist_value(
@@ -267,10 +302,11 @@ pub fn key_may_exist_value(
     len: jint,
 ) -> Outcome<ObjectArray> {
     let key = env.bytes(key, at, len)?;
+    // A flag (no, perhaps, yes), and the value.
     match may_exist(db.0, family, options, &key)? {
-        MayExist::No => Ok(ObjectArray::default()),
-        MayExist::Perhaps => env.byte_arrays([Some(&[][..]), None].into_iter()),
-        MayExist::Yes(value) => env.byte_arrays([Some(&[1][..]), Some(&value[..])].into_iter()),
+        MayExist::No => env.byte_arrays([Some(&[0][..])].into_iter()),
+        MayExist::Perhaps => env.byte_arrays([Some(&[1][..])].into_iter()),
+        MayExist::Yes(value) => env.byte_arrays([Some(&[2][..]), Some(&value[..])].into_iter()),
     }
 }
 
@@ -284,7 +320,10 @@ pub fn key_may_exist_direct(
     len: jint,
 ) -> Outcome<bool> {
     let key = env.direct(key, at, len, "key")?;
-    Ok(!matches!(may_exist(db.0, family, options, key)?, MayExist::No))
+    Ok(!matches!(
+        may_exist(db.0, family, options, key)?,
+        MayExist::No
+    ))
 }
 
 pub fn key_may_exist_direct_value(

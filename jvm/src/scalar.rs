@@ -1,8 +1,8 @@
 //! Conversion of single-valued options between Java and Rust.
 
 use cairn_options::enums::{
-    BottommostLevelCompaction, CacheTier, Compression, CompactionPri, CompactionStopStyle, CompactionStyle,
-    InfoLogLevel, PrepopulateBlobCache, ReadTier, WalRecoveryMode,
+    BottommostLevelCompaction, CacheTier, CompactionPri, CompactionStopStyle, CompactionStyle,
+    Compression, InfoLogLevel, PrepopulateBlobCache, ReadTier, WalRecoveryMode,
 };
 use cairn_txn::WritePolicy;
 

@@ -34,16 +34,34 @@ pub fn from_array(env: Env, bytes: ByteArray) -> Outcome<New<Slice>> {
 
 pub fn from_array_at(env: Env, bytes: ByteArray, offset: jint) -> Outcome<New<Slice>> {
     let len = env.len(Object(bytes.0))?;
-    Ok(New(Slice::Owned(env.bytes(bytes, offset, len - offset)?.to_vec(), 0)))
+    Ok(New(Slice::Owned(
+        env.bytes(bytes, offset, len - offset)?.to_vec(),
+        0,
+    )))
 }
 
 pub fn from_buffer(env: Env, buffer: ByteBuffer) -> Outcome<New<Slice>> {
-    from_buffer_of(env, buffer, -1)
+    let (data, capacity) = env
+        .buffer(buffer)
+        .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
+    // As in RocksJava, the content ends before the first zero.
+    let whole = Slice::Direct(data, capacity);
+    let len = whole
+        .bytes()
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(capacity);
+    Ok(New(Slice::Direct(data, len)))
 }
 
 pub fn from_buffer_of(env: Env, buffer: ByteBuffer, len: jint) -> Outcome<New<Slice>> {
-    let (data, capacity) = env.buffer(buffer).ok_or_else(|| illegal("Could not access DirectBuffer"))?;
-    Ok(New(Slice::Direct(data, usize::try_from(len).unwrap_or(capacity).min(capacity))))
+    let (data, capacity) = env
+        .buffer(buffer)
+        .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
+    Ok(New(Slice::Direct(
+        data,
+        usize::try_from(len).unwrap_or(capacity).min(capacity),
+    )))
 }
 
 pub fn size(_env: Env, slice: Ref<Slice>) -> jint {
@@ -57,7 +75,13 @@ pub fn is_empty(_env: Env, slice: Ref<Slice>) -> bool {
 pub fn to_string(env: Env, slice: Ref<Slice>, hex: bool) -> Outcome<JString> {
     match hex {
         false => env.string(&String::from_utf8_lossy(slice.bytes())),
-        true => env.string(&slice.bytes().iter().map(|byte| format!("{byte:02X}")).collect::<String>()),
+        true => env.string(
+            &slice
+                .bytes()
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect::<String>(),
+        ),
     }
 }
 
@@ -75,7 +99,9 @@ pub fn data(env: Env, slice: Ref<Slice>) -> Outcome<ByteArray> {
 
 pub fn direct_data(env: Env, slice: Ref<Slice>) -> Outcome<ByteBuffer> {
     let bytes = slice.bytes();
-    Ok(ByteBuffer(env.direct_buffer(bytes.as_ptr().cast_mut(), bytes.len())?.0))
+    Ok(ByteBuffer(
+        env.direct_buffer(bytes.as_ptr().cast_mut(), bytes.len())?.0,
+    ))
 }
 
 pub fn byte_at(_env: Env, slice: Ref<Slice>, at: jint) -> i8 {

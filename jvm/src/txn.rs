@@ -7,8 +7,8 @@ use cairn_db::{Db, Family, Snapshot, Value};
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
 use cairn_txn::{
-    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions, Transaction,
-    TransactionDb, TransactionDbOptions, TransactionOptions,
+    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
+    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
 };
 use cairn_types::Error;
 use jni_sys::{jint, jlong, jvalue};
@@ -28,6 +28,7 @@ pub struct Txn {
     started: u64,
     deadlock_detect: bool,
     write_options: WriteOptions,
+    log_number: jlong,
     /// Handles of its snapshots and write options, which Java does not own.
     snapshots: Vec<jlong>,
     options: Cell<jlong>,
@@ -42,17 +43,22 @@ impl Txn {
             clock,
             deadlock_detect,
             write_options: write_options.clone(),
+            log_number: 0,
             snapshots: Vec::new(),
             options: Cell::new(0),
         }
     }
 
     fn get(&self) -> Outcome<&Transaction> {
-        self.txn.as_ref().ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
+        self.txn
+            .as_ref()
+            .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
     }
 
     fn get_mut(&mut self) -> Outcome<&mut Transaction> {
-        self.txn.as_mut().ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
+        self.txn
+            .as_mut()
+            .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
     }
 }
 
@@ -68,10 +74,21 @@ impl Drop for Txn {
     }
 }
 
-pub fn open(env: Env, all: Ref<AllOptions>, options: Ref<TransactionDbOptions>, path: JString) -> Outcome<New<Database>> {
+pub fn open(
+    env: Env,
+    all: Ref<AllOptions>,
+    options: Ref<TransactionDbOptions>,
+    path: JString,
+) -> Outcome<New<Database>> {
     let path = env.text(path)?;
-    let txn = open_by(&all, &path, &default_family(&all), false, |request| TransactionDb::open(request, &options))?;
-    Ok(New(Database::new(txn.db().clone(), Kind::Locking(txn), &all)))
+    let txn = open_by(&all, &path, &default_family(&all), false, |request| {
+        TransactionDb::open(request, &options)
+    })?;
+    Ok(New(Database::new(
+        txn.db().clone(),
+        Kind::Locking(txn),
+        &all,
+    )))
 }
 
 pub fn open_families(
@@ -84,8 +101,14 @@ pub fn open_families(
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, family_options)?;
     let path = env.text(path)?;
-    let txn = open_by(&all, &path, &families, false, |request| TransactionDb::open(request, &options))?;
-    handles(env, Database::new(txn.db().clone(), Kind::Locking(txn), &all), &families)
+    let txn = open_by(&all, &path, &families, false, |request| {
+        TransactionDb::open(request, &options)
+    })?;
+    handles(
+        env,
+        Database::new(txn.db().clone(), Kind::Locking(txn), &all),
+        &families,
+    )
 }
 
 pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
@@ -94,7 +117,11 @@ pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome
     let txn = open_by(&all, &path, &default_family(&all), false, |request| {
         OptimisticTransactionDb::open(request, &options)
     })?;
-    Ok(New(Database::new(txn.db().clone(), Kind::Optimistic(txn), &all)))
+    Ok(New(Database::new(
+        txn.db().clone(),
+        Kind::Optimistic(txn),
+        &all,
+    )))
 }
 
 pub fn open_families_optimistic(
@@ -110,12 +137,22 @@ pub fn open_families_optimistic(
     let txn = open_by(&all, &path, &families, false, |request| {
         OptimisticTransactionDb::open(request, &options)
     })?;
-    handles(env, Database::new(txn.db().clone(), Kind::Optimistic(txn), &all), &families)
+    handles(
+        env,
+        Database::new(txn.db().clone(), Kind::Optimistic(txn), &all),
+        &families,
+    )
 }
 
-/// The handle of the database without transactions. Java does not own it.
-pub fn base_db(_env: Env, db: Ref<Database>) -> New<Database> {
-    New(Database::new(db.db.clone(), Kind::Plain, &AllOptions::default()))
+/// The handle of the database without transactions, which this one owns.
+pub fn base_db(_env: Env, db: Ref<Database>) -> jlong {
+    *db.0.base.get_or_init(|| {
+        create(Database::new(
+            db.db.clone(),
+            Kind::Plain,
+            &AllOptions::default(),
+        ))
+    })
 }
 
 fn locking(db: &Database) -> Outcome<&TransactionDb> {
@@ -148,7 +185,12 @@ fn restart(handle: jlong, new: Txn) -> Outcome<jlong> {
     Ok(handle)
 }
 
-pub fn begin_again(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>, old: jlong) -> Outcome<jlong> {
+pub fn begin_again(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
     restart(old, start(&db, &write, &TransactionOptions::default())?)
 }
 
@@ -162,14 +204,27 @@ pub fn begin_again_with(
     restart(old, start(&db, &write, &options)?)
 }
 
-fn start_optimistic(db: &Database, write: &WriteOptions, options: &OptimisticTransactionOptions) -> Outcome<Txn> {
+fn start_optimistic(
+    db: &Database,
+    write: &WriteOptions,
+    options: &OptimisticTransactionOptions,
+) -> Outcome<Txn> {
     match &db.kind {
-        Kind::Optimistic(txn) => Ok(Txn::new(&db.db, txn.begin_with(write, options), write, false)),
+        Kind::Optimistic(txn) => Ok(Txn::new(
+            &db.db,
+            txn.begin_with(write, options),
+            write,
+            false,
+        )),
         _ => Err(Error::invalid_argument("not an optimistic transaction database").into()),
     }
 }
 
-pub fn begin_optimistic(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<New<Txn>> {
+pub fn begin_optimistic(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+) -> Outcome<New<Txn>> {
     start_optimistic(&db, &write, &OptimisticTransactionOptions::default()).map(New)
 }
 
@@ -182,8 +237,16 @@ pub fn begin_optimistic_with(
     start_optimistic(&db, &write, &options).map(New)
 }
 
-pub fn begin_optimistic_again(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>, old: jlong) -> Outcome<jlong> {
-    restart(old, start_optimistic(&db, &write, &OptimisticTransactionOptions::default())?)
+pub fn begin_optimistic_again(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
+    restart(
+        old,
+        start_optimistic(&db, &write, &OptimisticTransactionOptions::default())?,
+    )
 }
 
 pub fn begin_optimistic_again_with(
@@ -206,7 +269,9 @@ pub fn destroy_optimistic_options(env: Env, handle: jlong) -> Outcome<()> {
 
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
     let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
-    Ok(found.map_or(0, |txn| create(Txn::new(&db.db, txn, &WriteOptions::default(), false))))
+    Ok(found.map_or(0, |txn| {
+        create(Txn::new(&db.db, txn, &WriteOptions::default(), false))
+    }))
 }
 
 pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
@@ -234,7 +299,11 @@ pub fn lock_status(env: Env, db: Ref<Database>) -> Outcome<Object> {
         let info = env.create(
             "org/rocksdb/TransactionDB$KeyLockInfo",
             "(Ljava/lang/String;[JZ)V",
-            &[jvalue { l: key.0 }, jvalue { l: holders.0 }, jvalue { z: lock.exclusive }],
+            &[
+                jvalue { l: key.0 },
+                jvalue { l: holders.0 },
+                jvalue { z: lock.exclusive },
+            ],
         )?;
         Ok((env.boxed_long(jlong::from(lock.family))?, info))
     }))
@@ -245,24 +314,23 @@ pub fn set_deadlock_buffer(_env: Env, db: Ref<Database>, count: jint) -> Outcome
     Ok(())
 }
 
-pub fn deadlocks(env: Env, this: Object, db: Ref<Database>) -> Outcome<ObjectArray> {
+pub fn deadlocks(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> {
     let paths = locking(&db)?.deadlocks();
     let array = env.object_array("org/rocksdb/TransactionDB$DeadlockPath", paths.len())?;
-    let new_info = env.method_of(
-        this,
-        "newDeadlockInfo",
-        "(JJLjava/lang/String;Z)Lorg/rocksdb/TransactionDB$DeadlockInfo;",
-    )?;
     for (at, path) in paths.iter().enumerate() {
         let infos = env.object_array("org/rocksdb/TransactionDB$DeadlockInfo", path.path.len())?;
         for (at, info) in path.path.iter().enumerate() {
             let key = key_text(env, &info.key)?;
-            let created = env.call_object(
-                this,
-                new_info,
+            let created = env.create(
+                "org/rocksdb/TransactionDB$DeadlockInfo",
+                "(JJLjava/lang/String;Z)V",
                 &[
-                    jvalue { j: info.transaction as jlong },
-                    jvalue { j: jlong::from(info.family) },
+                    jvalue {
+                        j: info.transaction as jlong,
+                    },
+                    jvalue {
+                        j: jlong::from(info.family),
+                    },
                     jvalue { l: key.0 },
                     jvalue { z: info.exclusive },
                 ],
@@ -273,8 +341,14 @@ pub fn deadlocks(env: Env, this: Object, db: Ref<Database>) -> Outcome<ObjectArr
         let created = env.create(
             "org/rocksdb/TransactionDB$DeadlockPath",
             "([Lorg/rocksdb/TransactionDB$DeadlockInfo;Z)V",
-            &[jvalue { l: infos.0 }, jvalue { z: path.limit_exceeded }],
+            &[
+                jvalue { l: infos.0 },
+                jvalue {
+                    z: path.limit_exceeded,
+                },
+            ],
         )?;
+        env.forget(Object(infos.0));
         env.set_element(array, at, created)?;
     }
     Ok(array)
@@ -295,7 +369,9 @@ pub fn set_snapshot_on_next(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 }
 
 pub fn snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
-    let Some(snapshot) = txn.get()?.snapshot().cloned() else { return Ok(0) };
+    let Some(snapshot) = txn.get()?.snapshot().cloned() else {
+        return Ok(0);
+    };
     let handle = create(snapshot);
     txn.snapshots.push(handle);
     Ok(handle)
@@ -349,7 +425,14 @@ pub fn get(
     family: jlong,
 ) -> Outcome<ByteArray> {
     let txn = txn.get()?;
-    found(env, txn.get_in(&family_of(txn, family)?, &env.bytes(key, at, len)?, &options.options)?)
+    found(
+        env,
+        txn.get_in(
+            &family_of(txn, family)?,
+            &env.bytes(key, at, len)?,
+            &options.options,
+        )?,
+    )
 }
 
 pub fn get_into(
@@ -365,7 +448,11 @@ pub fn get_into(
     family: jlong,
 ) -> Outcome<jint> {
     let txn = txn.get()?;
-    match txn.get_in(&family_of(txn, family)?, &env.bytes(key, at, len)?, &options.options)? {
+    match txn.get_in(
+        &family_of(txn, family)?,
+        &env.bytes(key, at, len)?,
+        &options.options,
+    )? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_array(value, value_at, value_len, &found),
     }
@@ -384,7 +471,11 @@ pub fn get_direct(
     family: jlong,
 ) -> Outcome<jint> {
     let txn = txn.get()?;
-    match txn.get_in(&family_of(txn, family)?, env.direct(key, at, len, "key")?, &options.options)? {
+    match txn.get_in(
+        &family_of(txn, family)?,
+        env.direct(key, at, len, "key")?,
+        &options.options,
+    )? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
     }
@@ -404,7 +495,10 @@ pub fn get_for_update(
     let key = env.bytes(key, at, len)?;
     let txn = txn.get_mut()?;
     let family = family_of(txn, family)?;
-    found(env, txn.get_for_update_in(&family, &key, &options.options, exclusive, validate)?)
+    found(
+        env,
+        txn.get_for_update_in(&family, &key, &options.options, exclusive, validate)?,
+    )
 }
 
 pub fn get_for_update_into(
@@ -465,14 +559,27 @@ fn values(env: Env, values: Vec<cairn_types::Result<Option<Value>>>) -> Outcome<
     Ok(array)
 }
 
-fn families_of(env: Env, txn: &Transaction, families: LongArray, count: usize) -> Outcome<Vec<Family>> {
+fn families_of(
+    env: Env,
+    txn: &Transaction,
+    families: LongArray,
+    count: usize,
+) -> Outcome<Vec<Family>> {
     if families.is_null() {
         return Ok(vec![txn.default_family().clone(); count]);
     }
-    env.longs(families)?.into_iter().map(|family| family_of(txn, family)).collect()
+    env.longs(families)?
+        .into_iter()
+        .map(|family| family_of(txn, family))
+        .collect()
 }
 
-pub fn multi_get(env: Env, txn: Ref<Txn>, options: Ref<ReadOptions>, keys: ObjectArray) -> Outcome<ObjectArray> {
+pub fn multi_get(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    keys: ObjectArray,
+) -> Outcome<ObjectArray> {
     multi_get_families(env, txn, options, keys, LongArray::default())
 }
 
@@ -499,7 +606,10 @@ pub fn multi_get_family(
 ) -> Outcome<ObjectArray> {
     let keys = env.all_byte_arrays(keys)?;
     let txn = txn.get()?;
-    values(env, txn.multi_get_in(&family_of(txn, family)?, &keys, &options.options, false))
+    values(
+        env,
+        txn.multi_get_in(&family_of(txn, family)?, &keys, &options.options, false),
+    )
 }
 
 pub fn multi_get_for_update(
@@ -521,17 +631,34 @@ pub fn multi_get_for_update_families(
     let keys = env.all_byte_arrays(keys)?;
     let txn = txn.get_mut()?;
     let families = families_of(env, txn, families, keys.len())?;
-    let pairs: Vec<(&Family, &[u8])> = families.iter().zip(keys.iter().map(|key| &key[..])).collect();
+    let pairs: Vec<(&Family, &[u8])> = families
+        .iter()
+        .zip(keys.iter().map(|key| &key[..]))
+        .collect();
     values(env, txn.multi_get_for_update(&pairs, &options.options))
 }
 
-pub fn iterator(_env: Env, txn: Ref<Txn>, options: Ref<ReadOptions>, family: jlong) -> Outcome<New<Cursor>> {
+pub fn iterator(
+    _env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    family: jlong,
+) -> Outcome<New<Cursor>> {
     let txn = txn.get()?;
-    Ok(New(Cursor::Joined(Box::new(txn.iter_in(&family_of(txn, family)?, &options.options)))))
+    Ok(New(Cursor::Joined(Box::new(
+        txn.iter_in(&family_of(txn, family)?, &options.options),
+    ))))
 }
 
 /// A write of a transaction. An untracked one is not checked for conflicts.
-fn write(txn: &mut Txn, op: Op, family: jlong, key: &[u8], value: &[u8], tracked: bool) -> Outcome<()> {
+fn write(
+    txn: &mut Txn,
+    op: Op,
+    family: jlong,
+    key: &[u8],
+    value: &[u8],
+    tracked: bool,
+) -> Outcome<()> {
     let txn = txn.get_mut()?;
     let family = family_of(txn, family)?;
     Ok(match (op, tracked) {
@@ -543,7 +670,9 @@ fn write(txn: &mut Txn, op: Op, family: jlong, key: &[u8], value: &[u8], tracked
         (Op::Delete, false) => txn.delete_untracked_in(&family, key)?,
         (Op::SingleDelete, true) => txn.single_delete_in(&family, key)?,
         (Op::SingleDelete, false) => txn.single_delete_untracked_in(&family, key)?,
-        (Op::DeleteRange, _) => return Err(Error::not_supported("range deletions in transactions").into()),
+        (Op::DeleteRange, _) => {
+            return Err(Error::not_supported("range deletions in transactions").into());
+        }
     })
 }
 
@@ -566,8 +695,12 @@ macro_rules! pairs {
 }
 
 macro_rules! family_argument {
-    () => { 0 };
-    ($family:ident) => { $family };
+    () => {
+        0
+    };
+    ($family:ident) => {
+        $family
+    };
     ($family:ident $assume:ident) => {{
         let _: bool = $assume;
         $family
@@ -688,7 +821,7 @@ pub fn num_merges(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
 }
 
 pub fn elapsed(_env: Env, txn: Ref<Txn>) -> jlong {
-    (txn.clock.monotonic_nanos().saturating_sub(txn.started) / 1000) as jlong
+    (txn.clock.monotonic_nanos().saturating_sub(txn.started) / 1_000_000) as jlong
 }
 
 pub fn set_lock_timeout(_env: Env, mut txn: Mut<Txn>, millis: jlong) -> Outcome<()> {
@@ -718,7 +851,13 @@ pub fn undo_get(env: Env, txn: Mut<Txn>, key: ByteArray, len: jint) -> Outcome<(
     undo_get_family(env, txn, key, len, 0)
 }
 
-pub fn undo_get_family(env: Env, mut txn: Mut<Txn>, key: ByteArray, len: jint, family: jlong) -> Outcome<()> {
+pub fn undo_get_family(
+    env: Env,
+    mut txn: Mut<Txn>,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
     let key = env.bytes(key, 0, len)?;
     let txn = txn.get_mut()?;
     let family = family_of(txn, family)?;
@@ -751,14 +890,22 @@ pub fn state(_env: Env, txn: Ref<Txn>) -> Outcome<i8> {
     Ok(txn.get()?.state() as i8)
 }
 
-pub fn waiting(env: Env, this: Object, txn: Ref<Txn>) -> Outcome<Object> {
-    // A transaction that is used by its thread does not wait; another thread sees the state between two waits.
+/// No transactions: one that is used by its thread does not wait.
+pub fn waiting(env: Env, txn: Ref<Txn>) -> Outcome<Object> {
     txn.get()?;
-    let method = env.method_of(
-        this,
-        "newWaitingTransactions",
-        "(JLjava/lang/String;[J)Lorg/rocksdb/Transaction$WaitingTransactions;",
-    )?;
     let (key, none) = (env.string("")?, env.long_array(&[])?);
-    env.call_object(this, method, &[jvalue { j: 0 }, jvalue { l: key.0 }, jvalue { l: none.0 }])
+    env.create(
+        "org/rocksdb/Transaction$WaitingTransactions",
+        "(JLjava/lang/String;[J)V",
+        &[jvalue { j: 0 }, jvalue { l: key.0 }, jvalue { l: none.0 }],
+    )
+}
+
+/// The number of the log of a prepared transaction is kept for its getter: Cairn finds the log itself.
+pub fn set_log_number(_env: Env, mut txn: Mut<Txn>, number: jlong) {
+    txn.log_number = number;
+}
+
+pub fn log_number(_env: Env, txn: Ref<Txn>) -> jlong {
+    txn.log_number
 }

@@ -45,7 +45,14 @@ impl Op {
 
 /// Executes a write. `options` and `family` are null for the defaults.
 #[inline]
-fn update(db: &Database, op: Op, options: jlong, family: jlong, key: &[u8], value: &[u8]) -> Outcome<()> {
+fn update(
+    db: &Database,
+    op: Op,
+    options: jlong,
+    family: jlong,
+    key: &[u8],
+    value: &[u8],
+) -> Outcome<()> {
     let default;
     let options = match options {
         0 => {
@@ -121,12 +128,33 @@ pub fn delete(env: Env, db: Ref<Database>, key: ByteArray, at: jint, len: jint) 
     update(db.0, Op::Delete, 0, 0, &*env.bytes(key, at, len)?, b"")
 }
 
-pub fn delete_family(env: Env, db: Ref<Database>, key: ByteArray, at: jint, len: jint, family: jlong) -> Outcome<()> {
+pub fn delete_family(
+    env: Env,
+    db: Ref<Database>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
     update(db.0, Op::Delete, 0, family, &*env.bytes(key, at, len)?, b"")
 }
 
-pub fn delete_options(env: Env, db: Ref<Database>, options: jlong, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
-    update(db.0, Op::Delete, options, 0, &*env.bytes(key, at, len)?, b"")
+pub fn delete_options(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::Delete,
+        options,
+        0,
+        &*env.bytes(key, at, len)?,
+        b"",
+    )
 }
 
 pub fn delete_both(
@@ -138,19 +166,52 @@ pub fn delete_both(
     len: jint,
     family: jlong,
 ) -> Outcome<()> {
-    update(db.0, Op::Delete, options, family, &*env.bytes(key, at, len)?, b"")
+    update(
+        db.0,
+        Op::Delete,
+        options,
+        family,
+        &*env.bytes(key, at, len)?,
+        b"",
+    )
 }
 
 pub fn single(env: Env, db: Ref<Database>, key: ByteArray, len: jint) -> Outcome<()> {
     update(db.0, Op::SingleDelete, 0, 0, &*env.bytes(key, 0, len)?, b"")
 }
 
-pub fn single_family(env: Env, db: Ref<Database>, key: ByteArray, len: jint, family: jlong) -> Outcome<()> {
-    update(db.0, Op::SingleDelete, 0, family, &*env.bytes(key, 0, len)?, b"")
+pub fn single_family(
+    env: Env,
+    db: Ref<Database>,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::SingleDelete,
+        0,
+        family,
+        &*env.bytes(key, 0, len)?,
+        b"",
+    )
 }
 
-pub fn single_options(env: Env, db: Ref<Database>, options: jlong, key: ByteArray, len: jint) -> Outcome<()> {
-    update(db.0, Op::SingleDelete, options, 0, &*env.bytes(key, 0, len)?, b"")
+pub fn single_options(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    len: jint,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::SingleDelete,
+        options,
+        0,
+        &*env.bytes(key, 0, len)?,
+        b"",
+    )
 }
 
 pub fn single_both(
@@ -161,7 +222,14 @@ pub fn single_both(
     len: jint,
     family: jlong,
 ) -> Outcome<()> {
-    update(db.0, Op::SingleDelete, options, family, &*env.bytes(key, 0, len)?, b"")
+    update(
+        db.0,
+        Op::SingleDelete,
+        options,
+        family,
+        &*env.bytes(key, 0, len)?,
+        b"",
+    )
 }
 
 pub fn put_direct(
@@ -207,7 +275,14 @@ pub fn delete_direct(
     len: jint,
     family: jlong,
 ) -> Outcome<()> {
-    update(db.0, Op::Delete, options, family, env.direct(key, at, len, "key")?, b"")
+    update(
+        db.0,
+        Op::Delete,
+        options,
+        family,
+        env.direct(key, at, len, "key")?,
+        b"",
+    )
 }
 
 pub fn write_batch(
