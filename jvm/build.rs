@@ -13,6 +13,11 @@
 //! Each method is exported under its long name, which contains the descriptor: the virtual machine looks for it
 //! after the short one, and overloads of two releases do not collide.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a build script, which runs outside of the engine"
+)]
+
 use std::fmt::Write;
 use std::path::Path;
 
@@ -148,6 +153,8 @@ fn method(code: &mut String, class: &str, line: &str) {
         }
         Some(other) => panic!("{class}.{name}: {other:?}"),
     };
+    let arrow = if result == "()" { "" } else { "-> " };
+    let result = if result == "()" { "" } else { result };
     let unused: String = (0..types.len()).map(|at| format!("a{at}, ")).collect();
     let env = if body.contains("(env") { "env" } else { "_env" };
     let ignore = match target {
@@ -156,7 +163,7 @@ fn method(code: &mut String, class: &str, line: &str) {
     };
     writeln!(
         code,
-        "#[unsafe(no_mangle)] extern \"system\" fn {symbol}(env: Env, this: Object{parameters}) -> {result} \
+        "#[unsafe(no_mangle)] extern \"system\" fn {symbol}(env: Env, this: Object{parameters}) {arrow}{result} \
          {{ {ignore} crate::env::call(env, this, |{env}| {body}) }}"
     )
     .expect("a string grows");

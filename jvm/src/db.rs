@@ -391,7 +391,7 @@ pub fn snapshot_number(_env: Env, snapshot: Ref<Snapshot>) -> jlong {
 }
 
 /// The family of an optional handle.
-pub fn family_or_default<'a>(db: &'a Database, family: jlong) -> Outcome<&'a Family> {
+pub fn family_or_default(db: &Database, family: jlong) -> Outcome<&Family> {
     match family {
         0 => Ok(db.db.default_family()),
         handle => of::<Family>(handle),
@@ -657,6 +657,11 @@ pub fn disable_deletions(_env: Env, db: Ref<Database>) -> Outcome<()> {
 }
 
 pub fn enable_deletions(_env: Env, db: Ref<Database>) -> Outcome<()> {
+    Ok(db.db.enable_file_deletions()?)
+}
+
+/// The overload of release 8.10, whose flag RocksDB has removed.
+pub fn enable_deletions_8(_env: Env, db: Ref<Database>, _force: bool) -> Outcome<()> {
     Ok(db.db.enable_file_deletions()?)
 }
 

@@ -9,7 +9,7 @@
 //! J3. No function of the environment except those that the specification allows is called while an exception is
 //!     pending: each call that may throw is followed by [`Env::check`].
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -935,11 +935,7 @@ pub fn size(len: usize) -> Outcome<jsize> {
 }
 
 fn terminated(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_else(|_| {
-        CStr::from_bytes_with_nul(b"\0")
-            .unwrap_or_default()
-            .to_owned()
-    })
+    CString::new(text.replace('\0', " ")).expect("zero bytes were replaced")
 }
 
 /// The number of a code in `org.rocksdb.Status.Code`.

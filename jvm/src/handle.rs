@@ -82,11 +82,11 @@ pub fn destroy<T: 'static>(_env: Env, handle: jlong) -> Outcome<()> {
 /// Destroys the object of a handle of any type.
 pub fn destroy_any(handle: jlong) -> Outcome<()> {
     let cell = handle as *const Cell<()>;
+    if handle == 0 {
+        return Err(not_alive::<()>(handle));
+    }
     // SAFETY: not null, so it came from `create` (H1); the fields before the object are the same for all types.
-    let (kind, destroy) = match handle {
-        0 => return Err(not_alive::<()>(handle)),
-        _ => unsafe { ((*cell).kind, (*cell).destroy) },
-    };
+    let (kind, destroy) = unsafe { ((*cell).kind, (*cell).destroy) };
     match kind {
         Some(_) => destroy(handle),
         None => Err(not_alive::<()>(handle)),

@@ -46,7 +46,7 @@ pub(crate) use options::{AllOptions, ReadOptions};
 /// The exported functions.
 mod natives {
     #![allow(non_snake_case, reason = "the names are those of the JNI")]
-    #![allow(unsafe_code, reason = "exported symbols")]
+    #![allow(clippy::all, reason = "generated")]
 
     use jni_sys::{jbyte, jchar, jint, jlong};
 

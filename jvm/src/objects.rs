@@ -78,7 +78,7 @@ fn table(
     let _ = env;
     let mut options = TableOptions::default();
     fill(&mut options)?;
-    options.filter_policy = filter.map(|filter| filter.clone());
+    options.filter_policy = filter.map(|filter| *filter.0);
     if !options.no_block_cache {
         match (cache, usize::try_from(cache_size)) {
             (Some(cache), _) => options.block_cache = Some(cache.clone()),

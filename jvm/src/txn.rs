@@ -661,7 +661,7 @@ fn write(
 ) -> Outcome<()> {
     let txn = txn.get_mut()?;
     let family = family_of(txn, family)?;
-    Ok(match (op, tracked) {
+    match (op, tracked) {
         (Op::Put, true) => txn.put_in(&family, key, value)?,
         (Op::Put, false) => txn.put_untracked_in(&family, key, value)?,
         (Op::Merge, true) => txn.merge_in(&family, key, value)?,
@@ -673,7 +673,8 @@ fn write(
         (Op::DeleteRange, _) => {
             return Err(Error::not_supported("range deletions in transactions").into());
         }
-    })
+    }
+    Ok(())
 }
 
 /// The bytes of the concatenated elements of a `byte[][]`.

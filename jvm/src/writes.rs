@@ -125,7 +125,7 @@ with_value! {
 }
 
 pub fn delete(env: Env, db: Ref<Database>, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
-    update(db.0, Op::Delete, 0, 0, &*env.bytes(key, at, len)?, b"")
+    update(db.0, Op::Delete, 0, 0, &env.bytes(key, at, len)?, b"")
 }
 
 pub fn delete_family(
@@ -136,7 +136,7 @@ pub fn delete_family(
     len: jint,
     family: jlong,
 ) -> Outcome<()> {
-    update(db.0, Op::Delete, 0, family, &*env.bytes(key, at, len)?, b"")
+    update(db.0, Op::Delete, 0, family, &env.bytes(key, at, len)?, b"")
 }
 
 pub fn delete_options(
@@ -147,14 +147,7 @@ pub fn delete_options(
     at: jint,
     len: jint,
 ) -> Outcome<()> {
-    update(
-        db.0,
-        Op::Delete,
-        options,
-        0,
-        &*env.bytes(key, at, len)?,
-        b"",
-    )
+    update(db.0, Op::Delete, options, 0, &env.bytes(key, at, len)?, b"")
 }
 
 pub fn delete_both(
@@ -171,13 +164,13 @@ pub fn delete_both(
         Op::Delete,
         options,
         family,
-        &*env.bytes(key, at, len)?,
+        &env.bytes(key, at, len)?,
         b"",
     )
 }
 
 pub fn single(env: Env, db: Ref<Database>, key: ByteArray, len: jint) -> Outcome<()> {
-    update(db.0, Op::SingleDelete, 0, 0, &*env.bytes(key, 0, len)?, b"")
+    update(db.0, Op::SingleDelete, 0, 0, &env.bytes(key, 0, len)?, b"")
 }
 
 pub fn single_family(
@@ -192,7 +185,7 @@ pub fn single_family(
         Op::SingleDelete,
         0,
         family,
-        &*env.bytes(key, 0, len)?,
+        &env.bytes(key, 0, len)?,
         b"",
     )
 }
@@ -209,7 +202,7 @@ pub fn single_options(
         Op::SingleDelete,
         options,
         0,
-        &*env.bytes(key, 0, len)?,
+        &env.bytes(key, 0, len)?,
         b"",
     )
 }
@@ -227,7 +220,7 @@ pub fn single_both(
         Op::SingleDelete,
         options,
         family,
-        &*env.bytes(key, 0, len)?,
+        &env.bytes(key, 0, len)?,
         b"",
     )
 }
