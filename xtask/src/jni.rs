@@ -302,7 +302,7 @@ fn test(work: &Path, jar: &Path, libraries: &Path, classes: &[String]) -> Result
     let (mut passed, mut failed) = (0, 0);
     for class in chosen {
         let mut java = Command::new("timeout");
-        java.args(["100", "java", "-ea", "-Xmx600m", "-XX:+UseSerialGC"])
+        java.args(["300", "java", "-ea", "-Xmx600m", "-XX:+UseSerialGC"])
             .arg(format!("-Djava.library.path={}", libraries.display()))
             .args(["-cp", &path, "org.junit.runner.JUnitCore", &class])
             .current_dir(work);
