@@ -41,13 +41,51 @@ impl PrefetchHint {
     /// Prefetches the lines.
     #[inline]
     pub fn prefetch(self) {
+        self.addresses().for_each(prefetch_address);
+    }
+
+    /// An address in each line: from the last line backward, then the first.
+    #[inline]
+    fn addresses(self) -> impl Iterator<Item = usize> {
         // Truncation is intended: the fields are smaller than a word.
         let end = (self.0 >> (END_BITS + DISTANCE_BITS)) as usize;
         let distance = (self.0 >> END_BITS) as usize & ((1 << DISTANCE_BITS) - 1);
         let lines = 1 + (self.0 as usize & ((1 << END_BITS) - 1));
-        for line in 1..=lines {
-            prefetch_address(end.wrapping_sub(LINE * line));
+        let distances = (1..=lines).chain(std::iter::once(distance));
+        distances.map(move |distance| end.wrapping_sub(LINE * distance))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::Buffer;
+    use super::*;
+
+    #[test]
+    fn a_hint_has_the_first_line_and_those_of_the_tail() {
+        for (len, tail) in [
+            (4000, 300),
+            (4096, 20),
+            (130, 0),
+            (70, 64),
+            (64, 0),
+            (1 << 19, 128),
+        ] {
+            let buffer = Buffer::with_tail(&vec![1; len], &vec![2; tail]);
+            let hint = PrefetchHint::from_bits(buffer.hint().to_bits());
+            assert_eq!(hint, buffer.hint());
+            let start = buffer.as_ptr().addr();
+            let end = start + len + tail;
+            let addresses: Vec<usize> = hint.addresses().collect();
+            assert_eq!(
+                addresses.last().map(|at| at / LINE),
+                Some(start / LINE),
+                "{len} {tail}"
+            );
+            for byte in end - tail.min(4 * LINE)..end {
+                let near = |at: &usize| (*at..at + LINE).contains(&byte);
+                assert!(addresses.iter().any(near), "{len} {tail}: byte {byte:x}");
+            }
         }
-        prefetch_address(end.wrapping_sub(LINE * distance));
     }
 }

@@ -146,48 +146,43 @@ impl Table {
         unreachable!("a quarter of the places is free");
     }
 
-    /// Removes an entry. Returns false if it is not there.
-    fn remove(&self, hash: u64, number: u32) -> bool {
+    /// The place and the hint of an entry, and the number of lines that its search passes.
+    fn place_of(&self, hash: u64, number: u32) -> Option<(&AtomicU64, &AtomicU64, usize)> {
         let home = self.home(hash);
         let sought = word(hash, number);
-        for step in 0..self.lines.len() {
-            let at = (home + step) & (self.lines.len() - 1);
-            let line = &self.lines[at];
-            let found = line
-                .places
-                .iter()
-                .find(|place| place.load(Ordering::Relaxed) == sought);
-            if let Some(place) = found {
-                place.store(EMPTY, Ordering::Release);
-                for passed in 0..step {
-                    let at = (home + passed) & (self.lines.len() - 1);
-                    self.lines[at].displaced.fetch_sub(1, Ordering::Release);
-                }
-                return true;
-            }
-            if line.displaced.load(Ordering::Relaxed) == 0 {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Replaces the hint of an entry.
-    fn set_hint(&self, hash: u64, sought: u32, hint: PrefetchHint) {
-        let sought = word(hash, sought);
-        let mut at = self.home(hash);
-        for _ in 0..self.lines.len() {
-            let line = &self.lines[at];
+        for passed in 0..self.lines.len() {
+            let line = &self.lines[(home + passed) & (self.lines.len() - 1)];
             let found = line
                 .pairs()
                 .find(|(place, _)| place.load(Ordering::Relaxed) == sought);
-            if let Some((_, its_hint)) = found {
-                return its_hint.store(hint.to_bits(), Ordering::Relaxed);
+            if let Some((place, hint)) = found {
+                return Some((place, hint, passed));
             }
             if line.displaced.load(Ordering::Relaxed) == 0 {
-                return;
+                return None;
             }
-            at = (at + 1) & (self.lines.len() - 1);
+        }
+        None
+    }
+
+    /// Removes an entry. Returns false if it is not there.
+    fn remove(&self, hash: u64, number: u32) -> bool {
+        let Some((place, _, passed)) = self.place_of(hash, number) else {
+            return false;
+        };
+        place.store(EMPTY, Ordering::Release);
+        let home = self.home(hash);
+        for step in 0..passed {
+            let at = (home + step) & (self.lines.len() - 1);
+            self.lines[at].displaced.fetch_sub(1, Ordering::Release);
+        }
+        true
+    }
+
+    /// Replaces the hint of an entry, if it is there.
+    fn set_hint(&self, hash: u64, number: u32, hint: PrefetchHint) {
+        if let Some((_, its_hint, _)) = self.place_of(hash, number) {
+            its_hint.store(hint.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -314,6 +309,20 @@ mod tests {
 
     fn hint(number: u32) -> PrefetchHint {
         PrefetchHint::from_bits(u64::from(number) + 1)
+    }
+
+    #[test]
+    fn a_hint_is_replaced_where_its_entry_is() {
+        let index = Index::new();
+        for number in 0..100 {
+            index.insert(hash(number), number, PrefetchHint::default(), hash);
+        }
+        for number in 0..120 {
+            index.set_hint(hash(number), number, hint(number));
+        }
+        for number in 0..100 {
+            assert!(numbers(&index, hash(number)).contains(&number));
+        }
     }
 
     fn numbers(index: &Index, hash: u64) -> BTreeSet<u32> {
