@@ -12,6 +12,9 @@ use crate::options::ReadOptions;
 /// The result for a missing key of methods that return a length.
 pub const NOT_FOUND: jint = -1;
 
+/// The number of keys that are looked up together.
+const PART: usize = 4096;
+
 /// Calls `work` with the options behind a handle, or the default.
 #[inline]
 fn with_options<T>(
@@ -121,17 +124,31 @@ fn multi_get_of(
             }
         }
     }
-    let found = with_options(options, |options| {
-        Ok(db.db.multi_get_in(&chosen, options, false))
-    })?;
-    let array = env.object_array("[B", found.len())?;
-    for (at, value) in found.into_iter().enumerate() {
-        // As in RocksJava, a failed lookup is a null value.
-        if let Ok(Some(value)) = value {
-            let value = env.byte_array(&value)?;
-            env.set_element(array, at, Object(value.0))?;
+    let array = env.object_array("[B", chosen.len())?;
+    with_options(options, |options| {
+        let mut options = options.clone();
+        // Values pin their blocks, so a large batch is read in parts, all of them at one sequence number.
+        let snapshot =
+            (chosen.len() > PART && options.snapshot.is_none()).then(|| db.db.snapshot());
+        options.snapshot = options
+            .snapshot
+            .or(snapshot.as_ref().map(|snapshot| snapshot.sequence()));
+        for (number, part) in chosen.chunks(PART).enumerate() {
+            for (at, value) in db
+                .db
+                .multi_get_in(part, &options, false)
+                .into_iter()
+                .enumerate()
+            {
+                // As in RocksJava, a failed lookup is a null value.
+                if let Ok(Some(value)) = value {
+                    let value = env.byte_array(&value)?;
+                    env.set_element(array, number * PART + at, Object(value.0))?;
+                }
+            }
         }
-    }
+        Ok(())
+    })?;
     Ok(array)
 }
 

@@ -14,7 +14,9 @@ use cairn_types::Error;
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
-use crate::env::{ByteArray, ByteBuffer, Env, JString, LongArray, Object, ObjectArray, Outcome};
+use crate::env::{
+    ByteArray, ByteBuffer, Env, JString, LongArray, Object, ObjectArray, Outcome, illegal,
+};
 use crate::handle::{Mut, New, Ref, create, of, take};
 use crate::iterator::Cursor;
 use crate::options::{AllOptions, ReadOptions};
@@ -24,6 +26,7 @@ use crate::writes::Op;
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
+    default: Family,
     clock: Arc<dyn Clock>,
     started: u64,
     deadlock_detect: bool,
@@ -39,6 +42,7 @@ impl Txn {
         let clock = db.clock().clone();
         Txn {
             txn: Some(txn),
+            default: db.default_family().clone(),
             started: clock.monotonic_nanos(),
             clock,
             deadlock_detect,
@@ -53,6 +57,17 @@ impl Txn {
         self.txn
             .as_ref()
             .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
+    }
+
+    /// The transaction and the default family.
+    fn parts(&self) -> Outcome<(&Transaction, &Family)> {
+        Ok((self.get()?, &self.default))
+    }
+
+    /// The transaction and the default family.
+    fn parts_mut(&mut self) -> Outcome<(&mut Transaction, &Family)> {
+        let ended = || Error::invalid_argument("the transaction has ended");
+        Ok((self.txn.as_mut().ok_or_else(ended)?, &self.default))
     }
 
     fn get_mut(&mut self) -> Outcome<&mut Transaction> {
@@ -404,10 +419,11 @@ pub fn rollback_to_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 }
 
 /// The family of a handle, or the default family.
-fn family_of(txn: &Transaction, family: jlong) -> Outcome<Family> {
+#[inline]
+fn family_of(default: &Family, family: jlong) -> Outcome<&Family> {
     match family {
-        0 => Ok(txn.default_family().clone()),
-        handle => of::<Family>(handle).cloned(),
+        0 => Ok(default),
+        handle => of::<Family>(handle),
     }
 }
 
@@ -424,11 +440,11 @@ pub fn get(
     len: jint,
     family: jlong,
 ) -> Outcome<ByteArray> {
-    let txn = txn.get()?;
+    let (txn, default) = txn.parts()?;
     found(
         env,
         txn.get_in(
-            &family_of(txn, family)?,
+            family_of(default, family)?,
             &env.bytes(key, at, len)?,
             &options.options,
         )?,
@@ -447,9 +463,9 @@ pub fn get_into(
     value_len: jint,
     family: jlong,
 ) -> Outcome<jint> {
-    let txn = txn.get()?;
+    let (txn, default) = txn.parts()?;
     match txn.get_in(
-        &family_of(txn, family)?,
+        family_of(default, family)?,
         &env.bytes(key, at, len)?,
         &options.options,
     )? {
@@ -470,9 +486,9 @@ pub fn get_direct(
     value_len: jint,
     family: jlong,
 ) -> Outcome<jint> {
-    let txn = txn.get()?;
+    let (txn, default) = txn.parts()?;
     match txn.get_in(
-        &family_of(txn, family)?,
+        family_of(default, family)?,
         env.direct(key, at, len, "key")?,
         &options.options,
     )? {
@@ -493,11 +509,11 @@ pub fn get_for_update(
     validate: bool,
 ) -> Outcome<ByteArray> {
     let key = env.bytes(key, at, len)?;
-    let txn = txn.get_mut()?;
-    let family = family_of(txn, family)?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
     found(
         env,
-        txn.get_for_update_in(&family, &key, &options.options, exclusive, validate)?,
+        txn.get_for_update_in(family, &key, &options.options, exclusive, validate)?,
     )
 }
 
@@ -516,9 +532,9 @@ pub fn get_for_update_into(
     validate: bool,
 ) -> Outcome<jint> {
     let key = env.bytes(key, at, len)?;
-    let txn = txn.get_mut()?;
-    let family = family_of(txn, family)?;
-    match txn.get_for_update_in(&family, &key, &options.options, exclusive, validate)? {
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    match txn.get_for_update_in(family, &key, &options.options, exclusive, validate)? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_array(value, value_at, value_len, &found),
     }
@@ -539,19 +555,23 @@ pub fn get_for_update_direct(
     validate: bool,
 ) -> Outcome<jint> {
     let key = env.direct(key, at, len, "key")?;
-    let txn = txn.get_mut()?;
-    let family = family_of(txn, family)?;
-    match txn.get_for_update_in(&family, key, &options.options, exclusive, validate)? {
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    match txn.get_for_update_in(family, key, &options.options, exclusive, validate)? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
     }
 }
 
-/// The results of a batch of reads; as in RocksJava, an error is a null value.
-fn values(env: Env, values: Vec<cairn_types::Result<Option<Value>>>) -> Outcome<ObjectArray> {
-    let array = env.object_array("[B", values.len())?;
-    for (at, value) in values.into_iter().enumerate() {
-        if let Ok(Some(value)) = value {
+/// The results of reads of many keys, one at a time: values pin their blocks. As in RocksJava, an error is a null value.
+fn values(
+    env: Env,
+    count: usize,
+    read: impl Fn(usize) -> cairn_types::Result<Option<Value>>,
+) -> Outcome<ObjectArray> {
+    let array = env.object_array("[B", count)?;
+    for at in 0..count {
+        if let Ok(Some(value)) = read(at) {
             let value = env.byte_array(&value)?;
             env.set_element(array, at, Object(value.0))?;
         }
@@ -561,16 +581,20 @@ fn values(env: Env, values: Vec<cairn_types::Result<Option<Value>>>) -> Outcome<
 
 fn families_of(
     env: Env,
-    txn: &Transaction,
+    default: &Family,
     families: LongArray,
     count: usize,
-) -> Outcome<Vec<Family>> {
-    if families.is_null() {
-        return Ok(vec![txn.default_family().clone(); count]);
+) -> Outcome<Vec<&Family>> {
+    let families = match families.is_null() {
+        true => vec![0; count],
+        false => env.longs(families)?,
+    };
+    if families.len() != count {
+        return Err(illegal("as many column families as keys are required"));
     }
-    env.longs(families)?
+    families
         .into_iter()
-        .map(|family| family_of(txn, family))
+        .map(|family| family_of(default, family))
         .collect()
 }
 
@@ -591,10 +615,11 @@ pub fn multi_get_families(
     families: LongArray,
 ) -> Outcome<ObjectArray> {
     let keys = env.all_byte_arrays(keys)?;
-    let txn = txn.get()?;
-    let families = families_of(env, txn, families, keys.len())?;
-    let read = |(family, key): (&Family, &Vec<u8>)| txn.get_in(family, key, &options.options);
-    values(env, families.iter().zip(&keys).map(read).collect())
+    let (txn, default) = txn.parts()?;
+    let families = families_of(env, default, families, keys.len())?;
+    values(env, keys.len(), |at| {
+        txn.get_in(families[at], &keys[at], &options.options)
+    })
 }
 
 pub fn multi_get_family(
@@ -605,11 +630,11 @@ pub fn multi_get_family(
     keys: ObjectArray,
 ) -> Outcome<ObjectArray> {
     let keys = env.all_byte_arrays(keys)?;
-    let txn = txn.get()?;
-    values(
-        env,
-        txn.multi_get_in(&family_of(txn, family)?, &keys, &options.options, false),
-    )
+    let (txn, default) = txn.parts()?;
+    let family = family_of(default, family)?;
+    values(env, keys.len(), |at| {
+        txn.get_in(family, &keys[at], &options.options)
+    })
 }
 
 pub fn multi_get_for_update(
@@ -629,13 +654,15 @@ pub fn multi_get_for_update_families(
     families: LongArray,
 ) -> Outcome<ObjectArray> {
     let keys = env.all_byte_arrays(keys)?;
-    let txn = txn.get_mut()?;
-    let families = families_of(env, txn, families, keys.len())?;
-    let pairs: Vec<(&Family, &[u8])> = families
-        .iter()
-        .zip(keys.iter().map(|key| &key[..]))
-        .collect();
-    values(env, txn.multi_get_for_update(&pairs, &options.options))
+    let (txn, default) = txn.parts_mut()?;
+    let families = families_of(env, default, families, keys.len())?;
+    let locked = families.iter().zip(&keys).try_for_each(|(family, key)| {
+        txn.lock_for_update(family, key, &options.options, true, true)
+    });
+    values(env, keys.len(), |at| {
+        locked.clone()?;
+        txn.get_in(families[at], &keys[at], &options.options)
+    })
 }
 
 pub fn iterator(
@@ -644,9 +671,9 @@ pub fn iterator(
     options: Ref<ReadOptions>,
     family: jlong,
 ) -> Outcome<New<Cursor>> {
-    let txn = txn.get()?;
+    let (txn, default) = txn.parts()?;
     Ok(New(Cursor::Joined(Box::new(
-        txn.iter_in(&family_of(txn, family)?, &options.options),
+        txn.iter_in(family_of(default, family)?, &options.options),
     ))))
 }
 
@@ -659,17 +686,17 @@ fn write(
     value: &[u8],
     tracked: bool,
 ) -> Outcome<()> {
-    let txn = txn.get_mut()?;
-    let family = family_of(txn, family)?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
     match (op, tracked) {
-        (Op::Put, true) => txn.put_in(&family, key, value)?,
-        (Op::Put, false) => txn.put_untracked_in(&family, key, value)?,
-        (Op::Merge, true) => txn.merge_in(&family, key, value)?,
-        (Op::Merge, false) => txn.merge_untracked_in(&family, key, value)?,
-        (Op::Delete, true) => txn.delete_in(&family, key)?,
-        (Op::Delete, false) => txn.delete_untracked_in(&family, key)?,
-        (Op::SingleDelete, true) => txn.single_delete_in(&family, key)?,
-        (Op::SingleDelete, false) => txn.single_delete_untracked_in(&family, key)?,
+        (Op::Put, true) => txn.put_in(family, key, value)?,
+        (Op::Put, false) => txn.put_untracked_in(family, key, value)?,
+        (Op::Merge, true) => txn.merge_in(family, key, value)?,
+        (Op::Merge, false) => txn.merge_untracked_in(family, key, value)?,
+        (Op::Delete, true) => txn.delete_in(family, key)?,
+        (Op::Delete, false) => txn.delete_untracked_in(family, key)?,
+        (Op::SingleDelete, true) => txn.single_delete_in(family, key)?,
+        (Op::SingleDelete, false) => txn.single_delete_untracked_in(family, key)?,
         (Op::DeleteRange, _) => {
             return Err(Error::not_supported("range deletions in transactions").into());
         }
@@ -800,10 +827,15 @@ pub fn put_log_data(env: Env, mut txn: Mut<Txn>, data: ByteArray, len: jint) -> 
     Ok(())
 }
 
-/// Indexing is never disabled: it changes no result.
-pub fn disable_indexing(_env: Env, _txn: Ref<Txn>) {}
+pub fn disable_indexing(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.disable_indexing();
+    Ok(())
+}
 
-pub fn enable_indexing(_env: Env, _txn: Ref<Txn>) {}
+pub fn enable_indexing(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.enable_indexing();
+    Ok(())
+}
 
 pub fn num_keys(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
     Ok(txn.get()?.num_keys() as jlong)
@@ -860,9 +892,9 @@ pub fn undo_get_family(
     family: jlong,
 ) -> Outcome<()> {
     let key = env.bytes(key, 0, len)?;
-    let txn = txn.get_mut()?;
-    let family = family_of(txn, family)?;
-    txn.undo_get_for_update(&family, &key);
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    txn.undo_get_for_update(family, &key);
     Ok(())
 }
 
