@@ -20,7 +20,7 @@ use cairn_platform::{Buffer, FileSystem, WritableFile};
 use cairn_types::{Error, Result};
 
 use super::clock::ENTRY_OVERHEAD;
-use super::policy::{NodeId, Policy, Seen};
+use super::policy::{MAX_LOOKS, NodeId, Policy, Seen};
 use super::store::{Insertion, Store};
 use super::{
     CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, InsertOutcome, RoleCounts,
@@ -103,7 +103,7 @@ impl SimShard {
     fn shrink_to(&mut self, capacity: usize) {
         while self.policy.usage() > capacity {
             let entries = &mut self.entries;
-            let victim = self.policy.victim(|node| {
+            let victim = self.policy.victim(MAX_LOOKS, |node| {
                 let touches = &mut entries[node as usize].1;
                 Seen::Touches(std::mem::take(touches))
             });

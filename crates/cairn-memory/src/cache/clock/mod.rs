@@ -7,8 +7,9 @@
 //!
 //! The capacity belongs to the cache as a whole. An insertion first charges its bytes, then evicts from its
 //! own shard, and from others if its own has no evictable entries left. If readers hold all entries, the
-//! cache exceeds its capacity (unless it is strict) until the next insertion or change of capacity or
-//! charges.
+//! cache exceeds its capacity (unless it is strict) until a later insertion or change of capacity or
+//! charges. After a search of all shards that found nothing, the next [`PAUSE`] insertions look at few entries,
+//! so that a reader that pins the whole cache does not pay for a search with every block.
 //!
 //! Invariants:
 //!
@@ -23,6 +24,7 @@ use cairn_platform::sync::Ordering;
 use cairn_platform::sync::modelled::AtomicUsize;
 use cairn_platform::{Buffer, Clock, SystemClock};
 
+use super::policy::MAX_LOOKS;
 use super::store::{Insertion, Store};
 use super::{
     CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, InsertOutcome, RoleCounts, shard_of,
@@ -39,6 +41,8 @@ pub(super) struct ClockCache {
     shards: Box<[Shard]>,
     capacity: AtomicUsize,
     usage: AtomicUsize,
+    /// The number of insertions that do not search all shards, because the last search found nothing.
+    pause: AtomicUsize,
     /// The shard that is next to evict when space is needed for something other than an entry.
     next: AtomicUsize,
     options: CacheOptions,
@@ -48,6 +52,10 @@ pub(super) struct ClockCache {
 
 /// The number of entries that are evicted while the lock of a shard is held.
 const BATCH: usize = 32;
+
+/// The number of insertions between two searches of all shards that find nothing, and the entries that each looks at.
+const PAUSE: usize = 64;
+const LOOKS_IN_PAUSE: usize = 8;
 
 /// The bytes of an excess that an insertion evicts, unless its own are more: for other insertions in progress.
 const SHARE: usize = 64 << 10;
@@ -63,6 +71,7 @@ impl ClockCache {
             shards: (0..shards).map(|_| Shard::new()).collect(),
             capacity: AtomicUsize::new(0),
             usage: AtomicUsize::new(0),
+            pause: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             options,
             created: seconds(),
@@ -108,13 +117,20 @@ impl ClockCache {
 
     /// Evicts up to [`BATCH`] entries of a shard while the usage exceeds the capacity. Returns their number.
     fn evict_from(&self, shard: &Shard, evicted: &mut Vec<Evicted>) -> usize {
-        self.evict_locked(&mut shard.lock(), evicted)
+        self.evict_locked(&mut shard.lock(), MAX_LOOKS, evicted)
     }
 
-    fn evict_locked(&self, state: &mut Locked<'_>, evicted: &mut Vec<Evicted>) -> usize {
+    fn evict_locked(
+        &self,
+        state: &mut Locked<'_>,
+        looks: usize,
+        evicted: &mut Vec<Evicted>,
+    ) -> usize {
         let mut count = 0;
         while count < BATCH && self.excess() > 0 {
-            let Some(victim) = state.evict() else { break };
+            let Some(victim) = state.evict(looks) else {
+                break;
+            };
             self.discharge(victim.charge());
             evicted.push(victim);
             count += 1;
@@ -161,11 +177,22 @@ impl Store for ClockCache {
             return InsertOutcome::Refused;
         }
         self.usage.fetch_add(charge, Ordering::Relaxed);
-        self.evict_locked(&mut state, evicted);
-        if self.excess() > 0 {
+        let pause = match self.options.strict_capacity_limit {
+            true => 0,
+            false => self.pause.load(Ordering::Relaxed),
+        };
+        let looks = if pause > 0 { LOOKS_IN_PAUSE } else { MAX_LOOKS };
+        if self.evict_locked(&mut state, looks, evicted) > 0 {
+            self.pause.store(0, Ordering::Relaxed);
+        } else if pause > 0 {
+            self.pause.store(pause - 1, Ordering::Relaxed);
+        }
+        if self.excess() > 0 && pause == 0 {
             drop(state);
             // The rest of a larger excess is evicted by the change that caused it.
-            self.make_room(charge.max(SHARE), evicted);
+            if !self.make_room(charge.max(SHARE), evicted) {
+                self.pause.store(PAUSE, Ordering::Relaxed);
+            }
             state = shard.lock();
             if self.options.strict_capacity_limit && self.excess() > 0 {
                 self.discharge(charge);
@@ -294,6 +321,38 @@ mod tests {
             priority: CachePriority::Low,
             lowest: CacheTier::default(),
         }
+    }
+
+    #[test]
+    fn readers_that_hold_all_entries_delay_few_insertions() {
+        let charge = entry(0).buffer.memory_usage() + ENTRY_OVERHEAD;
+        let cache = ClockCache::new(4, CacheOptions::default());
+        cache.capacity.store(100 * charge, Ordering::Relaxed);
+        let mut held = Vec::new();
+        let mut searches = 0;
+        for n in 0..1000 {
+            let pause = cache.pause.load(Ordering::Relaxed);
+            let entry = entry(n);
+            let (hash, key) = (entry.hash, entry.key);
+            assert!(cache.insert(entry, &mut Vec::new()).is_kept());
+            held.extend(cache.lookup(hash, &key, CacheRole::Data));
+            searches += usize::from(pause == 0 && cache.excess() > 0);
+        }
+        assert!(
+            (900 / PAUSE..=900 / PAUSE + 2).contains(&searches),
+            "{searches}"
+        );
+        assert_eq!(cache.usage(), 1000 * charge, "nothing was evicted");
+        drop(held);
+        let mut evicted = Vec::new();
+        for n in 1000..1100 {
+            assert!(cache.insert(entry(n), &mut evicted).is_kept());
+        }
+        assert!(
+            cache.usage() <= 1000 * charge && evicted.len() > 200,
+            "{}",
+            evicted.len()
+        );
     }
 
     #[test]

@@ -217,12 +217,12 @@ impl Locked<'_> {
         self.state.counts[role as usize].refusals += 1;
     }
 
-    /// Removes the entry of the lowest rank that no reader holds.
-    pub(super) fn evict(&mut self) -> Option<Evicted> {
+    /// Removes the entry of the lowest rank that no reader holds, after looking at `looks` entries at most.
+    pub(super) fn evict(&mut self, looks: usize) -> Option<Evicted> {
         let State {
             policy, entries, ..
         } = &mut *self.state;
-        let node = policy.victim(|node| {
+        let node = policy.victim(looks, |node| {
             let (number, hits) = &mut entries[node as usize];
             let entry = look(*number);
             if entry.is_held {

@@ -180,11 +180,12 @@ impl Policy {
     }
 
     /// Chooses the entry to evict next, which the caller then passes to [`Policy::evicted`] or
-    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry looked at.
-    pub fn victim(&mut self, mut look: impl FnMut(NodeId) -> Seen) -> Option<NodeId> {
+    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry looked at, of which there
+    /// are at most `most` and [`MAX_LOOKS`].
+    pub fn victim(&mut self, most: usize, mut look: impl FnMut(NodeId) -> Seen) -> Option<NodeId> {
         let mut looks = Looks {
             look: &mut look,
-            left: MAX_LOOKS,
+            left: most.min(MAX_LOOKS),
         };
         for at in 0..CLASSES {
             match self.classes[at].choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {

@@ -80,7 +80,7 @@ impl Shard {
     /// Evicts an entry and returns it.
     fn evict(&mut self) -> Option<Entry> {
         self.looks = 0;
-        let victim = self.policy.victim(|node| {
+        let victim = self.policy.victim(MAX_LOOKS, |node| {
             self.looks += 1;
             let entry = self.entries.get_mut(&node).expect("a node has an entry");
             match entry.in_use {
