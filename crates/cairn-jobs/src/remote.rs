@@ -305,7 +305,10 @@ impl RemoteCompactor {
             },
             ..received.stats
         };
-        expected.check_count(&received.stats)?;
+        expected.check_counts(
+            &received.stats,
+            reply.internal_stats.output_level_stats.num_output_records,
+        )?;
         for file in &received.files {
             let charge = &params.context.family.charge;
             if let Some(charge) = charge.charge(MemoryUse::FileMetadata, file.memory_usage()) {
@@ -583,17 +586,21 @@ impl<'a> Expected<'a> {
         Ok(())
     }
 
-    /// Fails if the worker has read fewer or more entries than the inputs have. Several subcompactions are
-    /// checked together by the caller.
-    fn check_count(&self, stats: &JobStats) -> std::result::Result<(), Rejection> {
-        let verifies = self
-            .params
-            .context
-            .database
-            .options
-            .compaction_verify_record_count;
+    /// Fails if the worker has read fewer or more entries than the inputs have, or if the outputs have fewer or more
+    /// than the `written` ones. The entries read by several subcompactions are checked together by the caller.
+    fn check_counts(&self, stats: &JobStats, written: u64) -> std::result::Result<(), Rejection> {
+        let options = &self.params.context.database.options;
+        if !options.compaction_verify_record_count {
+            return Ok(());
+        }
+        if stats.output_entries != written {
+            return Err(invalid(format!(
+                "entries of the outputs: expected {written}, found {}",
+                stats.output_entries
+            )));
+        }
         match self.entries {
-            Some(entries) if verifies && !stats.inexact && entries != stats.input_entries => {
+            Some(entries) if !stats.inexact && entries != stats.input_entries => {
                 Err(invalid(format!(
                     "entries read: expected {entries}, found {}",
                     stats.input_entries

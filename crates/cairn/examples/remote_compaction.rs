@@ -30,7 +30,9 @@ fn receive(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     let mut len = [0; 8];
     stream.read_exact(&mut len)?;
     let mut bytes = Vec::new();
-    stream.take(u64::from_le_bytes(len)).read_to_end(&mut bytes)?;
+    stream
+        .take(u64::from_le_bytes(len))
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -42,7 +44,12 @@ struct ToWorker {
 }
 
 impl ToWorker {
-    fn start(&self, info: &CompactionServiceJobInfo, id: &str, input: &[u8]) -> std::io::Result<()> {
+    fn start(
+        &self,
+        info: &CompactionServiceJobInfo,
+        id: &str,
+        input: &[u8],
+    ) -> std::io::Result<()> {
         let mut stream = UnixStream::connect(&self.socket)?;
         for part in [info.db_name.as_bytes(), id.as_bytes(), input] {
             send(&mut stream, part)?;
