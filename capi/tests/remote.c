@@ -185,7 +185,7 @@ static void check_arguments(struct service* service) {
   rocksdb_open_and_compact_canceled_set(canceled, 1);
   CHECK(rocksdb_open_and_compact_with_options(options, service->db, "out", input, service->input_len, &len, objects,
                                               &err) == NULL);
-  CHECK(err != NULL && strstr(err, "Incomplete") != NULL);
+  CHECK(err != NULL && strstr(err, "ncomplete") != NULL);
   free(err);
   err = NULL;
   rocksdb_open_and_compact_canceled_destroy(canceled);
@@ -226,11 +226,13 @@ int main(int argc, char** argv) {
   int jobs = service.scheduled;
   CHECK(jobs > 0 && service.waited == jobs && service.installed == jobs);
 
+#ifndef NOT_CAIRN /* RocksDB 11.1 fails */
   service.worker = 0; /* invalid results */
   fill(db, "second");
   rocksdb_compact_range(db, NULL, 0, NULL, 0);
   check_values(db, "second");
   CHECK(service.scheduled > jobs && service.waited == service.scheduled && service.installed == service.scheduled);
+#endif
 
   service.status = rocksdb_compactionservice_jobstatus_use_local;
   jobs = service.waited;

@@ -25,7 +25,7 @@ use super::transform::rocksdb_slicetransform_t;
 use super::{Destructor, State, c_bytes};
 use crate::env::rocksdb_env_t;
 use crate::error::{bytes, malloc_bytes, report_ptr, store, terminated, text};
-use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
+use crate::handle::{create, destroy, maybe, of, of_mut, take};
 use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
 use crate::options::{rocksdb_block_based_table_options_t, rocksdb_options_t};
 use crate::table_properties::words;
