@@ -10,7 +10,6 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::cache::rocksdb_memory_allocator_t;
-use crate::callbacks::compaction_service::rocksdb_compaction_service_options_override_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::handle::of_mut;
 use crate::indexed::rocksdb_writebatch_wi_t;
@@ -33,7 +32,6 @@ c_unbuilt! { "cuckoo tables":
     no() fn rocksdb_cuckoo_options_set_identity_as_first_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
     no() fn rocksdb_cuckoo_options_set_max_search_depth(options: *mut rocksdb_cuckoo_table_options_t, v: u32);
     no() fn rocksdb_cuckoo_options_set_use_module_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
-    no() fn rocksdb_compaction_service_options_override_set_cuckoo_table_factory(override_options: *mut rocksdb_compaction_service_options_override_t, table_options: *mut rocksdb_cuckoo_table_options_t);
     at(opt) fn rocksdb_options_set_cuckoo_table_factory(opt: *mut rocksdb_options_t, table_options: *mut rocksdb_cuckoo_table_options_t);
 }
 

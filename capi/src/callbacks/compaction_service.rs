@@ -24,11 +24,12 @@ use super::tables::{
 use super::transform::rocksdb_slicetransform_t;
 use super::{Destructor, State, c_bytes};
 use crate::env::rocksdb_env_t;
-use crate::error::{bytes, malloc_bytes, report_ptr, store, terminated, text};
+use crate::error::{bytes, malloc_bytes, not_built, report_ptr, store, terminated, text};
 use crate::handle::{create, destroy, maybe, of, of_mut, take};
 use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
 use crate::options::{rocksdb_block_based_table_options_t, rocksdb_options_t};
 use crate::table_properties::words;
+use crate::unsupported::rocksdb_cuckoo_table_options_t;
 
 /// The objects of a worker.
 pub struct Overrides {
@@ -423,6 +424,18 @@ c_functions! {
             world: all.world(),
             refused: all.checked().err(),
         })
+    }
+    /// Makes compactions with these options fail: cuckoo tables are not supported.
+    ///
+    /// Null is ignored.
+    fn rocksdb_compaction_service_options_override_set_cuckoo_table_factory(
+        override_options: *mut rocksdb_compaction_service_options_override_t,
+        table_options: *mut rocksdb_cuckoo_table_options_t,
+    ) {
+        if !override_options.is_null() && !table_options.is_null() {
+            let name = "rocksdb_compaction_service_options_override_set_cuckoo_table_factory";
+            of_mut(override_options).refused = Some(not_built(name, "cuckoo tables"));
+        }
     }
     /// Sets an option by name. Unknown ones are ignored, invalid values are errors of the compaction.
     fn rocksdb_compaction_service_options_override_set_option(

@@ -166,6 +166,7 @@ impl Shared {
             version: chosen.version.clone(),
             range: KeyRange::default(),
             remote,
+            keeps_outputs: false,
         };
         let started = self.context.world.clock.monotonic_nanos();
         let done = compact::run(&job)

@@ -65,6 +65,8 @@ pub struct CompactJob {
     pub range: KeyRange,
     /// Runs the subcompactions in other processes.
     pub remote: Option<RemoteCompactor>,
+    /// True if complete tables are kept when the job fails, because a later job will use them.
+    pub keeps_outputs: bool,
 }
 
 /// A range of user keys.
@@ -108,7 +110,7 @@ pub fn run(job: &CompactJob) -> Result<JobOutput> {
         all_params().try_for_each(OutputParams::sync_names)?;
         Ok(done)
     });
-    if done.is_err() {
+    if done.is_err() && !job.keeps_outputs {
         all_params().for_each(OutputParams::remove_all);
     }
     done

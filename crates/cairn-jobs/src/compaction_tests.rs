@@ -498,6 +498,7 @@ impl Tree {
             version: Arc::new(from.clone()),
             range: KeyRange::default(),
             remote: None,
+            keeps_outputs: false,
         };
         let done = compact::run(&job).unwrap();
         self.version = self.version.with_edit(&done.edit).unwrap();
@@ -801,6 +802,7 @@ fn a_cancelled_compaction_removes_its_files() {
         version: Arc::new(tree.version.clone()),
         range: KeyRange::default(),
         remote: None,
+        keeps_outputs: false,
     };
     let error = compact::run(&job).unwrap_err();
     assert_eq!(error.code(), cairn_types::Code::Aborted);
@@ -853,6 +855,7 @@ fn output_verification_detects_a_table_that_differs_from_what_was_written() {
             version: Arc::new(tree.version.clone()),
             range: KeyRange::default(),
             remote: None,
+            keeps_outputs: false,
         };
         match compact::run(&job) {
             Ok(_) => assert!(!fails, "{flags} {paranoid}"),

@@ -5,6 +5,7 @@
 //! writes tables to a directory of its own.
 
 mod primary;
+mod progress;
 mod worker;
 
 pub use worker::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};

@@ -16,15 +16,16 @@ use cairn_format::compaction_service::{
 };
 use cairn_format::names::FileName;
 use cairn_format::table::properties::Properties;
-use cairn_jobs::{Cancel, CompactJob, JobContext, JobOutput, KeyRange, compact, pick};
+use cairn_jobs::{Cancel, CompactJob, JobContext, JobEvents, JobOutput, KeyRange, compact, pick};
 use cairn_observe::listener::KeyPrefix;
-use cairn_observe::statistics::{Histogram, Keeping};
+use cairn_observe::statistics::{Histogram, Keeping, Ticker};
 use cairn_observe::{Listeners, LogSink};
 use cairn_options::enums::FileChecksum;
 use cairn_options::{
     Canceled, Collectors, DbOptions, FamilyOptions, Options, Plugin, TableOptions,
 };
 use cairn_platform::World;
+use cairn_platform::fs::FileMode;
 use cairn_types::{
     Code, CompactionFilter, CompactionFilterFactory, Error, FileNumber, KeyOrder, MergeOperator,
     PrefixExtractor, Result, SequenceNumber, SstPartitionerFactory, Subcode,
@@ -40,6 +41,7 @@ use crate::options_files::load_options;
 use crate::watch::Watch;
 
 use super::primary::SESSION_TMP;
+use super::progress::{self, Progress};
 
 /// Options of a remote compaction that the OPTIONS file of the database does not have: objects of the program.
 /// They must be those of the program that has opened the database.
@@ -372,32 +374,107 @@ impl Worker<'_> {
             ));
         }
         self.prepare_output_dir()?;
+        let range = self.range()?;
+        let mut progress = self.progress()?;
         let watch = Arc::new(Watch::of_worker(
             &shared.telemetry,
             self.family,
             TableFileCreationReason::Compaction,
             &pick,
         ));
+        let resumed = progress
+            .as_mut()
+            .map_or_else(Vec::new, Progress::take_resumed);
+        let resumed_bytes: u64 = resumed.iter().map(|file| file.file_size).sum();
+        let events: Arc<dyn JobEvents> = match progress {
+            Some(progress) => Arc::new(progress.recorded(watch.clone(), resumed.clone())),
+            None => watch.clone(),
+        };
         let job = CompactJob {
             context: Arc::new(JobContext {
-                events: Some(watch.clone()),
+                events: Some(events),
                 ..self.context()
             }),
             pick: Arc::new(pick),
             version: version.clone(),
-            range: self.range()?,
+            range: progress::after(range.clone(), &resumed),
             remote: None,
+            keeps_outputs: self.options.allow_resumption,
         };
         let clock = &shared.context.world.clock;
         let began = clock.monotonic_nanos();
-        let done =
-            compact::run(&job).map_err(|error| match self.options.canceled.is_canceled() {
-                true if error.code() == Code::Aborted => canceled(),
-                _ => error,
-            })?;
+        let is_over = progress::is_empty(self.family.order(), &job.range);
+        let mut done = match is_over {
+            true => JobOutput::default(),
+            false => {
+                compact::run(&job).map_err(|error| match self.options.canceled.is_canceled() {
+                    true if error.code() == Code::Aborted => canceled(),
+                    _ => error,
+                })?
+            }
+        };
+        // Entries read before the interruption were not counted.
+        done.stats.inexact |= !resumed.is_empty();
         let micros = (clock.monotonic_nanos() - began) / 1_000;
         let full = job.pick.files().count() == version.files().count();
-        Ok(self.reply(&done, &watch.tables_created(), micros, full))
+        let mut reply = self.reply(&done, &watch.tables_created(), micros, full);
+        let entries: u64 = resumed
+            .iter()
+            .map(|file| {
+                let properties = &file.table_properties;
+                properties
+                    .num_entries
+                    .saturating_sub(properties.num_range_deletions)
+            })
+            .sum();
+        let level = &mut reply.internal_stats.output_level_stats;
+        level.num_output_records += entries;
+        level.num_output_files += i32::try_from(resumed.len()).unwrap_or(0);
+        reply.stats.num_output_records += entries;
+        reply.stats.num_output_files += resumed.len() as u64;
+        reply.output_files.splice(0..0, resumed);
+        shared
+            .telemetry
+            .tick(Ticker::RemoteCompactResumedBytes, resumed_bytes);
+        Ok(reply)
+    }
+
+    /// Returns the progress of an interrupted compaction in the output directory, if the options allow its use. All
+    /// other tables in the directory are deleted then.
+    fn progress(&self) -> Result<Option<Progress>> {
+        if !self.options.allow_resumption {
+            return Ok(None);
+        }
+        let shared = &self.db.handle.shared;
+        let verifies = {
+            let options = self.family.options();
+            options.paranoid_file_checks || options.verify_output_flags != 0
+        };
+        let bytewise = matches!(self.family.order(), KeyOrder::Bytewise);
+        let open = |file: &FileMeta| {
+            let outputs = self.outputs();
+            let table = outputs.open_apart(file, None, FileMode::default(), &shared.context.io)?;
+            Ok(table.properties().clone())
+        };
+        let progress = Progress::open(
+            shared.context.world.fs.clone(),
+            &self.output_dir,
+            self.request,
+            bytewise && !verifies,
+            &open,
+        )?;
+        if let Some(largest) = progress.largest_number() {
+            shared.catalog.numbers.note_used(largest);
+        }
+        Ok(Some(progress))
+    }
+
+    /// Opens tables in the output directory.
+    fn outputs(&self) -> TableSource {
+        TableSource {
+            paths: vec![self.output_dir.clone()],
+            ..TableSource::clone(&self.family.tables())
+        }
     }
 
     /// Creates the output directory, which must not be that of the database.
@@ -455,10 +532,7 @@ impl Worker<'_> {
         let shared = &self.db.handle.shared;
         let mut context = shared.job_context(self.family);
         let first_output = shared.catalog.numbers.next();
-        let outputs = TableSource {
-            paths: vec![self.output_dir.clone()],
-            ..TableSource::clone(&self.family.tables())
-        };
+        let outputs = self.outputs();
         let (open, io) = (context.open.clone(), shared.context.io.clone());
         context.open =
             Arc::new(
@@ -546,7 +620,7 @@ impl Worker<'_> {
     }
 }
 
-fn output_file(file: &FileMeta, properties: Option<&Arc<Properties>>) -> OutputFile {
+pub(super) fn output_file(file: &FileMeta, properties: Option<&Arc<Properties>>) -> OutputFile {
     OutputFile {
         file_name: FileName::Table(file.number).to_string().into_bytes(),
         file_size: file.size,

@@ -10,6 +10,7 @@ use cairn_db::{
     open_and_compact,
 };
 use cairn_format::compaction_service::{Reply, Request};
+use cairn_observe::listener::{EventListener, TableFileCreationInfo};
 use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_options::{
     BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionService,
@@ -726,29 +727,132 @@ fn an_error_during_a_remote_compaction_loses_nothing() {
     let wanted = small_contents();
     let (mut failures, mut local) = (0, 0);
     for number in 0..count {
-        for lasts in [1, 3] {
-            let (sim, service, db) = simulated(22);
-            let rule = FaultRule {
-                trigger: Trigger::Operation(sim.fs.operations() + number),
-                fault: Fault::InputOutput,
-                lasts,
-            };
-            sim.fs.set_plan(FaultPlan::new(vec![rule]));
-            let done = compact(&db);
-            sim.fs.set_plan(FaultPlan::default());
-            failures += usize::from(done.is_err());
-            local += usize::from(!service.all_ended_with(Status::Success));
-            assert!(contents(&db) == wanted, "{number}: {done:?}");
-            // The error may have made the database read-only.
-            db.close().ok();
-            let db = open_at(&sim.world, &manual(), &db_options()).unwrap();
-            assert!(contents(&db) == wanted, "{number}: {done:?}");
-            db.verify_checksum(&ReadOptions::default()).unwrap();
-            db.close().unwrap();
-        }
+        let lasts = 1 + number % 2 * 2;
+        let (sim, service, db) = simulated(22);
+        let rule = FaultRule {
+            trigger: Trigger::Operation(sim.fs.operations() + number),
+            fault: Fault::InputOutput,
+            lasts,
+        };
+        sim.fs.set_plan(FaultPlan::new(vec![rule]));
+        let done = compact(&db);
+        sim.fs.set_plan(FaultPlan::default());
+        failures += usize::from(done.is_err());
+        local += usize::from(!service.all_ended_with(Status::Success));
+        assert!(contents(&db) == wanted, "{number}: {done:?}");
+        // The error may have made the database read-only.
+        db.close().ok();
+        let db = open_at(&sim.world, &manual(), &db_options()).unwrap();
+        assert!(contents(&db) == wanted, "{number}: {done:?}");
+        db.verify_checksum(&ReadOptions::default()).unwrap();
+        db.close().unwrap();
     }
     assert!(
         failures > 5 && local > 5,
         "{failures} failures, {local} local"
     );
+}
+
+/// A listener that cancels a compaction when its second table is complete.
+struct CancelAtSecond {
+    canceled: Canceled,
+    tables: AtomicUsize,
+}
+
+impl EventListener for CancelAtSecond {
+    fn on_table_file_created(&self, _info: &TableFileCreationInfo) {
+        if self.tables.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.canceled.cancel();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_compaction_is_resumed() {
+    for damage in [false, true] {
+        let family = FamilyOptions {
+            target_file_size_base: 8 << 10,
+            ..manual()
+        };
+        let world = World::in_memory();
+        let resumed = Arc::new(Statistics::new(StatsLevel::All));
+        let statistics = resumed.clone();
+        let service = Service::new(&world, &family, move |service, input, job| {
+            let canceled = Canceled::new();
+            let mut options = OpenAndCompactOptions {
+                canceled: canceled.clone(),
+                allow_resumption: true,
+                ..OpenAndCompactOptions::default()
+            };
+            let mut overrides = service.overrides.clone();
+            let listener = CancelAtSecond {
+                canceled,
+                tables: AtomicUsize::new(0),
+            };
+            overrides.listeners.push(Arc::new(listener));
+            let path = Path::new("/db");
+            let run = |options: &OpenAndCompactOptions, overrides| {
+                open_and_compact(options, path, job, input, overrides, &service.world)
+            };
+            let error = run(&options, &overrides).unwrap_err();
+            assert_eq!(error.subcode(), Subcode::ManualCompactionPaused);
+            let dir = path.join(job);
+            let fs = &service.world.fs;
+            let tables = |fs: &Arc<dyn FileSystem>| {
+                let names = fs.list(&dir).unwrap();
+                names.iter().filter(|name| name.ends_with(".sst")).count()
+            };
+            assert!(tables(fs) >= 2);
+            if damage {
+                let names = fs.list(&dir).unwrap();
+                let first = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+                fs.remove(&dir.join(first)).unwrap();
+            }
+            options.canceled = Canceled::default();
+            let mut overrides = service.overrides.clone();
+            overrides.statistics = statistics.clone().into();
+            let result = run(&options, &overrides).unwrap();
+            let reply = Reply::decode(&result).unwrap();
+            assert_eq!(tables(fs), reply.output_files.len());
+            assert!(reply.output_files.len() > 2);
+            (Status::Success, result)
+        });
+        let db = open_remote(&world, &family, &service);
+        // Larger values, for several outputs.
+        for round in 0..3_u32 {
+            for n in 0..2_000_u32 {
+                let key = format!("key{n:05}");
+                let seed = u64::from(n * 3 + round + 1);
+                let words = (1..13_u64).map(|i| {
+                    (seed * i)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        .rotate_left(29)
+                });
+                let value: Vec<u8> = words
+                    .flat_map(|word| word.wrapping_mul(word | 1).to_le_bytes())
+                    .collect();
+                db.put(key.as_bytes(), &value).unwrap();
+            }
+            db.delete_range(b"key00050", format!("key{:05}", 1_000 + round).as_bytes())
+                .unwrap();
+            db.put(b"key00100", b"between").unwrap();
+            db.flush().unwrap();
+        }
+        let before = contents(&db);
+        let snapshot = db.snapshot();
+        let options = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Skip,
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range(None, None, &options).unwrap();
+        drop(snapshot);
+        assert!(service.jobs() > 0 && service.all_ended_with(Status::Success));
+        assert!(contents(&db) == before);
+        db.verify_checksum(&ReadOptions::default()).unwrap();
+        db.close().unwrap();
+        assert_eq!(
+            resumed.ticker(Ticker::RemoteCompactResumedBytes) > 0,
+            !damage
+        );
+    }
 }
