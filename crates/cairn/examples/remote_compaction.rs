@@ -5,6 +5,8 @@
 //! The database is the parent process, the worker is a child. Both access the same directory; a message is a
 //! length and bytes.
 
+#![expect(clippy::disallowed_types, reason = "a program has its own locks")]
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -54,7 +56,10 @@ impl ToWorker {
         for part in [info.db_name.as_bytes(), id.as_bytes(), input] {
             send(&mut stream, part)?;
         }
-        self.jobs.lock().unwrap().insert(id.to_owned(), stream);
+        self.jobs
+            .lock()
+            .expect("no holder has panicked")
+            .insert(id.to_owned(), stream);
         Ok(())
     }
 }
@@ -83,7 +88,7 @@ impl CompactionService for ToWorker {
     }
 
     fn wait(&self, id: &str) -> (Status, Vec<u8>) {
-        let stream = match self.jobs.lock().unwrap().get(id) {
+        let stream = match self.jobs.lock().expect("no holder has panicked").get(id) {
             Some(stream) => stream.try_clone(),
             None => return (Status::UseLocal, Vec::new()),
         };
@@ -95,13 +100,13 @@ impl CompactionService for ToWorker {
     }
 
     fn cancel_awaiting_jobs(&self) {
-        for stream in self.jobs.lock().unwrap().values() {
+        for stream in self.jobs.lock().expect("no holder has panicked").values() {
             stream.shutdown(std::net::Shutdown::Both).ok();
         }
     }
 
     fn on_installation(&self, id: &str, _status: Status) {
-        self.jobs.lock().unwrap().remove(id);
+        self.jobs.lock().expect("no holder has panicked").remove(id);
     }
 }
 
@@ -136,11 +141,12 @@ fn fill(db: &Db) -> Result<(), Failure> {
 }
 
 fn contents(db: &Db) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-    let all: Result<Vec<_>, _> = db
-        .iter()
-        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-        .collect();
-    Ok(all?)
+    let mut all = Vec::new();
+    for entry in db.range(..) {
+        let (key, value) = entry?;
+        all.push((key.to_vec(), value.to_vec()));
+    }
+    Ok(all)
 }
 
 fn main() -> Result<(), Failure> {

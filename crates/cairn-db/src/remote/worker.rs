@@ -77,13 +77,10 @@ pub struct CompactionServiceOptionsOverride {
 
 impl Default for CompactionServiceOptionsOverride {
     fn default() -> CompactionServiceOptionsOverride {
-        CompactionServiceOptionsOverride {
-            table: None,
-            ..CompactionServiceOptionsOverride::new(
-                &DbOptions::default(),
-                &FamilyOptions::default(),
-            )
-        }
+        let (db, family) = (DbOptions::default(), FamilyOptions::default());
+        let mut overrides = CompactionServiceOptionsOverride::new(&db, &family);
+        overrides.table = None;
+        overrides
     }
 }
 
@@ -605,7 +602,7 @@ impl Worker<'_> {
                     files().next().map(|file| file.smallest.user_key()),
                 ),
                 largest_output_key_prefix: prefix(
-                    files().last().map(|file| file.largest.user_key()),
+                    files().next_back().map(|file| file.largest.user_key()),
                 ),
                 num_single_del_fallthru: stats.dropped.single_alone,
                 num_single_del_mismatch: stats.dropped.single_mismatched,

@@ -1,5 +1,7 @@
 //! Remote compactions by a worker in the same process, and by workers that misbehave.
 
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ use cairn_types::{Code, Error, Subcode};
 use crate::basic::{db_options, small};
 use crate::controls::files;
 
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+type Change = Box<dyn Fn(&mut Reply) + Send + Sync>;
 type Work = dyn Fn(&Service, &[u8], &str) -> (Status, Vec<u8>) + Send + Sync;
 
 /// A service whose worker is a function.
@@ -183,7 +187,7 @@ fn compact(db: &Db) -> Result<(), Error> {
     db.compact_range(None, None, &options)
 }
 
-fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn contents(db: &Db) -> Entries {
     let mut iter = db.iter();
     iter.seek_to_first();
     let mut all = Vec::new();
@@ -203,7 +207,7 @@ fn manual() -> FamilyOptions {
 }
 
 /// The contents after the same writes with local compactions.
-fn expected(family: &FamilyOptions) -> (Vec<(Vec<u8>, Vec<u8>)>, Vec<u64>) {
+fn expected(family: &FamilyOptions) -> (Entries, Vec<u64>) {
     let world = World::in_memory();
     let db = open_at(&world, family, &db_options()).unwrap();
     load(&db);
@@ -310,7 +314,7 @@ fn with_changed(status: Status, change: impl Fn(&mut Reply) + Send + Sync + 'sta
 
 #[test]
 fn invalid_results_are_replaced_by_local_compactions() {
-    let changes: Vec<Box<dyn Fn(&mut Reply) + Send + Sync>> = vec![
+    let changes: Vec<Change> = vec![
         Box::new(|reply| reply.output_level = 3),
         Box::new(|reply| reply.output_files.clear()),
         Box::new(|reply| reply.output_files[0].file_size += 1),
@@ -675,7 +679,7 @@ fn write_small(db: &Db) {
     }
 }
 
-fn small_contents() -> Vec<(Vec<u8>, Vec<u8>)> {
+fn small_contents() -> Entries {
     let world = World::in_memory();
     let db = open_at(&world, &manual(), &db_options()).unwrap();
     write_small(&db);
