@@ -8,9 +8,10 @@
 #![expect(clippy::disallowed_types, reason = "a program has its own locks")]
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +23,7 @@ use cairn::compaction::{
 use cairn::{CompactRangeOptions, Db, Options};
 
 type Failure = Box<dyn std::error::Error>;
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn send(stream: &mut UnixStream, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(&(bytes.len() as u64).to_le_bytes())?;
@@ -40,7 +42,7 @@ fn receive(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
 
 /// Sends each job on a connection of its own, and reads the result from it.
 struct ToWorker {
-    socket: std::path::PathBuf,
+    socket: PathBuf,
     next: AtomicU64,
     jobs: Mutex<HashMap<String, UnixStream>>,
 }
@@ -113,6 +115,7 @@ impl CompactionService for ToWorker {
 /// Serves jobs until the process is killed.
 fn work(socket: &Path) -> Result<(), Failure> {
     let listener = UnixListener::bind(socket)?;
+    println!("ready");
     for stream in listener.incoming() {
         let mut stream = stream?;
         let path = String::from_utf8(receive(&mut stream)?)?;
@@ -140,7 +143,7 @@ fn fill(db: &Db) -> Result<(), Failure> {
     Ok(db.compact_range(None, None, &CompactRangeOptions::default())?)
 }
 
-fn contents(db: &Db) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+fn contents(db: &Db) -> Result<Entries, Failure> {
     let mut all = Vec::new();
     for entry in db.range(..) {
         let (key, value) = entry?;
@@ -155,12 +158,13 @@ fn main() -> Result<(), Failure> {
     }
     let dir = tempfile::tempdir()?;
     let socket = dir.path().join("socket");
-    let mut worker = std::process::Command::new(std::env::current_exe()?)
+    let mut worker = Command::new(std::env::current_exe()?)
         .arg(&socket)
+        .stdout(Stdio::piped())
         .spawn()?;
-    while !socket.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    // It prints a line when it listens.
+    let stdout = worker.stdout.take().ok_or("the worker has no output")?;
+    BufReader::new(stdout).read_line(&mut String::new())?;
 
     let service = Arc::new(ToWorker {
         socket,

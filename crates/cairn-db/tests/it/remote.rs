@@ -477,17 +477,16 @@ fn a_closing_database_cancels_its_jobs() {
         }
         (Status::Aborted, Vec::new())
     });
-    let db = Arc::new(open_remote(&world, &family, &service));
+    let db = open_remote(&world, &family, &service);
     write(&db);
-    let compacting = {
-        let db = db.clone();
-        std::thread::spawn(move || compact(&db))
-    };
-    while db.property_number("rocksdb.num-running-remote-compactions") != Some(1) {
-        std::thread::yield_now();
-    }
-    db.close().unwrap();
-    assert!(compacting.join().unwrap().is_err());
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| compact(&db));
+        while db.property_number("rocksdb.num-running-remote-compactions") != Some(1) {
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
+        assert!(compacting.join().unwrap().is_err());
+    });
     assert!(service.installed.lock().is_empty());
     let db = open_at(&world, &family, &db_options()).unwrap();
     assert!(contents(&db) == expected(&family).0);
@@ -505,17 +504,16 @@ fn a_late_result_is_not_installed_in_a_closing_database() {
         }
         done
     });
-    let db = Arc::new(open_remote(&world, &family, &service));
+    let db = open_remote(&world, &family, &service);
     write(&db);
-    let compacting = {
-        let db = db.clone();
-        std::thread::spawn(move || compact(&db))
-    };
-    while db.property_number("rocksdb.num-running-remote-compactions") != Some(1) {
-        std::thread::yield_now();
-    }
-    db.close().unwrap();
-    assert!(compacting.join().unwrap().is_err());
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| compact(&db));
+        while db.property_number("rocksdb.num-running-remote-compactions") != Some(1) {
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
+        assert!(compacting.join().unwrap().is_err());
+    });
     assert_eq!(*service.installed.lock(), [Status::Failure]);
     let db = open_at(&world, &family, &db_options()).unwrap();
     assert!(contents(&db) == expected(&family).0);
@@ -550,7 +548,8 @@ fn a_service_may_use_the_database() {
 /// Requests that a worker refuses, without changing the database.
 #[test]
 fn a_worker_refuses_requests_that_it_cannot_serve() {
-    let requests: Vec<(fn(&mut Request), Code)> = vec![
+    type Case = (fn(&mut Request), Code);
+    let requests: Vec<Case> = vec![
         (
             |request| request.min_manifest_file_size += 1 << 20,
             Code::Incomplete,
