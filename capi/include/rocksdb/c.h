@@ -1428,6 +1428,12 @@ struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service
 // Creates the options of a worker with the objects of `option`; null for null.
 struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create_from_options(struct rocksdb_options_t *option);
 
+// Makes compactions with these options fail: cuckoo tables are not supported.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                          struct rocksdb_cuckoo_table_options_t *table_options);
+
 // Sets an option by name. Unknown ones are ignored, invalid values are errors of the compaction.
 void rocksdb_compaction_service_options_override_set_option(struct rocksdb_compaction_service_options_override_t *override_options,
                                                             const char *key,
@@ -6977,10 +6983,6 @@ void rocksdb_cuckoo_options_set_max_search_depth(struct rocksdb_cuckoo_table_opt
 // Not supported: cuckoo tables.
 void rocksdb_cuckoo_options_set_use_module_hash(struct rocksdb_cuckoo_table_options_t *options,
                                                 unsigned char v);
-
-// Not supported: cuckoo tables.
-void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                          struct rocksdb_cuckoo_table_options_t *table_options);
 
 // Not supported: cuckoo tables.
 void rocksdb_options_set_cuckoo_table_factory(struct rocksdb_options_t *opt,
