@@ -19,7 +19,7 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "awaited",
     "backups",
     "basic",
@@ -31,6 +31,7 @@ const PROGRAMS: [&str; 14] = [
     "kept",
     "newer",
     "options",
+    "remote",
     "scans",
     "transactions",
     "ttl",

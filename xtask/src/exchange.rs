@@ -62,6 +62,7 @@ fn other_library(root: &Path, work: &Path) -> Result<(), String> {
         println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: passed");
     }
     backups_in_turns(root, work)?;
+    remote_compactions(root, work)?;
     prepared_transactions(root, work)
 }
 
@@ -101,6 +102,18 @@ fn backups_in_turns(root: &Path, work: &Path) -> Result<(), String> {
         cairn.execute(&[&dir])?;
     }
     println!("capi/tests/backups.c with both libraries on one directory: passed");
+    Ok(())
+}
+
+/// Lets the worker of each library serve a database of the other one.
+fn remote_compactions(root: &Path, work: &Path) -> Result<(), String> {
+    let [cairn, rocksdb] = for_both(root, work, "remote", ["-DCAIRN", "-DNOT_CAIRN"])?;
+    for (primary, worker) in [(&cairn, &rocksdb), (&rocksdb, &cairn)] {
+        let dir = work.join("remote-compactions");
+        fresh(&dir)?;
+        primary.execute_with(&[&dir, &worker.program], worker)?;
+    }
+    println!("capi/tests/remote.c with a worker of the other library: passed");
     Ok(())
 }
 
@@ -160,7 +173,13 @@ impl Exchanged {
     }
 
     fn execute(&self, arguments: &[&Path]) -> Result<(), String> {
-        let libraries = self.library.parent().unwrap_or(Path::new("."));
+        self.execute_with(arguments, self)
+    }
+
+    /// Runs the program, which may start `other`.
+    fn execute_with(&self, arguments: &[&Path], other: &Exchanged) -> Result<(), String> {
+        let dirs = [self, other].map(|it| it.library.parent().unwrap_or(Path::new(".")));
+        let libraries = std::env::join_paths(dirs).map_err(|error| error.to_string())?;
         printed(
             Command::new(&self.program)
                 .args(arguments)

@@ -83,8 +83,9 @@ const UNSAFE_ALLOWED: [&str; 10] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 20] = [
+const FUZZED: [(&str, &str); 21] = [
     ("backup", "backup_meta"),
+    ("compaction_service", "compaction_service"),
     ("coding", "varint_key"),
     ("dated", "dated_values"),
     ("key", "varint_key"),

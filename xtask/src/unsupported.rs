@@ -14,7 +14,7 @@ const TABLE: &str = "capi/src/unsupported.rs";
 
 /// Types that other features also use, of functions of the kind `no`: the functions that would return
 /// such objects return null.
-const OF_NO_OBJECT: [(&str, &str); 4] = [
+const OF_NO_OBJECT: [(&str, &str); 2] = [
     (
         "rocksdb_transactiondb_close_base_db",
         "rocksdb_transactiondb_get_base_db",
@@ -22,14 +22,6 @@ const OF_NO_OBJECT: [(&str, &str); 4] = [
     (
         "rocksdb_optimistictransactiondb_close_base_db",
         "rocksdb_optimistictransactiondb_get_base_db",
-    ),
-    (
-        "rocksdb_open_and_compact_canceled_destroy",
-        "rocksdb_open_and_compact_canceled_create",
-    ),
-    (
-        "rocksdb_open_and_compact_canceled_set",
-        "rocksdb_open_and_compact_canceled_create",
     ),
 ];
 

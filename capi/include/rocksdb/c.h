@@ -384,7 +384,7 @@ typedef struct rocksdb_compaction_job_stats_t rocksdb_compaction_job_stats_t;
 // Options of a compaction of given files.
 typedef struct rocksdb_compaction_options_t rocksdb_compaction_options_t;
 
-// An object of an unsupported feature.
+// The options of a worker that are not in the OPTIONS file.
 typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_service_options_override_t;
 
 // A compaction filter.
@@ -399,13 +399,13 @@ typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory
 // Information about a compaction.
 typedef struct rocksdb_compactionjobinfo_t rocksdb_compactionjobinfo_t;
 
-// An object of an unsupported feature.
+// A job of a service.
 typedef struct rocksdb_compactionservice_jobinfo_t rocksdb_compactionservice_jobinfo_t;
 
-// An object of an unsupported feature.
+// The answer of a service to a request to schedule a job.
 typedef struct rocksdb_compactionservice_scheduleresponse_t rocksdb_compactionservice_scheduleresponse_t;
 
-// An object of an unsupported feature.
+// A service that runs compactions in other processes.
 typedef struct rocksdb_compactionservice_t rocksdb_compactionservice_t;
 
 // Options of a manual compaction.
@@ -501,7 +501,7 @@ typedef struct rocksdb_memtableinfo_t rocksdb_memtableinfo_t;
 // A merge operator.
 typedef struct rocksdb_mergeoperator_t rocksdb_mergeoperator_t;
 
-// An object of an unsupported feature.
+// Options of a worker.
 typedef struct rocksdb_open_and_compact_options_t rocksdb_open_and_compact_options_t;
 
 // Options of an optimistic transaction.
@@ -621,6 +621,21 @@ typedef struct rocksdb_writestallcondition_t rocksdb_writestallcondition_t;
 // A change of a write stall condition.
 typedef struct rocksdb_writestallinfo_t rocksdb_writestallinfo_t;
 
+// Schedules a job; null is a failure.
+typedef struct rocksdb_compactionservice_scheduleresponse_t *(*rocksdb_compaction_service_schedule_cb)(void*,
+                                                                                                       const struct rocksdb_compactionservice_jobinfo_t*,
+                                                                                                       const char*,
+                                                                                                       size_t);
+
+// Waits for a job, and stores its result in memory from `malloc`. Returns its status.
+typedef int (*rocksdb_compaction_service_wait_cb)(void*, const char*, char**, size_t*);
+
+// Makes waiting calls return.
+typedef void (*rocksdb_compaction_service_cancel_awaiting_jobs_cb)(void*);
+
+// Reports the installation of a result.
+typedef void (*rocksdb_compaction_service_on_installation_cb)(void*, const char*, int);
+
 // Called when a flush begins.
 typedef void (*on_flush_begin_cb)(void*, struct rocksdb_t*, const struct rocksdb_flushjobinfo_t*);
 
@@ -671,18 +686,6 @@ typedef void (*Destructor)(void*);
 // Returns true if an iterator should read the table with these properties.
 typedef unsigned char (*rocksdb_readoptions_table_filter_cb)(void*,
                                                              const struct rocksdb_table_properties_t*);
-
-// A callback that is never called.
-typedef void (*rocksdb_compaction_service_schedule_cb)(void);
-
-// A callback that is never called.
-typedef void (*rocksdb_compaction_service_wait_cb)(void);
-
-// A callback that is never called.
-typedef void (*rocksdb_compaction_service_cancel_awaiting_jobs_cb)(void);
-
-// A callback that is never called.
-typedef void (*rocksdb_compaction_service_on_installation_cb)(void);
 
 #ifdef __cplusplus
 extern "C" {
@@ -1253,6 +1256,239 @@ void rocksdb_options_set_compaction_filter(struct rocksdb_options_t *opt,
 void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_compactionfilterfactory_t *factory);
 
+// Frees an answer that was not returned to the database.
+//
+// Does nothing for null.
+void rocksdb_compactionservice_scheduleresponse_t_destroy(struct rocksdb_compactionservice_scheduleresponse_t *handle);
+
+// Frees the options of a worker.
+//
+// Does nothing for null.
+void rocksdb_compaction_service_options_override_destroy(struct rocksdb_compaction_service_options_override_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_open_and_compact_options_destroy(struct rocksdb_open_and_compact_options_t *handle);
+
+// Creates a service. The program's functions may be null: without `schedule` or `wait`, compactions are
+// local. The state is destroyed with the last options and database that use the service.
+struct rocksdb_compactionservice_t *rocksdb_compactionservice_create(void *state,
+                                                                     void (*destructor)(void*),
+                                                                     rocksdb_compaction_service_schedule_cb schedule,
+                                                                     const char *name,
+                                                                     rocksdb_compaction_service_wait_cb wait,
+                                                                     rocksdb_compaction_service_cancel_awaiting_jobs_cb cancel_awaiting_jobs,
+                                                                     rocksdb_compaction_service_on_installation_cb on_installation);
+
+// Sets the service. The options take ownership; null is ignored.
+void rocksdb_options_set_compaction_service(struct rocksdb_options_t *options,
+                                            struct rocksdb_compactionservice_t *service);
+
+// The directory of the database.
+const char *rocksdb_compactionservice_jobinfo_t_get_db_name(const struct rocksdb_compactionservice_jobinfo_t *info,
+                                                            size_t *len);
+
+// The id of the database.
+const char *rocksdb_compactionservice_jobinfo_t_get_db_id(const struct rocksdb_compactionservice_jobinfo_t *info,
+                                                          size_t *len);
+
+// The id of the session.
+const char *rocksdb_compactionservice_jobinfo_t_get_db_session_id(const struct rocksdb_compactionservice_jobinfo_t *info,
+                                                                  size_t *len);
+
+// The name of the family.
+const char *rocksdb_compactionservice_jobinfo_t_get_cf_name(const struct rocksdb_compactionservice_jobinfo_t *info,
+                                                            size_t *len);
+
+// The id of the family.
+uint32_t rocksdb_compactionservice_jobinfo_t_get_cf_id(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// The number of the job in the session.
+uint64_t rocksdb_compactionservice_jobinfo_t_get_job_id(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// The thread pool of the compaction.
+int rocksdb_compactionservice_jobinfo_t_get_priority(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// The reason of the compaction.
+int rocksdb_compactionservice_jobinfo_t_get_compaction_reason(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// The smallest input level.
+int rocksdb_compactionservice_jobinfo_t_get_base_input_level(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// The output level.
+int rocksdb_compactionservice_jobinfo_t_get_output_level(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// True if all files of the family are inputs.
+unsigned char rocksdb_compactionservice_jobinfo_t_is_full_compaction(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// True for a manual compaction.
+unsigned char rocksdb_compactionservice_jobinfo_t_is_manual_compaction(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// True if no level below the output has versions of the keys.
+unsigned char rocksdb_compactionservice_jobinfo_t_is_bottommost_level(const struct rocksdb_compactionservice_jobinfo_t *info);
+
+// Creates an answer with a job id and a status.
+struct rocksdb_compactionservice_scheduleresponse_t *rocksdb_compactionservice_scheduleresponse_create(const char *scheduled_job_id,
+                                                                                                       int status,
+                                                                                                       char **errptr);
+
+// Creates an answer without a job id.
+struct rocksdb_compactionservice_scheduleresponse_t *rocksdb_compactionservice_scheduleresponse_create_with_status(int status,
+                                                                                                                   char **errptr);
+
+// The status of an answer; a failure for null.
+int rocksdb_compactionservice_scheduleresponse_getstatus(const struct rocksdb_compactionservice_scheduleresponse_t *response);
+
+// The job id of an answer; empty for null.
+const char *rocksdb_compactionservice_scheduleresponse_get_scheduled_job_id(const struct rocksdb_compactionservice_scheduleresponse_t *response,
+                                                                            size_t *len);
+
+// Adds a listener, which the options take.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_add_event_listener(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                    struct rocksdb_eventlistener_t *object);
+
+// Adds a collector factory. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_add_table_properties_collector_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                                        struct rocksdb_table_properties_collector_factory_t *object);
+
+// Sets the table format, which is copied.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_block_based_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                               struct rocksdb_block_based_table_options_t *object);
+
+// Sets the filter. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_compaction_filter(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                       struct rocksdb_compactionfilter_t *object);
+
+// Sets the factory of filters, which the options take.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_compaction_filter_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                               struct rocksdb_compactionfilterfactory_t *object);
+
+// Sets the comparator. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_comparator(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                struct rocksdb_comparator_t *object);
+
+// Sets the environment. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_env(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                         struct rocksdb_env_t *object);
+
+// Sets the factory of file checksums. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_file_checksum_gen_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                               struct rocksdb_file_checksum_gen_factory_t *object);
+
+// Sets the info log. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_info_log(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                              struct rocksdb_logger_t *object);
+
+// Sets the merge operator, which the options take.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_merge_operator(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                    struct rocksdb_mergeoperator_t *object);
+
+// Sets the prefix extractor, which the options take.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_prefix_extractor(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                      struct rocksdb_slicetransform_t *object);
+
+// Sets the partitioner factory. The program still destroys its handle.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_sst_partitioner_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                             struct rocksdb_sst_partitioner_factory_t *object);
+
+// Uses the statistics of other options.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_statistics(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                struct rocksdb_options_t *object);
+
+// Creates the options of a worker without objects.
+struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create(void);
+
+// Creates the options of a worker with the objects of `option`; null for null.
+struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create_from_options(struct rocksdb_options_t *option);
+
+// Makes compactions with these options fail: cuckoo tables are not supported.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                          struct rocksdb_cuckoo_table_options_t *table_options);
+
+// Sets an option by name. Unknown ones are ignored, invalid values are errors of the compaction.
+void rocksdb_compaction_service_options_override_set_option(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                            const char *key,
+                                                            const char *value);
+
+// Creates a flag that cancels compactions of a worker.
+unsigned char *rocksdb_open_and_compact_canceled_create(void);
+
+// Frees a flag.
+void rocksdb_open_and_compact_canceled_destroy(unsigned char *canceled);
+
+// Sets or resets a flag. Options that use it see the change.
+void rocksdb_open_and_compact_canceled_set(unsigned char *canceled, unsigned char value);
+
+// Creates options of a worker.
+struct rocksdb_open_and_compact_options_t *rocksdb_open_and_compact_options_create(void);
+
+// Sets the flag that cancels the compaction. Null is ignored.
+void rocksdb_open_and_compact_options_set_canceled(struct rocksdb_open_and_compact_options_t *options,
+                                                   unsigned char *canceled);
+
+// Sets `allow_resumption`.
+void rocksdb_open_and_compact_options_set_allow_resumption(struct rocksdb_open_and_compact_options_t *options,
+                                                           unsigned char allow_resumption);
+
+// The value of `allow_resumption`.
+unsigned char rocksdb_open_and_compact_options_get_allow_resumption(struct rocksdb_open_and_compact_options_t *opt);
+
+// Sets `max_secondary_open_retries`.
+void rocksdb_open_and_compact_options_set_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options,
+                                                                     uint32_t max_secondary_open_retries);
+
+// The value of `max_secondary_open_retries`.
+uint32_t rocksdb_open_and_compact_options_get_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options);
+
+// Runs a compaction for a database that is open in another process. Returns the result for the service of that
+// database, in memory from `malloc`.
+char *rocksdb_open_and_compact(const char *db_path,
+                               const char *output_directory,
+                               const char *input,
+                               size_t input_len,
+                               size_t *output_len,
+                               const struct rocksdb_compaction_service_options_override_t *override_options,
+                               char **errptr);
+
+// Like `rocksdb_open_and_compact`, with options.
+char *rocksdb_open_and_compact_with_options(const struct rocksdb_open_and_compact_options_t *options,
+                                            const char *db_path,
+                                            const char *output_directory,
+                                            const char *input,
+                                            size_t input_len,
+                                            size_t *output_len,
+                                            const struct rocksdb_compaction_service_options_override_t *override_options,
+                                            char **errptr);
+
 // Releases the program's reference to a comparator.
 //
 // Does nothing for null.
@@ -1412,7 +1648,7 @@ uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rock
 // The number of corrupt keys: always 0, because a corrupt key fails the job.
 uint64_t rocksdb_compaction_job_stats_num_corrupt_keys(const struct rocksdb_compaction_job_stats_t *stats);
 
-// True for a remote compaction: never.
+// True if a part of the compaction ran in another process.
 unsigned char rocksdb_compaction_job_stats_is_remote_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The number of input tables skipped because a range tombstone covers them: always 0, because
@@ -6762,200 +6998,6 @@ void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
                                              char v6,
                                              unsigned char v7,
                                              unsigned char v8);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_add_event_listener(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                    struct rocksdb_eventlistener_t *event_listener);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_add_table_properties_collector_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                                        struct rocksdb_table_properties_collector_factory_t *factory);
-
-// Not supported: remote compaction.
-struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create(void);
-
-// Not supported: remote compaction.
-struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create_from_options(struct rocksdb_options_t *option);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_destroy(struct rocksdb_compaction_service_options_override_t *override_options);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_block_based_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                               struct rocksdb_block_based_table_options_t *table_options);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_compaction_filter(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                       struct rocksdb_compactionfilter_t *compaction_filter);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_compaction_filter_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                               struct rocksdb_compactionfilterfactory_t *compaction_filter_factory);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_comparator(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                struct rocksdb_comparator_t *comparator);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                          struct rocksdb_cuckoo_table_options_t *table_options);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_env(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                         struct rocksdb_env_t *env);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_file_checksum_gen_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                               struct rocksdb_file_checksum_gen_factory_t *factory);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_info_log(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                              struct rocksdb_logger_t *logger);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_merge_operator(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                    struct rocksdb_mergeoperator_t *merge_operator);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_option(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                            const char *key,
-                                                            const char *value);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_prefix_extractor(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                      struct rocksdb_slicetransform_t *prefix_extractor);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_sst_partitioner_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                             struct rocksdb_sst_partitioner_factory_t *factory);
-
-// Not supported: remote compaction.
-void rocksdb_compaction_service_options_override_set_statistics(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                struct rocksdb_options_t *options);
-
-// Not supported: remote compaction.
-struct rocksdb_compactionservice_t *rocksdb_compactionservice_create(void *state,
-                                                                     void (*destructor)(void*),
-                                                                     rocksdb_compaction_service_schedule_cb schedule,
-                                                                     const char *name,
-                                                                     rocksdb_compaction_service_wait_cb wait,
-                                                                     rocksdb_compaction_service_cancel_awaiting_jobs_cb cancel_awaiting_jobs,
-                                                                     rocksdb_compaction_service_on_installation_cb on_installation);
-
-// Not supported: remote compaction.
-int rocksdb_compactionservice_jobinfo_t_get_base_input_level(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-uint32_t rocksdb_compactionservice_jobinfo_t_get_cf_id(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-const char *rocksdb_compactionservice_jobinfo_t_get_cf_name(const struct rocksdb_compactionservice_jobinfo_t *info,
-                                                            size_t *len);
-
-// Not supported: remote compaction.
-int rocksdb_compactionservice_jobinfo_t_get_compaction_reason(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-const char *rocksdb_compactionservice_jobinfo_t_get_db_id(const struct rocksdb_compactionservice_jobinfo_t *info,
-                                                          size_t *len);
-
-// Not supported: remote compaction.
-const char *rocksdb_compactionservice_jobinfo_t_get_db_name(const struct rocksdb_compactionservice_jobinfo_t *info,
-                                                            size_t *len);
-
-// Not supported: remote compaction.
-const char *rocksdb_compactionservice_jobinfo_t_get_db_session_id(const struct rocksdb_compactionservice_jobinfo_t *info,
-                                                                  size_t *len);
-
-// Not supported: remote compaction.
-uint64_t rocksdb_compactionservice_jobinfo_t_get_job_id(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-int rocksdb_compactionservice_jobinfo_t_get_output_level(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-int rocksdb_compactionservice_jobinfo_t_get_priority(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-unsigned char rocksdb_compactionservice_jobinfo_t_is_bottommost_level(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-unsigned char rocksdb_compactionservice_jobinfo_t_is_full_compaction(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-unsigned char rocksdb_compactionservice_jobinfo_t_is_manual_compaction(const struct rocksdb_compactionservice_jobinfo_t *info);
-
-// Not supported: remote compaction.
-struct rocksdb_compactionservice_scheduleresponse_t *rocksdb_compactionservice_scheduleresponse_create(const char *scheduled_job_id,
-                                                                                                       int status,
-                                                                                                       char **errptr);
-
-// Not supported: remote compaction.
-struct rocksdb_compactionservice_scheduleresponse_t *rocksdb_compactionservice_scheduleresponse_create_with_status(int status,
-                                                                                                                   char **errptr);
-
-// Not supported: remote compaction.
-const char *rocksdb_compactionservice_scheduleresponse_get_scheduled_job_id(const struct rocksdb_compactionservice_scheduleresponse_t *response,
-                                                                            size_t *len);
-
-// Not supported: remote compaction.
-int rocksdb_compactionservice_scheduleresponse_getstatus(const struct rocksdb_compactionservice_scheduleresponse_t *response);
-
-// Not supported: remote compaction.
-void rocksdb_compactionservice_scheduleresponse_t_destroy(struct rocksdb_compactionservice_scheduleresponse_t *response);
-
-// Not supported: remote compaction.
-char *rocksdb_open_and_compact(const char *db_path,
-                               const char *output_directory,
-                               const char *input,
-                               size_t input_len,
-                               size_t *output_len,
-                               const struct rocksdb_compaction_service_options_override_t *override_options,
-                               char **errptr);
-
-// Not supported: remote compaction.
-unsigned char *rocksdb_open_and_compact_canceled_create(void);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_canceled_destroy(unsigned char *canceled);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_canceled_set(unsigned char *canceled, unsigned char value);
-
-// Not supported: remote compaction.
-struct rocksdb_open_and_compact_options_t *rocksdb_open_and_compact_options_create(void);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_options_destroy(struct rocksdb_open_and_compact_options_t *options);
-
-// Not supported: remote compaction.
-uint32_t rocksdb_open_and_compact_options_get_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_options_set_allow_resumption(struct rocksdb_open_and_compact_options_t *options,
-                                                           unsigned char allow_resumption);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_options_set_canceled(struct rocksdb_open_and_compact_options_t *options,
-                                                   unsigned char *canceled);
-
-// Not supported: remote compaction.
-void rocksdb_open_and_compact_options_set_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options,
-                                                                     uint32_t max_secondary_open_retries);
-
-// Not supported: remote compaction.
-char *rocksdb_open_and_compact_with_options(const struct rocksdb_open_and_compact_options_t *options,
-                                            const char *db_path,
-                                            const char *output_directory,
-                                            const char *input,
-                                            size_t input_len,
-                                            size_t *output_len,
-                                            const struct rocksdb_compaction_service_options_override_t *override_options,
-                                            char **errptr);
-
-// Not supported: remote compaction.
-void rocksdb_options_set_compaction_service(struct rocksdb_options_t *options,
-                                            struct rocksdb_compactionservice_t *service);
 
 // Not supported: secondary instances.
 struct rocksdb_t *rocksdb_open_as_secondary(const struct rocksdb_options_t *options,

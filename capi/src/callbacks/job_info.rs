@@ -163,11 +163,11 @@ statistics! {
     rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64 => |stats| stats.file_times.prepare_write;
     /// The number of corrupt keys: always 0, because a corrupt key fails the job.
     rocksdb_compaction_job_stats_num_corrupt_keys -> u64 => |stats| stats.num_corrupt_keys;
+    /// True if a part of the compaction ran in another process.
+    rocksdb_compaction_job_stats_is_remote_compaction -> c_uchar => |stats| stats.is_remote_compaction.into();
 }
 
 absent! {
-    /// True for a remote compaction: never.
-    rocksdb_compaction_job_stats_is_remote_compaction -> c_uchar;
     /// The number of input tables skipped because a range tombstone covers them: always 0, because
     /// all are read.
     rocksdb_compaction_job_stats_num_filtered_input_files -> usize;

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 pub mod compaction_filter;
+pub mod compaction_service;
 pub mod comparator;
 pub mod filter_policy;
 pub mod job_info;

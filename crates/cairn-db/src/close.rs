@@ -38,6 +38,7 @@ impl Shared {
         let flushed = self.flush_unlogged();
         // Data of an unfinished job is in the log, or still in its inputs.
         self.lifecycle.begin_closing();
+        self.cancel_remote_compactions();
         self.signals.request_attention();
         // A writer that waits for `unlock_wal` holds the lead.
         drop(self.tree.lock());

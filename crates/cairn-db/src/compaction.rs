@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, flush, multi_level};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, KeyRange, compact, flush, multi_level};
 use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
@@ -136,7 +136,12 @@ impl Shared {
             cancel: self.compaction_cancel(manual),
             ..self.job_context(family)
         };
-        let pick = multi_level::with_skip_level(&context, &chosen.pick);
+        let service = self.options().compaction_service.clone();
+        let pick = match service {
+            // A worker writes to one level.
+            Some(_) => chosen.pick.clone(),
+            None => multi_level::with_skip_level(&context, &chosen.pick),
+        };
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         let _working = self
             .telemetry
@@ -150,10 +155,18 @@ impl Shared {
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
         context.request_thread = Some(self.spare());
+        let remote = service.filter(|_| !(pick.trivial_move || pick.drops));
+        let remote = match remote {
+            Some(service) => self.remote_compactor(service, family, &info, &pick)?,
+            None => None,
+        };
         let job = CompactJob {
             context: Arc::new(context),
             pick: pick.clone(),
             version: chosen.version.clone(),
+            range: KeyRange::default(),
+            remote,
+            keeps_outputs: false,
         };
         let started = self.context.world.clock.monotonic_nanos();
         let done = compact::run(&job)

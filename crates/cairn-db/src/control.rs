@@ -110,6 +110,7 @@ impl Shared {
         }
         let flushed = self.flush_unlogged();
         self.lifecycle.begin_closing();
+        self.cancel_remote_compactions();
         self.signals.request_attention();
         {
             let _tree = self.tree.lock();

@@ -51,6 +51,7 @@ mod properties;
 mod purge;
 mod reads;
 mod release;
+mod remote;
 mod scheduler;
 mod set_options;
 mod settings;
@@ -97,6 +98,7 @@ pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
 };
+pub use remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};
 pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};

@@ -15,6 +15,7 @@ use crate::stats_text::{Map, stall_text};
 use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
 use cairn_options::CompactionStyle;
+use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
 /// The sources of properties.
@@ -49,8 +50,14 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.compaction_pending)
     }),
     ("rocksdb.num-running-compactions", |s| s.running.1 as u64),
-    // There is no remote compaction service and no thread pool of the lowest priority.
-    ("rocksdb.num-running-remote-compactions", |_| 0),
+    ("rocksdb.num-running-remote-compactions", |s| {
+        // Relaxed: a statistic.
+        s.shared
+            .telemetry
+            .waiting_remotely()
+            .load(Ordering::Relaxed) as u64
+    }),
+    // There is no thread pool of the lowest priority.
     ("rocksdb.num-running-bottom-compactions", |_| 0),
     ("rocksdb.background-errors", |s| {
         s.shared.errors.failed_jobs()

@@ -12,6 +12,7 @@ pub mod cache_dump;
 pub mod cache_segment;
 pub mod checksum;
 pub mod coding;
+pub mod compaction_service;
 pub mod dated;
 pub mod filter;
 pub mod hash;

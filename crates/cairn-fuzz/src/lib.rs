@@ -62,6 +62,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("varint_key", targets::varint_key::run),
     Target::new("names", targets::names::run),
     Target::new("backup_meta", targets::backup_meta::run),
+    Target::new("compaction_service", targets::compaction_service::run),
     Target::new("decompress", targets::decompress::run).with_bound(targets::decompress::BOUND),
     Target::new("footer_meta_props", targets::footer_meta_props::run),
     Target::new("manifest", targets::manifest::run)

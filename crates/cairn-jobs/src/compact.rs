@@ -39,6 +39,7 @@ use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
 use crate::pick::{Output, Pick, Reason};
 use crate::range_tombstones;
+use crate::remote::RemoteCompactor;
 use crate::sorted_runs::{Merge, Run};
 use crate::stats::{JobOutput, JobStats, RawInput};
 use crate::subcompaction_split;
@@ -60,6 +61,29 @@ pub struct CompactJob {
     pub pick: Arc<Pick>,
     /// The version from which the pick was made.
     pub version: Arc<Version>,
+    /// The user keys to compact; all others are left out of the output.
+    pub range: KeyRange,
+    /// Runs the subcompactions in other processes.
+    pub remote: Option<RemoteCompactor>,
+    /// True if complete tables are kept when the job fails, because a later job will use them.
+    pub keeps_outputs: bool,
+}
+
+/// A range of user keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key; `None` if unbounded.
+    pub lower: Option<Vec<u8>>,
+    /// The first key after the range; `None` if unbounded.
+    pub upper: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// True if the range has all keys.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lower.is_none() && self.upper.is_none()
+    }
 }
 
 /// Runs the compaction of `job` and returns the edit that replaces its inputs with its outputs. A
@@ -86,7 +110,7 @@ pub fn run(job: &CompactJob) -> Result<JobOutput> {
         all_params().try_for_each(OutputParams::sync_names)?;
         Ok(done)
     });
-    if done.is_err() {
+    if done.is_err() && !job.keeps_outputs {
         all_params().for_each(OutputParams::remove_all);
     }
     done
@@ -104,6 +128,9 @@ struct Compaction {
     /// The context passed to the compaction filter factory.
     filter_context: FilterContext,
     subcompactions: SubcompactionQueue<SubcompactionOutput>,
+    /// True if the compaction covers all keys of its inputs.
+    covers_all: bool,
+    remote: Option<RemoteCompactor>,
     /// Additional threads that `max_subcompactions` allows.
     helpers: usize,
     /// The entry of the job in the thread list, if threads are tracked.
@@ -155,7 +182,7 @@ impl Compaction {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             Target::new(job, output, grandparents, deeper.bottommost, &runs)
         }));
-        let borders = match subcompaction_split::may_split(pick, order) {
+        let borders = match job.range.is_full() && subcompaction_split::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
                 let borders = subcompaction_split::borders(&runs, order, pick, &context.io)?;
@@ -166,7 +193,11 @@ impl Compaction {
             }
             false => Vec::new(),
         };
-        let spans = subcompaction_split::spans(borders, order, pick.deeper.as_ref());
+        let mut spans = subcompaction_split::spans(borders, order, pick.deeper.as_ref());
+        if !job.range.is_full() {
+            assert!(pick.deeper.is_none(), "a range has one output level");
+            (spans[0].lower, spans[0].upper) = (job.range.lower.clone(), job.range.upper.clone());
+        }
         let count = spans.len();
         if count > 1 && pick.max_subcompactions > 1 {
             context.meter.update(|update| {
@@ -188,6 +219,8 @@ impl Compaction {
                 reason: TableFileCreationReason::Compaction,
             },
             subcompactions: SubcompactionQueue::new(spans),
+            covers_all: job.range.is_full(),
+            remote: job.remote.clone(),
             helpers: most.min(count - 1),
             tracked: threads::current(),
         })
@@ -239,7 +272,7 @@ impl Compaction {
             if let Some(events) = &self.context.events {
                 events.subcompaction_began(number);
             }
-            let result = self.run_subcompaction(span);
+            let result = self.run_subcompaction(number, span);
             if let Some(events) = &self.context.events {
                 events.subcompaction_completed(number, result.as_ref().map(|part| part.stats));
             }
@@ -249,12 +282,18 @@ impl Compaction {
 
     fn run_subcompaction(
         self: &Arc<Compaction>,
+        number: usize,
         span: SubcompactionRange,
     ) -> Result<SubcompactionOutput> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
         let _stage = threads::stage(Stage::CompactionProcessKv);
-        let write = || Activity::Compaction.run(|| self.write_subcompaction(span));
+        let write = || {
+            Activity::Compaction.run(|| match self.run_remotely(number, &span)? {
+                Some(part) => Ok(part),
+                None => self.write_subcompaction(span),
+            })
+        };
         let (part, times) = match self.context.family.options.report_bg_io_stats {
             true => iostats::with_times(write),
             false => (write(), FileTimes::default()),
@@ -263,6 +302,28 @@ impl Compaction {
         part.stats.file_times = times;
         part.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
         Ok(part)
+    }
+
+    /// Runs the subcompaction `number` in another process. `None` if it is to be run by this one.
+    fn run_remotely(
+        &self,
+        number: usize,
+        span: &SubcompactionRange,
+    ) -> Result<Option<SubcompactionOutput>> {
+        let Some(remote) = &self.remote else {
+            return Ok(None);
+        };
+        let target = &self.targets[usize::from(span.deeper)];
+        let received = remote.run(&target.params, &self.pick, number, span)?;
+        Ok(received.map(|received| SubcompactionOutput {
+            lower: span.lower.clone(),
+            level: target.output.level,
+            range_deletions: received.range_deletions,
+            files: received.files,
+            blobs: Vec::new(),
+            garbage: BlobGarbageMeter::default(),
+            stats: received.stats,
+        }))
     }
 
     fn write_subcompaction(
@@ -460,7 +521,7 @@ impl Compaction {
             garbage.merge(&part.garbage);
         }
         done.stats.input_raw = self.input_raw();
-        if !done.stats.inexact {
+        if self.covers_all && !done.stats.inexact {
             self.check_count(done.stats.input_entries)?;
         }
         self.check_outputs(&done.edit);

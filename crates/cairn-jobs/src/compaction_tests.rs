@@ -24,6 +24,7 @@ use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
+use crate::compact::KeyRange;
 use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, with_valid_single_deletions, writes};
@@ -495,6 +496,9 @@ impl Tree {
             context,
             pick,
             version: Arc::new(from.clone()),
+            range: KeyRange::default(),
+            remote: None,
+            keeps_outputs: false,
         };
         let done = compact::run(&job).unwrap();
         self.version = self.version.with_edit(&done.edit).unwrap();
@@ -796,6 +800,9 @@ fn a_cancelled_compaction_removes_its_files() {
         }),
         pick: Arc::new(pick),
         version: Arc::new(tree.version.clone()),
+        range: KeyRange::default(),
+        remote: None,
+        keeps_outputs: false,
     };
     let error = compact::run(&job).unwrap_err();
     assert_eq!(error.code(), cairn_types::Code::Aborted);
@@ -846,6 +853,9 @@ fn output_verification_detects_a_table_that_differs_from_what_was_written() {
             }),
             pick: Arc::new(pick.clone()),
             version: Arc::new(tree.version.clone()),
+            range: KeyRange::default(),
+            remote: None,
+            keeps_outputs: false,
         };
         match compact::run(&job) {
             Ok(_) => assert!(!fails, "{flags} {paranoid}"),

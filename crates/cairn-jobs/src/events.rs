@@ -22,6 +22,11 @@ pub trait JobEvents: Send + Sync {
     /// Called after a table has been written and synced.
     fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>);
 
+    /// Called after a table written by another process was moved into the database.
+    fn table_received(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
+        let _ = (path, file, properties);
+    }
+
     /// Called before a blob file is created.
     fn blob_started(&self, number: FileNumber, path: &Path);
 

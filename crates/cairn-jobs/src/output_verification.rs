@@ -20,6 +20,7 @@ const BLOCKS: u32 = 1 << 0;
 const ENTRIES: u32 = 1 << 1;
 const FILE: u32 = 1 << 2;
 const COMPACTIONS: u32 = 1 << 10;
+const REMOTE_COMPACTIONS: u32 = 1 << 11;
 const FLUSHES: u32 = 1 << 12;
 
 /// Readahead size, in bytes.
@@ -58,8 +59,21 @@ impl OutputValidator {
         flushes: bool,
         order: &KeyOrder,
     ) -> Option<OutputValidator> {
+        OutputValidator::of_job(options, if flushes { FLUSHES } else { COMPACTIONS }, order)
+    }
+
+    /// Creates a validator of tables written by another process, which does not know their entries.
+    pub(crate) fn of_remote(options: &FamilyOptions, order: &KeyOrder) -> Option<OutputValidator> {
+        let validator = OutputValidator::of_job(options, REMOTE_COMPACTIONS, order)?;
+        let what = match validator.what & ENTRIES {
+            0 => validator.what,
+            _ => validator.what & !ENTRIES | BLOCKS,
+        };
+        Some(OutputValidator { what, ..validator })
+    }
+
+    fn of_job(options: &FamilyOptions, job: u32, order: &KeyOrder) -> Option<OutputValidator> {
         let flags = options.verify_output_flags;
-        let job = if flushes { FLUSHES } else { COMPACTIONS };
         let requested = match flags & job {
             0 => 0,
             _ => flags & (BLOCKS | ENTRIES | FILE),

@@ -24,6 +24,8 @@ pub struct JobStats {
     pub input_raw: RawInput,
     /// True if a filter skipped entries that were not counted.
     pub inexact: bool,
+    /// True if a part of the job ran in another process.
+    pub remote: bool,
     /// Blobs read.
     pub blobs_read: BlobsRead,
     /// Tables written.
@@ -56,6 +58,7 @@ impl JobStats {
         self.input_bytes += part.input_bytes;
         self.input_entries += part.input_entries;
         self.inexact |= part.inexact;
+        self.remote |= part.remote;
         self.blobs_read = self.blobs_read.and(&part.blobs_read);
         self.output_files += part.output_files;
         self.output_bytes += part.output_bytes;

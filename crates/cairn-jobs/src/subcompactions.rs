@@ -37,17 +37,9 @@ struct State<T> {
 }
 
 impl<T> SubcompactionQueue<T> {
-    /// Creates a queue of `spans`, which cover all keys without gap or overlap.
+    /// Creates a queue of `spans`, which ascend without gap or overlap.
     pub(crate) fn new(spans: Vec<SubcompactionRange>) -> SubcompactionQueue<T> {
         assert!(!spans.is_empty(), "a compaction has a subcompaction");
-        assert!(
-            spans[0].lower.is_none(),
-            "the first range is unbounded below"
-        );
-        assert!(
-            spans[spans.len() - 1].upper.is_none(),
-            "the last range is unbounded above"
-        );
         assert!(
             spans
                 .windows(2)

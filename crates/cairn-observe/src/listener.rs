@@ -168,6 +168,8 @@ pub struct CompactionJobStats {
     pub is_full_compaction: bool,
     /// True for a manual compaction.
     pub is_manual_compaction: bool,
+    /// True if a part of it ran in another process.
+    pub is_remote_compaction: bool,
     /// The number of invalid keys. Always 0, because such a compaction fails.
     pub num_corrupt_keys: u64,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_memory::{BlockCache, MemoryBudget, WriteBufferManager};
 use cairn_platform::{RateLimiter, SstFileManager};
 
+use crate::compaction_service::CompactionService;
 use crate::customizable::DbPath;
 use crate::enums::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, IoMode, Temperature, WalRecoveryMode,
@@ -261,9 +262,9 @@ options! {
         /// spread them out.
         periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, missing, recent;
         /// True if remote compactions reject a MANIFEST older than their request.
-        remote_compaction_manifest_floor: bool = true, dynamic, hint, recent;
+        remote_compaction_manifest_floor: bool = true, dynamic, recent;
         /// True if remote compactions write to a temporary directory that open empties.
-        use_session_tmp_dir_for_remote_compaction: bool = false, missing, recent;
+        use_session_tmp_dir_for_remote_compaction: bool = false, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Temperature of WALs.
@@ -274,6 +275,8 @@ options! {
         follower_catchup_retry_count: u64 = 10, hint, recent;
         /// Interval between those attempts, in milliseconds.
         follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
+        /// Runs compactions in other processes.
+        compaction_service: Option<Arc<dyn CompactionService>> = None, unwritten;
         /// Event listeners.
         listeners: Listeners = Listeners::default(), unwritten;
         /// Statistics to collect.

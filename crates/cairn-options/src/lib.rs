@@ -22,6 +22,7 @@
 
 mod alias;
 pub mod compaction;
+pub mod compaction_service;
 mod customizable;
 pub mod db;
 pub mod enums;
@@ -48,6 +49,10 @@ pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
+pub use compaction_service::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse,
+};
 pub use customizable::DbPath;
 pub use db::DbOptions;
 pub use enums::*;

@@ -21,6 +21,7 @@ use crate::file_meta::{EntryCounts, FileMeta};
 use crate::open_tables::{OpenTables, TableRef};
 
 /// Opens the tables of a column family.
+#[derive(Clone)]
 pub struct TableSource {
     /// The file system.
     pub fs: Arc<dyn FileSystem>,

@@ -90,6 +90,12 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
+//! # Other processes
+//!
+//! A database with a [`CompactionService`] passes the description of each compaction to it. The service sends
+//! it to a worker, which calls [`open_and_compact`] on the same files, and returns the result. Workers of RocksDB
+//! can serve Cairn, and the other way round. The example `remote_compaction` has both sides.
+//!
 //! # Manual control
 //!
 //! [`Db::compact_range`] compacts a range of keys, [`Db::compact_files`] compacts files by name,
@@ -117,20 +123,50 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
+use std::path::Path;
+
+use cairn_platform::World;
 use cairn_types::Result;
 
 use crate::db::Db;
 
-pub use cairn_db::UserRange;
+pub use cairn_db::{CompactionServiceOptionsOverride, OpenAndCompactOptions, UserRange};
 pub use cairn_options::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, Canceled, CompactOnDeletion,
-    CompactionOptions, FixedPrefixPartitions, Plugin, WaitForCompactOptions,
+    CompactionOptions, CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, FixedPrefixPartitions, Plugin, WaitForCompactOptions,
 };
 pub use cairn_types::{
     CollectorContext, CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision,
     FilterValue, PartitionContext, SstPartitioner, SstPartitionerFactory, TableFileCreationReason,
     TablePropertiesCollector, TablePropertiesCollectorFactory, ValueKind,
 };
+
+/// Runs a compaction for a database in `path` that is open in another process: `input` is what its
+/// [`CompactionService`] was called with. Outputs are written to the directory `output_directory` in `path`, which
+/// must be empty or new. Returns the result for the service.
+///
+/// # Errors
+///
+/// `Corruption` for an invalid `input`; `Incomplete` if the compaction was canceled, or if the MANIFEST in `path`
+/// is older than the request; `NotSupported` for column families with blob files; errors of files.
+pub fn open_and_compact(
+    options: &OpenAndCompactOptions,
+    path: impl AsRef<Path>,
+    output_directory: &str,
+    input: &[u8],
+    overrides: &CompactionServiceOptionsOverride,
+) -> Result<Vec<u8>> {
+    let world = World::posix();
+    cairn_db::open_and_compact(
+        options,
+        path.as_ref(),
+        output_directory,
+        input,
+        overrides,
+        &world,
+    )
+}
 
 impl Db {
     /// Compacts the tables `files` of the default family, and others that must be included, into

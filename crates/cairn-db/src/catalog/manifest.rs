@@ -114,6 +114,12 @@ impl Editor<'_> {
 }
 
 impl Catalog {
+    /// Returns the number and the size of the MANIFEST; `None` if the database has none open.
+    pub(crate) fn manifest_position(&self) -> Option<(FileNumber, u64)> {
+        let manifest = self.manifest.lock();
+        manifest.as_ref().map(|it| (it.number(), it.size()))
+    }
+
     /// Starts the MANIFEST of an opening: the `recovered` one, if it can be appended to, or a new one.
     /// Returns its number.
     ///

@@ -28,7 +28,7 @@ use cairn_options::enums::IoMode;
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
 use cairn_platform::{Io, Process, ReadDriver, World};
-use cairn_types::{Error, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 
@@ -89,6 +89,37 @@ pub(crate) fn open_above(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
 ) -> Result<Db> {
+    open_with(request, above, Replay::Logs).map(|opened| opened.db)
+}
+
+/// Opens a database for a remote compaction: its logs are not read, and only the inputs of the compaction must
+/// exist.
+pub(crate) fn open_for_compaction(request: &OpenRequest<'_>) -> Result<Opened> {
+    assert!(request.read_only, "a worker changes nothing");
+    open_with(request, &BTreeMap::new(), Replay::ManifestOnly)
+}
+
+/// An open database, and the MANIFEST that was read.
+pub(crate) struct Opened {
+    pub(crate) db: Db,
+    /// The number of the MANIFEST, and the length of its valid part.
+    pub(crate) manifest: (FileNumber, u64),
+}
+
+/// The extent of an opening.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    /// The logs are replayed.
+    Logs,
+    /// The entries of the logs are left out.
+    ManifestOnly,
+}
+
+fn open_with(
+    request: &OpenRequest<'_>,
+    above: &BTreeMap<u32, SequenceNumber>,
+    replay: Replay,
+) -> Result<Opened> {
     request.options.validate()?;
     if !request.read_only {
         request.options.check_supported()?;
@@ -148,8 +179,13 @@ pub(crate) fn open_above(
             shared.recover_in_background();
         }
     });
-    shared.finish_opening(&recovered, names)?;
-    shared.hold_tables()?;
+    match replay {
+        Replay::Logs => {
+            shared.finish_opening(&recovered, names)?;
+            shared.hold_tables()?;
+        }
+        Replay::ManifestOnly => shared.finish_without_logs(&recovered),
+    }
     let has_log = shared.writes.writer.lock().log.is_some();
     assert_eq!(
         has_log, writes,
@@ -158,7 +194,10 @@ pub(crate) fn open_above(
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
     drop(opening);
-    Ok(db)
+    Ok(Opened {
+        db,
+        manifest: (recovered.manifest, recovered.manifest_bytes),
+    })
 }
 
 /// Returns `request` in a world that reports file operations to listeners. There is no info log yet.

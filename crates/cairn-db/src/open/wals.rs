@@ -490,6 +490,7 @@ impl Shared {
             for family in self.catalog.families().iter() {
                 self.catalog.sources.create_dirs(&family.options())?;
             }
+            self.prepare_session_dir();
             self.skip_used_numbers(&names)?;
         }
         // Otherwise a missing or damaged table is noticed by its readers.
@@ -549,6 +550,14 @@ impl Shared {
         self.schedule(&mut self.tree.lock());
         self.begin_timers();
         Ok(())
+    }
+
+    /// Completes a read-only opening without the entries of the logs.
+    pub(super) fn finish_without_logs(&self, recovered: &Recovered) {
+        let files = self.largest_sequence_in_files();
+        self.writes
+            .commits
+            .skip_to(recovered.last_sequence.max(files));
     }
 
     fn largest_sequence_in_files(&self) -> SequenceNumber {

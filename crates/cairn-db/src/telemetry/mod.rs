@@ -19,7 +19,7 @@ use cairn_observe::statistics::Statistics;
 use cairn_observe::threads::{Operation, ThreadStatus, Tracker, Working};
 use cairn_observe::{InternalStats, Level, Listeners};
 use cairn_options::DbOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::Result;
 
 use crate::context::DbContext;
@@ -43,6 +43,8 @@ pub(crate) struct Telemetry {
     threads: Tracker,
     /// InternalStats at the last `rocksdb.dbstats`.
     reported: Mutex<DbStats>,
+    /// The number of subcompactions that wait for another process.
+    waiting_remotely: Arc<AtomicUsize>,
     /// The id of the next job.
     next_job: AtomicU64,
     /// True once `on_db_shutdown_begin` was called.
@@ -65,10 +67,16 @@ impl Telemetry {
             statistics: options.statistics.statistics(),
             threads,
             reported: Mutex::default(),
+            waiting_remotely: Arc::default(),
             next_job: AtomicU64::new(1),
             shutdown_notified: AtomicBool::new(false),
             long_write_logged: AtomicU64::new(0),
         }
+    }
+
+    /// The number of subcompactions that wait for another process.
+    pub(crate) fn waiting_remotely(&self) -> &Arc<AtomicUsize> {
+        &self.waiting_remotely
     }
 
     /// The context of the database.

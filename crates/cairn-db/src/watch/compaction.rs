@@ -1,8 +1,10 @@
 //! Reports of compactions.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_format::table::properties::Properties;
 use cairn_jobs::JobStats;
 use cairn_jobs::pick::{Pick, Reason};
 use cairn_observe::listener::{
@@ -11,11 +13,12 @@ use cairn_observe::listener::{
 };
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{CompactionReason, thread_number};
-use cairn_types::{Error, Result};
+use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{Watch, lsm_state};
 use crate::catalog::family::FamilyState;
+use crate::telemetry::Telemetry;
 use crate::work::LevelWork;
 
 /// The reason of a compaction in RocksDB's terms.
@@ -81,16 +84,7 @@ impl Watch {
             },
             ..CompactionJobInfo::default()
         };
-        self.part = SubcompactionJobInfo {
-            family_id: info.family_id,
-            family_name: info.family_name.clone(),
-            job_id: info.job_id,
-            base_input_level: info.base_input_level,
-            output_level: info.output_level,
-            compaction_reason: reason,
-            compression: info.compression,
-            ..SubcompactionJobInfo::default()
-        };
+        self.describe_parts(pick);
         if !pick.trivial_move {
             self.telemetry.context().info.info(format_args!(
                 "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
@@ -117,6 +111,41 @@ impl Watch {
         self.telemetry
             .notify(|listener| listener.on_compaction_begin(&shown));
         info
+    }
+
+    /// Returns the reports of a compaction that is installed by another process, which reports its start and end.
+    pub(crate) fn of_worker(
+        telemetry: &Arc<Telemetry>,
+        family: &FamilyState,
+        reason: TableFileCreationReason,
+        pick: &Pick,
+    ) -> Watch {
+        let mut watch = Watch::new(telemetry, family, reason);
+        watch.describe_parts(pick);
+        watch
+    }
+
+    /// Sets the fields that all subcompactions share.
+    fn describe_parts(&mut self, pick: &Pick) {
+        self.part = SubcompactionJobInfo {
+            family_id: self.family_id,
+            family_name: self.family.clone(),
+            job_id: self.job,
+            base_input_level: pick.start_level(),
+            output_level: pick.output.level,
+            compaction_reason: compaction_reason(pick.reason),
+            compression: pick.output.compression,
+            ..SubcompactionJobInfo::default()
+        };
+    }
+
+    /// Returns the properties of the tables written.
+    pub(crate) fn tables_created(&self) -> BTreeMap<FileNumber, Arc<Properties>> {
+        let created = self.created.lock();
+        created
+            .iter()
+            .map(|(number, _, properties)| (*number, properties.clone()))
+            .collect()
     }
 
     /// Reports a compaction that is about to be installed.
@@ -402,6 +431,7 @@ pub(super) fn note_counts(stats: &mut CompactionJobStats, counts: &JobStats) {
         num_single_del_fallthru: counts.dropped.single_alone,
         num_single_del_mismatch: counts.dropped.single_mismatched,
         file_times: counts.file_times,
+        is_remote_compaction: counts.remote,
         ..*stats
     };
 }

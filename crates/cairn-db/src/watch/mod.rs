@@ -101,6 +101,13 @@ impl JobEvents for Watch {
         }
     }
 
+    fn table_received(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
+        let path = path.to_string_lossy().into_owned();
+        self.created
+            .lock()
+            .push((file.number, path, properties.clone()));
+    }
+
     fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
         let (number, size) = (file.number, file.size);
         let brief = self.brief(path);

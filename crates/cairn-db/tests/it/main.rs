@@ -38,6 +38,7 @@ mod parallel_scans;
 mod paths;
 mod properties;
 mod reads;
+mod remote;
 mod repair;
 mod row_cache;
 mod sizes;

@@ -5,6 +5,7 @@ pub mod blob_file;
 pub mod block;
 pub mod cache_dump;
 pub mod cache_segment;
+pub mod compaction_service;
 pub mod dated_values;
 pub mod db_dir;
 pub mod decompress;

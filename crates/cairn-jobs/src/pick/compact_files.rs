@@ -111,6 +111,51 @@ pub fn pick_files(
     Ok(pick)
 }
 
+/// Returns the compaction of exactly `files`, which another process has picked and reserved.
+///
+/// # Errors
+///
+/// `InvalidArgument` if a file or the level does not exist, or a file would move up.
+pub fn pick_exactly(
+    version: &Version,
+    limits: &AgeLimits,
+    options: &PickOptions,
+    files: &BTreeSet<FileNumber>,
+    output_level: usize,
+) -> Result<Pick> {
+    let busy = InProgress::default();
+    let tree = Tree::new(version, &busy, limits, options);
+    if output_level >= version.num_levels() {
+        return Err(Error::invalid_argument(format!(
+            "the output level must be between 0 and {}, found {output_level}",
+            version.num_levels() - 1
+        )));
+    }
+    let mut inputs = Vec::new();
+    for level in 0..=output_level {
+        let all = version.level(level).files().iter();
+        let files: Vec<_> = all
+            .filter(|file| files.contains(&file.number))
+            .cloned()
+            .collect();
+        if !files.is_empty() {
+            inputs.push(LevelInputs { level, files });
+        }
+    }
+    let found = inputs.iter().map(|level| level.files.len()).sum::<usize>();
+    if found == 0 || found < files.len() {
+        return Err(Error::invalid_argument(format!(
+            "input files of a compaction to level {output_level}: expected {files:?}, found {found} of them in \
+             levels 0 to {output_level} of the column family"
+        )));
+    }
+    let pick = expand::described(&tree, Reason::Manual, inputs, output_level);
+    Ok(Pick {
+        max_subcompactions: 1,
+        ..pick
+    })
+}
+
 /// Returns the inputs by level, with all files that must be included.
 fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs> {
     let mut wanted: BTreeSet<FileNumber> = request.files.iter().copied().collect();

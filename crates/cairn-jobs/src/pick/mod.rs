@@ -41,7 +41,7 @@ use cairn_version::Version;
 use cairn_version::compaction_score::{self, AgeLimits, Marked};
 
 pub use compact_files::{
-    FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit,
+    FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_exactly, pick_files, refit,
 };
 pub use description::{LevelInputs, Output, Pick, Reason, SkipLevelCandidates, SkipLevelOutput};
 pub use in_progress::{InProgress, JobId};
