@@ -28,6 +28,7 @@ const LAYERS: [&str; 30] = [
     "cairn-indexed",
     "cairn-txn",
     "cairn-backup",
+    "cairn-follow",
     "cairn",
     "cairn-capi",
     "cairn-librocksdb",

@@ -29,6 +29,7 @@ mod families;
 mod files;
 mod files_host;
 mod flush;
+mod follow;
 mod futures;
 mod handle;
 pub(crate) mod header;
@@ -89,10 +90,14 @@ pub use entities::Column;
 pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
+pub use follow::{CatchUp, Intake};
 pub use handle::Family;
 pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
+pub use context::Follows;
+pub use open::secondary::{FollowRequest, open_following};
+pub use open::replay::RecordedSizes;
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
