@@ -90,14 +90,70 @@ fn step(db: &Db, writer: &mut Writer, rng: &mut Rng) -> Result<()> {
     db.wait_until_quiet()
 }
 
-/// The primary of `sim`, with `hook` before each of its operations.
-fn watched(sim: &SimWorld, hook: Hook) -> World {
+/// `world` with `hook` before each read, or before each change.
+fn watched(world: &World, reads: bool, hook: Hook) -> World {
     World {
         fs: Arc::new(Watched {
-            inner: sim.world.fs.clone(),
+            inner: world.fs.clone(),
             hook,
+            reads,
         }),
-        ..sim.world.clone()
+        ..world.clone()
+    }
+}
+
+/// The primary takes a step before some of the reads of each catch-up.
+fn overtaken(text: &str, seed: u64, copies: bool) {
+    let sim = SimWorld::new(seed);
+    let primary = open_primary(&sim.world, text).unwrap();
+    let mut writer = Writer::new(seed);
+    writer.write(&primary, 3).unwrap();
+    let history = writer.history.clone();
+    // The steps that are left for the current catch-up: a primary that is never slower is never caught up with.
+    let left = Arc::new(AtomicUsize::new(0));
+    let is_running = AtomicBool::new(false);
+    let acting = Mutex::new((writer, Rng::new(seed + 300)));
+    let (actor, budget) = (primary.clone(), left.clone());
+    let hook: Hook = Arc::new(move || {
+        if is_running.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let (writer, rng) = &mut *acting.lock().unwrap();
+        if rng.below(4) == 0 && budget.load(Ordering::SeqCst) > 0 {
+            budget.fetch_sub(1, Ordering::SeqCst);
+            step(&actor, writer, rng).unwrap();
+        }
+        is_running.store(false, Ordering::SeqCst);
+        Ok(())
+    });
+    let world = watched(&process(&sim, 5), true, hook);
+    left.store(10, Ordering::SeqCst);
+    let secondary = match copies {
+        true => open_follower(&world, text).unwrap(),
+        false => open_secondary(&world, text).unwrap(),
+    };
+    let mut last = 0;
+    for round in 0..60 {
+        let begun = history.lock().unwrap().begun;
+        left.store(round % 13, Ordering::SeqCst);
+        secondary.try_catch_up_with_primary().unwrap();
+        left.store(0, Ordering::SeqCst);
+        let history = history.lock().unwrap();
+        let now = check_prefix(&content(&secondary).unwrap(), &history);
+        assert!(now >= last && now >= begun, "batch {now} after {last}, {begun} were written");
+        last = now;
+    }
+    assert!(history.lock().unwrap().begun > 100);
+    secondary.close().unwrap();
+    primary.close().unwrap();
+}
+
+#[test]
+fn a_secondary_has_a_prefix_of_the_writes_when_the_primary_writes_between_any_two_reads() {
+    for seed in 0..4 {
+        for (number, text) in (0..).zip(OPTIONS) {
+            overtaken(text, seed * 10 + number, seed == 3);
+        }
     }
 }
 
@@ -124,7 +180,7 @@ fn run(text: &str, seed: u64, copies: bool) {
         }
         Ok(())
     });
-    let world = watched(&sim, hook);
+    let world = watched(&sim.world, false, hook);
     for _ in 0..3 {
         let primary = open_primary(&world, text).unwrap();
         for _ in 0..12 {
@@ -185,7 +241,7 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
         true => Err(Error::io_text("killed")),
         false => Ok(()),
     });
-    let world = watched(&sim, hook);
+    let world = watched(&sim.world, false, hook);
     if let Ok(primary) = open_primary(&world, text) {
         for _ in 0..8 {
             let _ = step(&primary, &mut writer, &mut rng);

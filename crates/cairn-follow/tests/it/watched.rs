@@ -1,9 +1,11 @@
-//! A file system that reports each operation that changes something before it takes place.
+//! A file system that reports operations before they take place: those that change something, or reads of the files
+//! that a catch-up reads anew each time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_platform::fs::{FileLock, FileMode, Status, WritableFile};
+use cairn_platform::fs::{Access, FileLock, FileMode, Status, WritableFile};
+use cairn_platform::read_queue::{FileReads, ReadQueue, Started};
 use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{Result, Veil};
 
@@ -13,6 +15,78 @@ pub(crate) type Hook = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 pub(crate) struct Watched {
     pub(crate) inner: Arc<dyn FileSystem>,
     pub(crate) hook: Hook,
+    /// True to report reads, false to report changes.
+    pub(crate) reads: bool,
+}
+
+impl Watched {
+    fn change(&self) -> Result<()> {
+        match self.reads {
+            true => Ok(()),
+            false => (self.hook)(),
+        }
+    }
+
+    fn read(&self) -> Result<()> {
+        match self.reads {
+            true => (self.hook)(),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A file of which each read is reported.
+struct WatchedRead {
+    inner: Arc<dyn RandomAccessFile>,
+    hook: Hook,
+}
+
+impl RandomAccessFile for WatchedRead {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        (self.hook)()?;
+        self.inner.read_at(offset, buf)
+    }
+
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        (self.hook)()?;
+        self.inner.read_up_to_end(offset, buf)
+    }
+
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.inner.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.inner.finish_reads(reads, queue);
+    }
+
+    fn started(&self) -> Option<&dyn Started> {
+        self.inner.started()
+    }
+
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.inner.is_blank(offset, len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn prefetch(&self, offset: u64, len: usize) -> bool {
+        self.inner.prefetch(offset, len)
+    }
+
+    fn advise(&self, access: Access) {
+        self.inner.advise(access);
+    }
+
+    fn drop_cached(&self) {
+        self.inner.drop_cached();
+    }
 }
 
 struct WatchedFile {
@@ -31,25 +105,34 @@ impl Watched {
 
 impl FileSystem for Watched {
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
-        self.inner.open(path, mode)
+        self.read()?;
+        let inner = self.inner.open(path, mode)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_table = name.ends_with(".sst") || name.ends_with(".blob");
+        if !self.reads || is_table {
+            return Ok(inner);
+        }
+        let hook = self.hook.clone();
+        Ok(Arc::new(WatchedRead { inner, hook }))
     }
 
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
-        (self.hook)()?;
+        self.change()?;
         self.file(self.inner.create(path, mode))
     }
 
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
-        (self.hook)()?;
+        self.change()?;
         self.file(self.inner.open_append(path, mode))
     }
 
     fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
-        (self.hook)()?;
+        self.change()?;
         self.file(self.inner.open_overwrite(path, mode))
     }
 
     fn status(&self, path: &Path) -> Result<Status> {
+        self.read()?;
         self.inner.status(path)
     }
 
@@ -58,36 +141,37 @@ impl FileSystem for Watched {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.read()?;
         self.inner.list(dir)
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.create_dir_all(dir)
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.remove_dir(dir)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.remove(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.rename(from, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.link(from, to)
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        (self.hook)()?;
+        self.change()?;
         self.inner.sync_dir(dir)
     }
 
