@@ -194,7 +194,9 @@ impl Intake {
                 continue;
             };
             let current = arrivals.family.view().version.clone();
-            let levels = current.num_levels().max(found.version.num_non_empty_levels());
+            let levels = current
+                .num_levels()
+                .max(found.version.num_non_empty_levels());
             let version = found.version.with_num_levels(levels)?;
             arrivals.log_number = found.log_number;
             let largest = version.files().map(|(_, file)| file.seqs.largest).max();
@@ -250,7 +252,10 @@ impl Intake {
     ///
     /// `ShutdownInProgress` if the database is closed.
     pub fn publish(&mut self) -> Result<()> {
-        assert!(self.is_prepared, "a state is prepared before it is published");
+        assert!(
+            self.is_prepared,
+            "a state is prepared before it is published"
+        );
         let shared = self.shared()?;
         shared.lifecycle.check_open()?;
         let last = self.last().max(self.published);
@@ -288,8 +293,14 @@ impl Arrivals {
                 is_shown: true,
             });
         }
-        self.memtables.iter_mut().for_each(|held| held.is_shown = true);
-        let memtables: Vec<_> = self.memtables.iter().map(|held| held.memtable.clone()).collect();
+        self.memtables
+            .iter_mut()
+            .for_each(|held| held.is_shown = true);
+        let memtables: Vec<_> = self
+            .memtables
+            .iter()
+            .map(|held| held.memtable.clone())
+            .collect();
         self.memtables.retain(|held| held.log.0 != u64::MAX);
         NextState {
             family: self.family.clone(),
@@ -338,9 +349,9 @@ impl Arriving<'_> {
     fn memtable(&mut self, family: u32, seq: SequenceNumber) -> Option<&Arc<Memtable>> {
         let arrivals = self.families.get_mut(&family)?;
         let held = &mut arrivals.memtables;
-        let fits = held.last().is_some_and(|last| {
-            last.log == self.log && (seq > self.published || !last.is_shown)
-        });
+        let fits = held
+            .last()
+            .is_some_and(|last| last.log == self.log && (seq > self.published || !last.is_shown));
         if !fits {
             let older = held.iter().map(|held| held.memtable.largest_seq()).max();
             if older.is_some_and(|older| seq <= older) {

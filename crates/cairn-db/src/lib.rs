@@ -85,6 +85,7 @@ pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;
 pub use conflict::KeyState;
+pub use context::Follows;
 pub use db::Db;
 pub use entities::Column;
 pub use errors::BackgroundError;
@@ -95,9 +96,8 @@ pub use handle::Family;
 pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
-pub use context::Follows;
-pub use open::secondary::{FollowRequest, open_following};
 pub use open::replay::RecordedSizes;
+pub use open::secondary::{FollowRequest, open_following};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,

@@ -142,7 +142,8 @@ impl FileSystem for Copies {
             path.parent() != Some(&self.leader) || self.copy_of(path).is_some(),
             "a follower removes no file of its leader"
         );
-        self.inner.remove(&self.copy_of(path).unwrap_or_else(|| path.to_owned()))
+        self.inner
+            .remove(&self.copy_of(path).unwrap_or_else(|| path.to_owned()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -83,7 +83,8 @@ impl Logs {
         // A listing during which logs are created may have a later log without an earlier one.
         for _ in 0..TRIES {
             let found = cairn_wal::list(&*self.fs, &self.dir)?;
-            let is_new = |log: &WalFile| log.number >= first && !self.logs.contains_key(&log.number);
+            let is_new =
+                |log: &WalFile| log.number >= first && !self.logs.contains_key(&log.number);
             let new: Vec<WalFile> = found.into_iter().filter(is_new).collect();
             if new.is_empty() {
                 break;

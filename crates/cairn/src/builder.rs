@@ -151,8 +151,7 @@ impl DbBuilder {
     /// primary; `IoError`; `Corruption` with file and offset.
     pub fn open_as_secondary(self, secondary: impl AsRef<Path>) -> Result<Db> {
         let secondary = secondary.as_ref().to_owned();
-        let inner =
-            self.open_as(|request| cairn_follow::open_as_secondary(request, &secondary))?;
+        let inner = self.open_as(|request| cairn_follow::open_as_secondary(request, &secondary))?;
         Ok(Db { inner })
     }
 

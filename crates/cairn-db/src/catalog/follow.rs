@@ -31,14 +31,18 @@ impl Catalog {
         memtables.reverse();
         let is_same = Arc::ptr_eq(&view.memtable, &memtable)
             && memtables.len() == view.immutables.len()
-            && memtables.iter().zip(&view.immutables).all(|(a, b)| Arc::ptr_eq(a, b));
+            && memtables
+                .iter()
+                .zip(&view.immutables)
+                .all(|(a, b)| Arc::ptr_eq(a, b));
         if is_same && Arc::ptr_eq(&view.version, &version) {
             return;
         }
         if !Arc::ptr_eq(&view.version, &version) {
             check_version(&version);
             family.note_replaced(&view.version);
-            self.deletions.retire(&family, &view.version, Some(&version));
+            self.deletions
+                .retire(&family, &view.version, Some(&version));
         }
         let is_kept = |old: &Arc<Memtable>| {
             Arc::ptr_eq(old, &memtable) || memtables.iter().any(|it| Arc::ptr_eq(it, old))

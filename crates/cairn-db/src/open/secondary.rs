@@ -15,7 +15,8 @@ use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest::Recovered;
 
 use super::{
-    Foundation, OpenRequest, assemble, check_numbers, files, match_families, order_of, with_listeners,
+    Foundation, OpenRequest, assemble, check_numbers, files, match_families, order_of,
+    with_listeners,
 };
 use crate::catalog::sources::create_dir;
 use crate::context::Follows;

@@ -11,9 +11,7 @@ use cairn_sim::{Fault, FaultPlan, FaultRule, Rng, SimWorld, Trigger};
 use cairn_types::{Error, Result};
 
 use crate::watched::{Hook, Watched};
-use crate::{
-    Writer, check_prefix, content, open_follower, open_primary, open_secondary, process,
-};
+use crate::{Writer, check_prefix, content, open_follower, open_primary, open_secondary, process};
 
 /// Options of primaries.
 const OPTIONS: [&str; 6] = [
@@ -48,7 +46,11 @@ impl Observer {
         let mut last = self.last.lock().unwrap();
         let before = content(&self.db).unwrap();
         let history = writer.lock().unwrap();
-        assert_eq!(check_prefix(&before, &history), *last, "it changes in catch-ups only");
+        assert_eq!(
+            check_prefix(&before, &history),
+            *last,
+            "it changes in catch-ups only"
+        );
         drop(history);
         let mut iterator = self.db.iter();
         iterator.seek_to_first();
@@ -76,10 +78,14 @@ fn step(db: &Db, writer: &mut Writer, rng: &mut Rng) -> Result<()> {
         0 => db.flush(),
         1 => db.family("other").unwrap().flush(),
         2 => db.flush_families(&[]),
-        3 => db.compact_range(None, None, &CompactRangeOptions::default()).map(drop),
+        3 => db
+            .compact_range(None, None, &CompactRangeOptions::default())
+            .map(drop),
         4 => {
             let options = cairn_options::FamilyOptions::default();
-            let left = db.family("short").map_or_else(|| db.create_family("short", &options), Ok);
+            let left = db
+                .family("short")
+                .map_or_else(|| db.create_family("short", &options), Ok);
             let family = left?;
             family.put(b"a", b"b")?;
             db.drop_family(&family)
@@ -140,7 +146,10 @@ fn overtaken(text: &str, seed: u64, copies: bool) {
         left.store(0, Ordering::SeqCst);
         let history = history.lock().unwrap();
         let now = check_prefix(&content(&secondary).unwrap(), &history);
-        assert!(now >= last && now >= begun, "batch {now} after {last}, {begun} were written");
+        assert!(
+            now >= last && now >= begun,
+            "batch {now} after {last}, {begun} were written"
+        );
         last = now;
     }
     assert!(history.lock().unwrap().begun > 100);

@@ -7,9 +7,9 @@ use cairn_format::key::InternalKey;
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
 use cairn_format::names::FileName;
-use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 
 use crate::builder::Builder;
@@ -530,7 +530,10 @@ impl Replay {
         order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
         end: u64,
     ) -> Result<Recovered> {
-        self.state(&|family, comparator| order(family, comparator).map(Some), end)
+        self.state(
+            &|family, comparator| order(family, comparator).map(Some),
+            end,
+        )
     }
 
     /// Builds the versions of the state so far. `end` is the end of the last valid record. Families without a result

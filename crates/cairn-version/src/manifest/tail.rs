@@ -125,9 +125,7 @@ impl Tail {
         &mut self,
         order: &dyn Fn(&str, &str) -> Result<Option<KeyOrder>>,
     ) -> Result<Recovered> {
-        let path = self
-            .dir
-            .join(FileName::Manifest(self.number).to_string());
+        let path = self.dir.join(FileName::Manifest(self.number).to_string());
         let at = self.at;
         let state = self.replay.state(order, at);
         state.map_err(|error| {
