@@ -72,15 +72,12 @@ impl Rounds {
             return;
         }
         let failures = failures + 1;
-        match caught_up {
-            Err(error) => {
-                instance.log_line(&format!("catch-up attempt {failures} failed: {error}"));
-                if failures < self.options.follower_catchup_retry_count {
-                    self.schedule(self.options.follower_catchup_retry_wait_ms, failures);
-                    return;
-                }
+        if let Err(error) = caught_up {
+            instance.log_line(&format!("catch-up attempt {failures} failed: {error}"));
+            if failures < self.options.follower_catchup_retry_count {
+                self.schedule(self.options.follower_catchup_retry_wait_ms, failures);
+                return;
             }
-            Ok(()) => {}
         }
         self.schedule(self.options.follower_refresh_catchup_period_ms, 0);
     }

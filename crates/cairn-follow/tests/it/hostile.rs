@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use cairn_db::{Db, WriteBatch};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Mutex;
 use cairn_platform::{FileSystem, World};
 use cairn_sim::SimWorld;
 use cairn_types::Code;
@@ -227,7 +228,7 @@ fn a_log_is_read_to_its_end_before_the_first_record_of_the_next_one() {
     let hook: Hook = {
         let (armed, is_written) = (armed.clone(), is_written.clone());
         Arc::new(move || {
-            let mut left = armed.lock().unwrap();
+            let mut left = armed.lock();
             if *left > 0 {
                 *left -= 1;
                 if *left == 0 && !is_written.swap(true, Ordering::SeqCst) {
@@ -262,9 +263,9 @@ fn a_log_is_read_to_its_end_before_the_first_record_of_the_next_one() {
         )
         .unwrap();
         assert_eq!(content(&db).unwrap()[0].len(), 1);
-        *armed.lock().unwrap() = at;
+        *armed.lock() = at;
         db.try_catch_up_with_primary().unwrap();
-        *armed.lock().unwrap() = 0;
+        *armed.lock() = 0;
         let found = db.get(b"b").unwrap().is_some();
         assert_eq!(
             found,

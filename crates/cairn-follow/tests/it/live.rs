@@ -44,10 +44,10 @@ fn writer(db: &Db, thread: usize, stop: &AtomicBool, written: &AtomicUsize) {
         }
         db.write(&batch).unwrap();
         written.store(number, Ordering::SeqCst);
-        if number % 200 == 0 && thread == 0 {
+        if number.is_multiple_of(200) && thread == 0 {
             db.flush().unwrap();
         }
-        if number % 700 == 0 && thread == 1 {
+        if number.is_multiple_of(700) && thread == 1 {
             let all = CompactRangeOptions::default();
             db.compact_range(None, None, &all).unwrap();
         }
@@ -116,7 +116,9 @@ fn instances_follow_a_busy_primary_on_real_files() {
                     assert!(now.iter().zip(&last).all(|(now, last)| now >= last));
                     assert!(now.iter().zip(&before).all(|(now, before)| now >= before));
                     last = now;
-                    thread::sleep(std::time::Duration::from_millis(10));
+                    World::posix()
+                        .clock
+                        .sleep(std::time::Duration::from_millis(10));
                 }
                 over.store(true, Ordering::Relaxed);
             });

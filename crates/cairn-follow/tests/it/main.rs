@@ -9,11 +9,12 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_sim::{Rng, SimExecutor, SimWorld};
 use cairn_types::Result;
 
@@ -147,7 +148,7 @@ impl Writer {
         let families = FAMILIES.map(|name| db.family(name).unwrap());
         let mut batch = WriteBatch::default();
         let (number, mut next) = {
-            let mut history = self.history.lock().unwrap();
+            let mut history = self.history.lock();
             history.begun = history.states.len();
             (history.begun, history.states.last().unwrap().clone())
         };
@@ -179,13 +180,9 @@ impl Writer {
             batch.put_in(family, COUNT, &count);
             entries.insert(COUNT.to_vec(), count);
         }
-        self.history.lock().unwrap().states.push(next);
-        let written = db.write(&batch);
-        if written.is_err() {
-            // It may be recovered or not.
-            return written;
-        }
-        Ok(())
+        self.history.lock().states.push(next);
+        // After an error it may be recovered or not.
+        db.write(&batch)
     }
 }
 

@@ -1,12 +1,13 @@
 //! A secondary instance of a primary in one simulated world: it catches up before every file operation of the
 //! primary, and always has a prefix of the primary's writes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cairn_db::Db;
 use cairn_options::CompactRangeOptions;
 use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_sim::{Fault, FaultPlan, FaultRule, Rng, SimWorld, Trigger};
 use cairn_types::{Error, Result};
 
@@ -43,9 +44,9 @@ impl Observer {
 
     /// Checks the content, before and after a catch-up. Returns the number of its last batch.
     fn look(&self, writer: &Arc<Mutex<crate::History>>) -> usize {
-        let mut last = self.last.lock().unwrap();
+        let mut last = self.last.lock();
         let before = content(&self.db).unwrap();
-        let history = writer.lock().unwrap();
+        let history = writer.lock();
         assert_eq!(
             check_prefix(&before, &history),
             *last,
@@ -56,7 +57,7 @@ impl Observer {
         iterator.seek_to_first();
         self.db.try_catch_up_with_primary().unwrap();
         self.catch_ups.fetch_add(1, Ordering::Relaxed);
-        let history = writer.lock().unwrap();
+        let history = writer.lock();
         let now = check_prefix(&content(&self.db).unwrap(), &history);
         assert!(now >= *last, "batch {now} after batch {last}");
         // An iterator keeps its state.
@@ -124,7 +125,7 @@ fn overtaken(text: &str, seed: u64, copies: bool) {
         if is_running.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let (writer, rng) = &mut *acting.lock().unwrap();
+        let (writer, rng) = &mut *acting.lock();
         if rng.below(4) == 0 && budget.load(Ordering::SeqCst) > 0 {
             budget.fetch_sub(1, Ordering::SeqCst);
             step(&actor, writer, rng).unwrap();
@@ -140,11 +141,11 @@ fn overtaken(text: &str, seed: u64, copies: bool) {
     };
     let mut last = 0;
     for round in 0..60 {
-        let begun = history.lock().unwrap().begun;
+        let begun = history.lock().begun;
         left.store(round % 13, Ordering::SeqCst);
         secondary.try_catch_up_with_primary().unwrap();
         left.store(0, Ordering::SeqCst);
-        let history = history.lock().unwrap();
+        let history = history.lock();
         let now = check_prefix(&content(&secondary).unwrap(), &history);
         assert!(
             now >= last && now >= begun,
@@ -152,7 +153,7 @@ fn overtaken(text: &str, seed: u64, copies: bool) {
         );
         last = now;
     }
-    assert!(history.lock().unwrap().begun > 100);
+    assert!(history.lock().begun > 100);
     secondary.close().unwrap();
     primary.close().unwrap();
 }
@@ -180,7 +181,7 @@ fn run(text: &str, seed: u64, copies: bool) {
         false => open_secondary(&other, text).unwrap(),
     };
     let observer = Observer::new(secondary);
-    *observer.last.lock().unwrap() = 1;
+    *observer.last.lock() = 1;
     let (history, seen) = (writer.history.clone(), observer.clone());
     let hook: Hook = Arc::new(move || {
         if !seen.is_running.swap(true, Ordering::SeqCst) {
@@ -195,12 +196,12 @@ fn run(text: &str, seed: u64, copies: bool) {
         for _ in 0..12 {
             step(&primary, &mut writer, &mut rng).unwrap();
             // Everything that was acknowledged is in the files.
-            let begun = writer.history.lock().unwrap().begun;
+            let begun = writer.history.lock().begun;
             assert_eq!(observer.look(&writer.history), begun, "{text}");
         }
         primary.close().unwrap();
     }
-    let begun = writer.history.lock().unwrap().begun;
+    let begun = writer.history.lock().begun;
     assert_eq!(observer.look(&writer.history), begun, "{text}");
     assert!(observer.catch_ups.load(Ordering::Relaxed) > 200);
     observer.db.close().unwrap();
@@ -243,7 +244,7 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
     first.close().unwrap();
     drop(first);
     let observer = Observer::new(open_secondary(&process(&sim, 5), text).unwrap());
-    *observer.last.lock().unwrap() = writer.history.lock().unwrap().begun;
+    *observer.last.lock() = writer.history.lock().begun;
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let hook: Hook = Arc::new(move || match counted.fetch_add(1, Ordering::SeqCst) >= at {
@@ -263,7 +264,7 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
     // The next process recovers what is in the files. Later batches have new numbers.
     let again = open_primary(&process(&sim, 6), text).unwrap();
     let recovered = content(&again).unwrap();
-    let mut history = writer.history.lock().unwrap();
+    let mut history = writer.history.lock();
     let last = check_prefix(&recovered, &history);
     history.states.truncate(last + 1);
     history.begun = last;
@@ -271,7 +272,7 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
     assert_eq!(observer.look(&writer.history), last, "{text} at {at}");
     for _ in 0..4 {
         step(&again, &mut writer, &mut rng).unwrap();
-        let begun = writer.history.lock().unwrap().begun;
+        let begun = writer.history.lock().begun;
         assert_eq!(observer.look(&writer.history), begun, "{text} at {at}");
     }
     observer.db.close().unwrap();
@@ -306,7 +307,7 @@ fn faulty(copies: bool, text: &str, fault: Fault, at: usize) -> (usize, bool) {
         false => open_secondary(&other, text).unwrap(),
     };
     let observer = Observer::new(secondary);
-    *observer.last.lock().unwrap() = 2;
+    *observer.last.lock() = 2;
     writer.write(&primary, 40).unwrap();
     primary.flush_families(&[]).unwrap();
     writer.write(&primary, 40).unwrap();
@@ -323,7 +324,7 @@ fn faulty(copies: bool, text: &str, fault: Fault, at: usize) -> (usize, bool) {
     let count = sim.fs.operations() - begin;
     sim.fs.set_plan(FaultPlan::default());
     let found = content(&observer.db).unwrap();
-    let now = check_prefix(&found, &writer.history.lock().unwrap());
+    let now = check_prefix(&found, &writer.history.lock());
     match caught_up {
         Ok(()) => assert_eq!(now, 5),
         Err(error) => {
@@ -331,7 +332,7 @@ fn faulty(copies: bool, text: &str, fault: Fault, at: usize) -> (usize, bool) {
             assert_eq!(now, 2, "{error}");
         }
     }
-    *observer.last.lock().unwrap() = now;
+    *observer.last.lock() = now;
     assert_eq!(observer.look(&writer.history), 5);
     writer.write(&primary, 3).unwrap();
     assert_eq!(observer.look(&writer.history), 6);

@@ -89,15 +89,17 @@ fn a_secondary_of_cairn_has_the_content_of_a_live_rocksdb() {
         let mut secondary = None;
         for process in 0..3 {
             let mut primary = RocksDb::open(&path, options, small).unwrap();
-            let secondary =
-                secondary.get_or_insert_with(|| Cairn::follow(&path, &own).unwrap());
+            let secondary = secondary.get_or_insert_with(|| Cairn::follow(&path, &own).unwrap());
             for round in 0..10 {
                 primary.run(&generator.steps([1, 30, 3, 100][round % 4]));
                 secondary.catch_up().unwrap();
                 let expected = primary.content();
                 let found = without_columns(secondary.content());
                 let difference = difference(&expected, &found);
-                assert_eq!(difference, None, "{options}, process {process}, round {round}");
+                assert_eq!(
+                    difference, None,
+                    "{options}, process {process}, round {round}"
+                );
             }
         }
     }
