@@ -26,6 +26,7 @@
 //! to the files of the levels that have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use cairn_format::batch::HEADER_LEN;
@@ -37,22 +38,13 @@ use cairn_version::manifest::Recovered;
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::follow::NextState;
+use crate::catch_up::CatchUp;
+use crate::context::Follows;
 use crate::db::Db;
 use crate::open::replay::{RecordedSizes, Replay, Sink};
+use crate::open::secondary::open_empty;
+use crate::open::{OpenRequest, order_of};
 use crate::shared::Shared;
-
-/// The source of a database that follows another one.
-pub trait CatchUp: Send + Sync {
-    /// Reads what the leader has written since, and publishes it.
-    ///
-    /// # Errors
-    ///
-    /// Those of the leader's files; `ShutdownInProgress` after [`CatchUp::end`].
-    fn catch_up(&self) -> Result<()>;
-
-    /// Ends: waits for a call that is running, after which calls fail.
-    fn end(&self);
-}
 
 impl Db {
     /// Brings a secondary instance or a follower up to date with its primary.
@@ -95,6 +87,45 @@ impl Db {
     pub fn is_follower(&self) -> bool {
         self.shared().context.follows.is_some()
     }
+}
+
+/// A request to open a database that follows another one.
+pub struct FollowRequest<'a> {
+    /// The other database, its options, and the families to open. It is opened read-only.
+    pub open: OpenRequest<'a>,
+    /// The directory of its own: it has the LOG.
+    pub dir: &'a Path,
+    /// The relation to the other database.
+    pub follows: Follows,
+}
+
+impl FollowRequest<'_> {
+    /// Returns the comparator of a family with the comparator `recorded`; `None` for families that are not opened.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if another comparator was specified.
+    pub fn order_of(&self, family: &str, recorded: &str) -> Result<Option<KeyOrder>> {
+        let request = &self.open;
+        let is_listed = request.families.iter().any(|given| given.name == family);
+        match is_listed || family == "default" || request.others.is_some() {
+            true => order_of(request, family, recorded).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+/// Opens the database of `request` with the families of `recovered`, without tables or entries until the first
+/// [`Intake::publish`].
+///
+/// # Errors
+///
+/// `InvalidArgument` if both databases have the same directory, if a family is missing, or for invalid options;
+/// `IoError`.
+pub fn open_following(request: &FollowRequest<'_>, recovered: &Recovered) -> Result<(Db, Intake)> {
+    let shared = open_empty(&request.open, request.dir, request.follows, recovered)?;
+    let intake = Intake::new(&shared);
+    Ok((Db::new(shared)?, intake))
 }
 
 /// The next state of a database that follows another one.

@@ -249,7 +249,11 @@ fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDes
 
 /// Returns the comparator of a family with the comparator `recorded`. A built-in one is used without being
 /// specified; another one must be specified, and match.
-fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<KeyOrder> {
+pub(crate) fn order_of(
+    request: &OpenRequest<'_>,
+    family: &str,
+    recorded: &str,
+) -> Result<KeyOrder> {
     let given = descriptor(request, family).map(|given| &given.options.comparator);
     let given = given.or(request.others.map(|options| &options.comparator));
     match given {

@@ -1,7 +1,7 @@
 //! Opening a database that follows another one: from its MANIFEST to a [`Db`] without entries of logs.
 //!
 //! No file of the other database is changed, and none is locked. The LOG is in a directory of its own. The entries of
-//! the logs arrive through the [`Intake`].
+//! the logs arrive through [`crate::follow`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,15 @@ use cairn_observe::Logger;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_options::DbOptions;
 use cairn_platform::World;
-use cairn_types::{Error, KeyOrder, Result};
+use cairn_types::{Error, Result};
 use cairn_version::manifest::Recovered;
 
 use super::{
-    Foundation, OpenRequest, assemble, check_numbers, files, match_families, order_of,
-    with_listeners,
+    Foundation, OpenRequest, assemble, check_numbers, files, match_families, with_listeners,
 };
 use crate::catalog::sources::create_dir;
 use crate::context::Follows;
-use crate::db::Db;
-use crate::follow::Intake;
+use crate::shared::Shared;
 
 /// The place of a database that follows another one.
 #[derive(Clone)]
@@ -39,57 +37,35 @@ impl Place {
     }
 }
 
-/// A request to open a database that follows another one.
-pub struct FollowRequest<'a> {
-    /// The other database, its options, and the families to open. It is opened read-only.
-    pub open: OpenRequest<'a>,
-    /// The directory of its own: it has the LOG.
-    pub dir: &'a Path,
-    /// The relation to the other database.
-    pub follows: Follows,
-}
-
-impl FollowRequest<'_> {
-    /// Returns the comparator of a family with the comparator `recorded`; `None` for families that are not opened.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if another comparator was specified.
-    pub fn order_of(&self, family: &str, recorded: &str) -> Result<Option<KeyOrder>> {
-        let request = &self.open;
-        let is_listed = request.families.iter().any(|given| given.name == family);
-        match is_listed || family == "default" || request.others.is_some() {
-            true => order_of(request, family, recorded).map(Some),
-            false => Ok(None),
-        }
-    }
-}
-
-/// Opens the database of `request` with the families of `recovered`, without tables or entries until the first
-/// [`Intake::publish`].
+/// Opens the database of `request` with the families of `recovered`, without tables or entries. The LOG is in `own`.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` if both databases have the same directory, if a family is missing, or for invalid options;
 /// `IoError`.
-pub fn open_following(request: &FollowRequest<'_>, recovered: &Recovered) -> Result<(Db, Intake)> {
+pub(crate) fn open_empty(
+    request: &OpenRequest<'_>,
+    own: &Path,
+    follows: Follows,
+    recovered: &Recovered,
+) -> Result<Arc<Shared>> {
     let options = DbOptions {
         create_missing_column_families: false,
         create_if_missing: false,
-        ..request.open.options.clone()
+        ..request.options.clone()
     };
     options.validate()?;
     options.check_supported()?;
     let open = OpenRequest {
         options: &options,
         read_only: true,
-        world: request.open.world.clone(),
-        ..request.open
+        world: request.world.clone(),
+        ..*request
     };
     let fs = &*open.world.fs;
     let dir = fs.canonical(open.path)?;
-    create_dir(fs, request.dir, false)?;
-    let own = fs.canonical(request.dir)?;
+    create_dir(fs, own, false)?;
+    let own = fs.canonical(own)?;
     if own == dir {
         return Err(Error::invalid_argument(format!(
             "{} is the directory of the database that is followed: a secondary instance needs one of its own",
@@ -114,10 +90,7 @@ pub fn open_following(request: &FollowRequest<'_>, recovered: &Recovered) -> Res
         lock: None,
         threads,
         replay_above: BTreeMap::new(),
-        secondary: Some(Place {
-            dir: own,
-            follows: request.follows,
-        }),
+        secondary: Some(Place { dir: own, follows }),
     };
     // Without files, which the first publication adds once they are open.
     let named = named.into_iter().map(|(family, options, version)| {
@@ -136,8 +109,6 @@ pub fn open_following(request: &FollowRequest<'_>, recovered: &Recovered) -> Res
         let weak = Arc::downgrade(&shared);
         budget.of.register(weak);
     }
-    let intake = Intake::new(&shared);
-    let db = Db::new(shared)?;
     drop(opening);
-    Ok((db, intake))
+    Ok(shared)
 }
