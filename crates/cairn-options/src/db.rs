@@ -269,11 +269,11 @@ options! {
         /// Temperature of WALs.
         wal_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Interval of a follower's catch-up, in milliseconds.
-        follower_refresh_catchup_period_ms: u64 = 10_000, hint, recent;
+        follower_refresh_catchup_period_ms: u64 = 10_000, recent;
         /// Maximum number of catch-up attempts of a follower.
-        follower_catchup_retry_count: u64 = 10, hint, recent;
+        follower_catchup_retry_count: u64 = 10, recent;
         /// Interval between those attempts, in milliseconds.
-        follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
+        follower_catchup_retry_wait_ms: u64 = 100, recent;
         /// Event listeners.
         listeners: Listeners = Listeners::default(), unwritten;
         /// Statistics to collect.
