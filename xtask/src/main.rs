@@ -22,6 +22,9 @@
 //!                              run the commands of the README and of docs/guide (part of capi)
 //! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
 //! cargo xtask pgo              build the command line tool and the C libraries with a profile
+//! cargo xtask jni [test [CLASS]...]
+//!                              build librocksdbjni.so and compare its native methods with the class files of
+//!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven)
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
@@ -37,6 +40,7 @@ mod go;
 mod header;
 mod install;
 mod instruction_counts;
+mod jni;
 mod leaks;
 mod limits;
 mod loom;
@@ -72,12 +76,13 @@ fn main() -> ExitCode {
         Some("miri") if words.len() == 1 => nightly::miri(&root()),
         Some("tsan") if words.len() == 1 => nightly::thread_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
+        Some("jni") => jni::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask miri, cargo xtask tsan, cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask miri, cargo xtask tsan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,8 +12,9 @@ pub struct Source {
 }
 
 /// Folders with the project's Rust code.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "capi",
+    "jvm",
     "crates",
     "cli",
     "bench",

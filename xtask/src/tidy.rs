@@ -33,6 +33,7 @@ const LAYERS: [&str; 31] = [
     "cairn-capi",
     "cairn-librocksdb",
     "librocksdb-sys",
+    "cairn-rocksdbjni",
     "cairn-bench",
     "cairn-cli",
     "cairn-sim",
@@ -69,8 +70,9 @@ const SEAMS: [(&str, &[&str]); 5] = [
 ];
 
 /// The files and folders in which `unsafe` is allowed.
-const UNSAFE_ALLOWED: [&str; 9] = [
+const UNSAFE_ALLOWED: [&str; 10] = [
     "capi/src/",
+    "jvm/src/",
     "crates/cairn-memtable/src/",
     "crates/cairn-platform/src/",
     "crates/cairn-compress/src/lz4.rs",
@@ -230,7 +232,7 @@ fn seams(source: &Source, complaints: &mut Vec<String>) {
 /// The names of the workspace's packages with their manifests.
 fn manifests(root: &Path) -> Vec<(String, Source)> {
     let mut files = Vec::new();
-    for folder in ["crates", "cli", "bench", "tests", "xtask", "capi"] {
+    for folder in ["crates", "cli", "bench", "tests", "xtask", "capi", "jvm"] {
         sources::below(&root.join(folder), &mut files);
     }
     files.retain(|file| file.file_name().is_some_and(|name| name == "Cargo.toml"));
@@ -338,8 +340,8 @@ fn foreign(manifest: &str) -> Vec<&str> {
 }
 
 fn is_path(word: &str) -> bool {
-    const STARTS: [&str; 9] = [
-        "crates/", "cli/", "bench/", "tests/", "fuzz/", "xtask/", "docs/", ".ci/", "capi/",
+    const STARTS: [&str; 10] = [
+        "crates/", "cli/", "bench/", "tests/", "fuzz/", "xtask/", "docs/", ".ci/", "capi/", "jvm/",
     ];
     STARTS.iter().any(|start| word.starts_with(start)) && !word.contains(['*', ' ', '<'])
 }

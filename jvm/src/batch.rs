@@ -1,0 +1,576 @@
+//! `WriteBatch`, `WriteBatch.Handler` and `WriteBatchWithIndex`.
+
+use cairn_db::{Family, Record, WriteBatch};
+use cairn_indexed::IndexedBatch;
+use cairn_types::{Error, KeyOrder, Result};
+use jni_sys::{jint, jlong, jvalue};
+
+use crate::db::{Database, family_or_default};
+use crate::env::{ByteArray, ByteBuffer, Env, Global, Method, Object, Outcome};
+use crate::handle::{Mut, New, Ref, of, take};
+use crate::iterator::Cursor;
+use crate::options::ReadOptions;
+use crate::writes::Op;
+
+/// The object of a write batch.
+pub struct Batch {
+    /// The writes.
+    pub batch: WriteBatch,
+    /// The point at which the WAL ends: size, count and kinds of records.
+    termination: Option<(usize, u32, i64)>,
+}
+
+impl Batch {
+    /// The object of `batch`.
+    pub fn new(batch: WriteBatch) -> Batch {
+        Batch {
+            batch,
+            termination: None,
+        }
+    }
+
+    /// The error of an earlier call that could not report it.
+    pub fn check(&self) -> Result<()> {
+        match self.batch.refused() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    fn changed(&mut self) -> Outcome<()> {
+        match self.batch.refused() {
+            None => Ok(()),
+            Some(error) => {
+                let error = error.clone();
+                self.batch.forget_refused();
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// The methods of both kinds of batches.
+trait Writes {
+    fn apply(&mut self, op: Op, family: Option<&Family>, key: &[u8], value: &[u8]) -> Outcome<()>;
+}
+
+impl Writes for Batch {
+    #[inline]
+    fn apply(&mut self, op: Op, family: Option<&Family>, key: &[u8], value: &[u8]) -> Outcome<()> {
+        op.add(&mut self.batch, family, key, value);
+        self.changed()
+    }
+}
+
+impl Writes for IndexedBatch {
+    fn apply(&mut self, op: Op, family: Option<&Family>, key: &[u8], value: &[u8]) -> Outcome<()> {
+        match (op, family) {
+            (Op::Put, None) => self.put(key, value),
+            (Op::Put, Some(family)) => self.put_in(family, key, value),
+            (Op::Merge, None) => self.merge(key, value),
+            (Op::Merge, Some(family)) => self.merge_in(family, key, value),
+            (Op::Delete, None) => self.delete(key),
+            (Op::Delete, Some(family)) => self.delete_in(family, key),
+            (Op::SingleDelete, None) => self.single_delete(key),
+            (Op::SingleDelete, Some(family)) => self.single_delete_in(family, key),
+            (Op::DeleteRange, _) => return Ok(self.delete_range(key, value)?),
+        }
+        check_indexed(self)
+    }
+}
+
+fn check_indexed(batch: &IndexedBatch) -> Outcome<()> {
+    match batch.refused() {
+        None => Ok(()),
+        Some(error) => {
+            batch.forget_refused();
+            Err(error.into())
+        }
+    }
+}
+
+fn family_of<'a>(family: jlong) -> Outcome<Option<&'a Family>> {
+    match family {
+        0 => Ok(None),
+        handle => of::<Family>(handle).map(Some),
+    }
+}
+
+/// The overloads of a write with a key and a value.
+macro_rules! pairs {
+    ($type:ty: $($op:ident: $plain:ident $family:ident;)+) => {$(
+        pub fn $plain(
+            env: Env, batch: Mut<$type>, key: ByteArray, key_len: jint, value: ByteArray, len: jint,
+        ) -> Outcome<()> {
+            $family(env, batch, key, key_len, value, len, 0)
+        }
+        pub fn $family(
+            env: Env, batch: Mut<$type>, key: ByteArray, key_len: jint, value: ByteArray, len: jint, family: jlong,
+        ) -> Outcome<()> {
+            let (key, value) = (env.bytes(key, 0, key_len)?, env.bytes(value, 0, len)?);
+            batch.0.apply(Op::$op, family_of(family)?, &key, &value)
+        }
+    )+};
+}
+
+/// The overloads of a write with a key.
+macro_rules! keys {
+    ($type:ty: $($op:ident: $plain:ident $family:ident;)+) => {$(
+        pub fn $plain(env: Env, batch: Mut<$type>, key: ByteArray, len: jint) -> Outcome<()> {
+            $family(env, batch, key, len, 0)
+        }
+        pub fn $family(env: Env, batch: Mut<$type>, key: ByteArray, len: jint, family: jlong) -> Outcome<()> {
+            batch.0.apply(Op::$op, family_of(family)?, &env.bytes(key, 0, len)?, b"")
+        }
+    )+};
+}
+
+/// The writes of one kind of batch.
+macro_rules! batch_writes {
+    ($type:ty) => {
+        pairs! { $type:
+            Put: put put_family;
+            Merge: merge merge_family;
+            DeleteRange: delete_range delete_range_family;
+        }
+        keys! { $type:
+            Delete: delete delete_family;
+            SingleDelete: single single_family;
+        }
+        pub fn put_direct(
+            env: Env,
+            batch: Mut<$type>,
+            key: ByteBuffer,
+            key_at: jint,
+            key_len: jint,
+            value: ByteBuffer,
+            at: jint,
+            len: jint,
+            family: jlong,
+        ) -> Outcome<()> {
+            let key = env.direct(key, key_at, key_len, "key")?;
+            let value = env.direct(value, at, len, "value")?;
+            batch.0.apply(Op::Put, family_of(family)?, key, value)
+        }
+        pub fn delete_direct(
+            env: Env,
+            batch: Mut<$type>,
+            key: ByteBuffer,
+            at: jint,
+            len: jint,
+            family: jlong,
+        ) -> Outcome<()> {
+            batch.0.apply(
+                Op::Delete,
+                family_of(family)?,
+                env.direct(key, at, len, "key")?,
+                b"",
+            )
+        }
+    };
+}
+
+pub mod plain {
+    //! Writes of `WriteBatch`.
+    use super::*;
+    batch_writes!(Batch);
+}
+
+pub mod indexed {
+    //! Writes of `WriteBatchWithIndex`.
+    use super::*;
+    batch_writes!(IndexedBatch);
+}
+
+pub fn new(_env: Env, _reserved: jint) -> New<Batch> {
+    New(Batch::new(WriteBatch::new()))
+}
+
+pub fn new_from(env: Env, data: ByteArray, len: jint) -> Outcome<New<Batch>> {
+    Ok(New(Batch::new(WriteBatch::from_data(
+        &env.bytes(data, 0, len)?,
+    )?)))
+}
+
+pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<Batch>(env, handle)
+}
+
+pub fn count(_env: Env, batch: Ref<Batch>) -> jint {
+    batch.batch.count().cast_signed()
+}
+
+pub fn put_log_data(env: Env, mut batch: Mut<Batch>, data: ByteArray, len: jint) -> Outcome<()> {
+    batch.batch.put_log_data(&env.bytes(data, 0, len)?);
+    batch.changed()
+}
+
+pub fn clear(_env: Env, mut batch: Mut<Batch>) {
+    batch.batch.clear();
+    batch.termination = None;
+}
+
+pub fn set_save_point(_env: Env, mut batch: Mut<Batch>) {
+    batch.batch.set_save_point();
+}
+
+pub fn rollback(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
+    Ok(batch.batch.rollback_to_save_point()?)
+}
+
+pub fn pop_save_point(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
+    Ok(batch.batch.pop_save_point()?)
+}
+
+pub fn set_max_bytes(_env: Env, mut batch: Mut<Batch>, bytes: jlong) {
+    batch
+        .batch
+        .set_max_bytes(usize::try_from(bytes).unwrap_or(0));
+}
+
+pub fn data(env: Env, batch: Ref<Batch>) -> Outcome<ByteArray> {
+    env.byte_array(batch.batch.data())
+}
+
+pub fn data_size(_env: Env, batch: Ref<Batch>) -> jlong {
+    batch.batch.data().len() as jlong
+}
+
+macro_rules! has {
+    ($($name:ident => $pattern:pat,)+) => {$(
+        pub fn $name(_env: Env, batch: Ref<Batch>) -> bool {
+            batch.batch.records().any(|record| matches!(record, Ok($pattern)))
+        }
+    )+};
+}
+
+has! {
+    has_put => Record::Put { .. } | Record::PutEntity { .. },
+    has_delete => Record::Delete { .. },
+    has_single_delete => Record::SingleDelete { .. },
+    has_delete_range => Record::DeleteRange { .. },
+    has_merge => Record::Merge { .. },
+    has_begin_prepare => Record::BeginPrepare(_),
+    has_end_prepare => Record::EndPrepare { .. },
+    has_commit => Record::Commit { .. } | Record::CommitWithTimestamp { .. },
+    has_rollback => Record::Rollback { .. },
+}
+
+/// The bit of a kind of record in RocksDB's flags of the content of a batch.
+fn kind_flag(record: &Record<'_>) -> i64 {
+    match record {
+        Record::Put { .. } | Record::TimedPut { .. } => 1 << 1,
+        Record::Delete { .. } => 1 << 2,
+        Record::SingleDelete { .. } => 1 << 3,
+        Record::Merge { .. } => 1 << 4,
+        Record::BeginPrepare(_) => 1 << 5,
+        Record::EndPrepare { .. } => 1 << 6,
+        Record::Commit { .. } | Record::CommitWithTimestamp { .. } => 1 << 7,
+        Record::Rollback { .. } => 1 << 8,
+        Record::DeleteRange { .. } => 1 << 9,
+        Record::PutBlobIndex { .. } => 1 << 10,
+        Record::PutEntity { .. } => 1 << 13,
+        Record::LogData(_) | Record::Noop => 0,
+    }
+}
+
+pub fn mark_termination(_env: Env, mut batch: Mut<Batch>) {
+    let kinds = batch
+        .batch
+        .records()
+        .flatten()
+        .fold(0, |kinds, record| kinds | kind_flag(&record));
+    batch.termination = Some((batch.batch.data().len(), batch.batch.count(), kinds));
+}
+
+pub fn termination(env: Env, batch: Ref<Batch>) -> Outcome<Object> {
+    let (size, count, kinds) = batch.termination.unwrap_or((0, 0, 0));
+    env.create(
+        "org/rocksdb/WriteBatch$SavePoint",
+        "(JJJ)V",
+        &[
+            jvalue { j: size as jlong },
+            jvalue {
+                j: jlong::from(count),
+            },
+            jvalue { j: kinds },
+        ],
+    )
+}
+
+/// A Java handler of the writes of a batch.
+pub struct Handler {
+    object: Global,
+    put: [Method; 2],
+    merge: [Method; 2],
+    delete: [Method; 2],
+    single_delete: [Method; 2],
+    delete_range: [Method; 2],
+    log_data: Method,
+    blob_index: Method,
+    begin_prepare: Method,
+    end_prepare: Method,
+    noop: Method,
+    rollback: Method,
+    commit: Method,
+    commit_timestamp: Option<Method>,
+    should_continue: Method,
+}
+
+pub fn new_handler(env: Env, this: Object) -> Outcome<New<Handler>> {
+    let one = |name, descriptor| env.method_of(this, name, descriptor);
+    let both = |name, plain, family| -> Outcome<[Method; 2]> {
+        Ok([one(name, plain)?, one(name, family)?])
+    };
+    Ok(New(Handler {
+        object: env.global(this),
+        put: both("put", "([B[B)V", "(I[B[B)V")?,
+        merge: both("merge", "([B[B)V", "(I[B[B)V")?,
+        delete: both("delete", "([B)V", "(I[B)V")?,
+        single_delete: both("singleDelete", "([B)V", "(I[B)V")?,
+        delete_range: both("deleteRange", "([B[B)V", "(I[B[B)V")?,
+        log_data: one("logData", "([B)V")?,
+        blob_index: one("putBlobIndex", "(I[B[B)V")?,
+        begin_prepare: one("markBeginPrepare", "()V")?,
+        end_prepare: one("markEndPrepare", "([B)V")?,
+        noop: one("markNoop", "(Z)V")?,
+        rollback: one("markRollback", "([B)V")?,
+        commit: one("markCommit", "([B)V")?,
+        commit_timestamp: one("markCommitWithTimestamp", "([B[B)V").ok(),
+        should_continue: one("shouldContinue", "()Z")?,
+    }))
+}
+
+impl Handler {
+    fn call(&self, env: Env, method: Method, first: Option<u32>, arrays: &[&[u8]]) -> Outcome<()> {
+        env.frame(|| {
+            let mut arguments = Vec::new();
+            arguments.extend(first.map(|family| jvalue {
+                i: family.cast_signed(),
+            }));
+            for bytes in arrays {
+                arguments.push(jvalue {
+                    l: env.byte_array(bytes)?.0,
+                });
+            }
+            env.call_void(self.object.object(), method, &arguments)
+        })
+    }
+
+    fn family(
+        &self,
+        env: Env,
+        methods: &[Method; 2],
+        family: u32,
+        arrays: &[&[u8]],
+    ) -> Outcome<()> {
+        match family {
+            // The default implementation of the method for families rejects family 0 only if it is overridden.
+            0 => self.call(env, methods[0], None, arrays),
+            family => self.call(env, methods[1], Some(family), arrays),
+        }
+    }
+
+    fn record(&self, env: Env, record: &Record<'_>) -> Outcome<()> {
+        match *record {
+            Record::Put { family, key, value }
+            | Record::TimedPut {
+                family, key, value, ..
+            } => self.family(env, &self.put, family, &[key, value]),
+            Record::Merge {
+                family,
+                key,
+                operand,
+            } => self.family(env, &self.merge, family, &[key, operand]),
+            Record::Delete { family, key } => self.family(env, &self.delete, family, &[key]),
+            Record::SingleDelete { family, key } => {
+                self.family(env, &self.single_delete, family, &[key])
+            }
+            Record::DeleteRange { family, begin, end } => {
+                self.family(env, &self.delete_range, family, &[begin, end])
+            }
+            Record::PutBlobIndex { family, key, index } => {
+                self.call(env, self.blob_index, Some(family), &[key, index])
+            }
+            Record::PutEntity { .. } => {
+                Err(Error::invalid_argument("Handler::PutEntityCF not implemented").into())
+            }
+            Record::LogData(data) => self.call(env, self.log_data, None, &[data]),
+            Record::Noop => env.call_void(self.object.object(), self.noop, &[jvalue { z: true }]),
+            Record::BeginPrepare(_) => self.call(env, self.begin_prepare, None, &[]),
+            Record::EndPrepare { name } => self.call(env, self.end_prepare, None, &[name]),
+            Record::Commit { name } => self.call(env, self.commit, None, &[name]),
+            Record::CommitWithTimestamp { timestamp, name } => match self.commit_timestamp {
+                Some(method) => self.call(env, method, None, &[name, timestamp]),
+                None => self.call(env, self.commit, None, &[name]),
+            },
+            Record::Rollback { name } => self.call(env, self.rollback, None, &[name]),
+        }
+    }
+}
+
+pub fn iterate(env: Env, batch: Ref<Batch>, handler: Ref<Handler>) -> Outcome<()> {
+    for record in batch.batch.records() {
+        handler.record(env, &record?)?;
+        if !env.call_bool(handler.object.object(), handler.should_continue, &[])? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub fn new_indexed(_env: Env) -> New<IndexedBatch> {
+    New(IndexedBatch::new(false))
+}
+
+pub fn new_indexed_overwriting(_env: Env, overwrite: bool) -> New<IndexedBatch> {
+    New(IndexedBatch::new(overwrite))
+}
+
+pub fn new_indexed_ordered(
+    _env: Env,
+    order: Option<Ref<KeyOrder>>,
+    _kind: i8,
+    _reserved: jint,
+    overwrite: bool,
+) -> New<IndexedBatch> {
+    let order = order.map_or(KeyOrder::Bytewise, |order| order.clone());
+    New(IndexedBatch::with_order(order, overwrite))
+}
+
+pub fn destroy_indexed(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<IndexedBatch>(env, handle)
+}
+
+pub fn count_indexed(_env: Env, batch: Ref<IndexedBatch>) -> jint {
+    batch.count().cast_signed()
+}
+
+pub fn put_log_data_indexed(
+    env: Env,
+    batch: Mut<IndexedBatch>,
+    data: ByteArray,
+    len: jint,
+) -> Outcome<()> {
+    batch.put_log_data(&env.bytes(data, 0, len)?);
+    check_indexed(&batch)
+}
+
+pub fn clear_indexed(_env: Env, batch: Mut<IndexedBatch>) {
+    batch.clear();
+}
+
+pub fn set_save_point_indexed(_env: Env, batch: Mut<IndexedBatch>) {
+    batch.set_save_point();
+}
+
+pub fn rollback_indexed(_env: Env, batch: Mut<IndexedBatch>) -> Outcome<()> {
+    Ok(batch.rollback_to_save_point()?)
+}
+
+pub fn pop_save_point_indexed(_env: Env, batch: Mut<IndexedBatch>) -> Outcome<()> {
+    Ok(batch.pop_save_point()?)
+}
+
+pub fn set_max_bytes_indexed(_env: Env, batch: Mut<IndexedBatch>, bytes: jlong) {
+    batch.set_max_bytes(usize::try_from(bytes).unwrap_or(0));
+}
+
+/// A `WriteBatch` with the writes of an indexed batch. It is a copy, owned by the Java object.
+pub fn write_batch(env: Env, batch: Ref<IndexedBatch>) -> Outcome<Object> {
+    let copy = batch.with_batch(|batch| WriteBatch::from_data(batch.data()))?;
+    let handle = crate::handle::create(Batch::new(copy));
+    let created = env.create(
+        "org/rocksdb/WriteBatch",
+        "(JZ)V",
+        &[jvalue { j: handle }, jvalue { z: true }],
+    );
+    if created.is_err() {
+        drop(take::<Batch>(handle));
+    }
+    created
+}
+
+pub fn indexed_iterator(_env: Env, batch: Ref<IndexedBatch>) -> New<Cursor> {
+    New(Cursor::Batch(Box::new(batch.iter())))
+}
+
+pub fn indexed_iterator_in(
+    _env: Env,
+    batch: Ref<IndexedBatch>,
+    family: Ref<Family>,
+) -> New<Cursor> {
+    New(Cursor::Batch(Box::new(batch.iter_in(&family))))
+}
+
+pub fn iterator_with_base(
+    _env: Env,
+    batch: Ref<IndexedBatch>,
+    family: Ref<Family>,
+    base: jlong,
+    options: Option<Ref<ReadOptions>>,
+) -> Outcome<New<Cursor>> {
+    // The base iterator becomes a part of the new one.
+    let mut base = take::<Cursor>(base)?;
+    let Cursor::Family(iter) = &mut base else {
+        return Err(
+            Error::invalid_argument("the base must be an iterator of a column family").into(),
+        );
+    };
+    let iter = std::mem::replace(&mut **iter, family.iter());
+    let default = cairn_options::ReadOptions::default();
+    let options = options
+        .as_ref()
+        .map_or(&default, |options| &options.options);
+    Ok(New(Cursor::Joined(Box::new(
+        batch.iter_over(&family, iter, options),
+    ))))
+}
+
+pub fn get_from_batch(
+    env: Env,
+    batch: Ref<IndexedBatch>,
+    _options: jlong,
+    key: ByteArray,
+    len: jint,
+) -> Outcome<ByteArray> {
+    let value = batch.get(&env.bytes(key, 0, len)?)?;
+    env.maybe_byte_array(value.as_deref())
+}
+
+pub fn get_from_batch_in(
+    env: Env,
+    batch: Ref<IndexedBatch>,
+    _options: jlong,
+    key: ByteArray,
+    len: jint,
+    family: Ref<Family>,
+) -> Outcome<ByteArray> {
+    let value = batch.get_in(&family, &env.bytes(key, 0, len)?)?;
+    env.maybe_byte_array(value.as_deref())
+}
+
+pub fn get_over(
+    env: Env,
+    batch: Ref<IndexedBatch>,
+    db: Ref<Database>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    len: jint,
+) -> Outcome<ByteArray> {
+    get_over_in(env, batch, db, options, key, len, 0)
+}
+
+pub fn get_over_in(
+    env: Env,
+    batch: Ref<IndexedBatch>,
+    db: Ref<Database>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<ByteArray> {
+    let family = family_or_default(db.0, family)?;
+    let value = batch.get_over(family, &env.bytes(key, 0, len)?, &options.options)?;
+    env.maybe_byte_array(value.as_deref())
+}

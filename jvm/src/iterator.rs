@@ -1,0 +1,256 @@
+//! `RocksIterator`, `SstFileReaderIterator` and `WBWIRocksIterator`.
+
+use cairn_db::{Iter, Snapshot, SstIter};
+use cairn_indexed::{BaseDeltaIter, BatchIter, WriteKind};
+use cairn_types::{Error, Result};
+use jni_sys::{jint, jlong};
+
+use crate::env::{ByteArray, ByteBuffer, Env, LongArray, Outcome};
+use crate::handle::{Mut, New, Ref};
+use crate::slice::Slice;
+
+/// The object of an iterator.
+pub enum Cursor {
+    /// Over a column family.
+    Family(Box<Iter>),
+    /// Over a family with the writes of a batch or transaction.
+    Joined(Box<BaseDeltaIter>),
+    /// Over a table file.
+    Table(Box<SstIter>),
+    /// Over the writes of a batch.
+    Batch(Box<BatchIter>),
+}
+
+/// Calls a method that all cursors have.
+macro_rules! each {
+    ($cursor:expr, $iter:ident => $body:expr) => {
+        match &mut *$cursor {
+            Cursor::Family($iter) => $body,
+            Cursor::Joined($iter) => $body,
+            Cursor::Table($iter) => $body,
+            Cursor::Batch($iter) => $body,
+        }
+    };
+}
+
+impl Cursor {
+    fn key(&self) -> &[u8] {
+        match self {
+            Cursor::Family(iter) => iter.key(),
+            Cursor::Joined(iter) => iter.key(),
+            Cursor::Table(iter) => iter.key(),
+            Cursor::Batch(..) => b"",
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        match self {
+            Cursor::Family(iter) => iter.value(),
+            Cursor::Joined(iter) => iter.value(),
+            Cursor::Table(iter) => iter.value(),
+            Cursor::Batch(..) => b"",
+        }
+    }
+
+    fn status(&self) -> Result<()> {
+        match self {
+            Cursor::Family(iter) => iter.status(),
+            Cursor::Joined(iter) => iter.status(),
+            Cursor::Table(iter) => iter.status(),
+            Cursor::Batch(iter) => iter.status(),
+        }
+    }
+}
+
+pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<Cursor>(env, handle)
+}
+
+pub fn valid(_env: Env, mut cursor: Mut<Cursor>) -> bool {
+    each!(cursor, iter => iter.valid())
+}
+
+pub fn first(_env: Env, mut cursor: Mut<Cursor>) {
+    each!(cursor, iter => iter.seek_to_first());
+}
+
+pub fn last(_env: Env, mut cursor: Mut<Cursor>) {
+    each!(cursor, iter => iter.seek_to_last());
+}
+
+/// The error of a move from no entry, on which RocksDB asserts.
+fn check(cursor: &mut Cursor) -> Outcome<()> {
+    match each!(cursor, iter => iter.valid()) {
+        true => Ok(()),
+        false => Err(Error::invalid_argument("the iterator is not at an entry").into()),
+    }
+}
+
+pub fn next(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
+    check(cursor.0)?;
+    each!(cursor.0, iter => iter.next());
+    Ok(())
+}
+
+pub fn prev(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
+    check(cursor.0)?;
+    each!(cursor.0, iter => iter.prev());
+    Ok(())
+}
+
+pub fn refresh(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
+    match cursor.0 {
+        Cursor::Family(iter) => Ok(iter.refresh()?),
+        _ => Err(Error::not_supported("Refresh() is not supported").into()),
+    }
+}
+
+pub fn refresh_to(_env: Env, cursor: Mut<Cursor>, snapshot: Ref<Snapshot>) -> Outcome<()> {
+    match cursor.0 {
+        Cursor::Family(iter) => Ok(iter.refresh_to(&snapshot)?),
+        _ => Err(Error::not_supported("Refresh() is not supported").into()),
+    }
+}
+
+pub fn status(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
+    Ok(cursor.status()?)
+}
+
+pub fn seek(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome<()> {
+    seek_at(env, cursor, key, 0, len)
+}
+
+pub fn seek_at(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    let key = env.bytes(key, at, len)?;
+    each!(cursor, iter => iter.seek(&key));
+    Ok(())
+}
+
+pub fn seek_direct(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    let key = env.direct(key, at, len, "key")?;
+    each!(cursor, iter => iter.seek(key));
+    Ok(())
+}
+
+pub fn seek_prev(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome<()> {
+    seek_prev_at(env, cursor, key, 0, len)
+}
+
+pub fn seek_prev_at(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    let key = env.bytes(key, at, len)?;
+    each!(cursor, iter => iter.seek_for_prev(&key));
+    Ok(())
+}
+
+pub fn seek_prev_direct(
+    env: Env,
+    mut cursor: Mut<Cursor>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    let key = env.direct(key, at, len, "key")?;
+    each!(cursor, iter => iter.seek_for_prev(key));
+    Ok(())
+}
+
+pub fn key(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
+    check(cursor.0)?;
+    env.byte_array(cursor.key())
+}
+
+pub fn value(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
+    check(cursor.0)?;
+    env.byte_array(cursor.value())
+}
+
+pub fn key_into(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
+    check(cursor.0)?;
+    env.fill_array(target, at, len, cursor.key())
+}
+
+pub fn value_into(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
+    check(cursor.0)?;
+    env.fill_array(target, at, len, cursor.value())
+}
+
+pub fn key_direct(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
+    check(cursor.0)?;
+    env.fill_direct(target, at, len, cursor.key(), "key")
+}
+
+pub fn value_direct(
+    env: Env,
+    cursor: Mut<Cursor>,
+    target: ByteBuffer,
+    at: jint,
+    len: jint,
+) -> Outcome<jint> {
+    check(cursor.0)?;
+    env.fill_direct(target, at, len, cursor.value(), "value")
+}
+
+/// The type of the current write of a batch, and the handles of slices of its key and value, which Java owns.
+pub fn entry(env: Env, cursor: Mut<Cursor>) -> Outcome<LongArray> {
+    let Cursor::Batch(iter) = cursor.0 else {
+        return Err(Error::invalid_argument("not an iterator of a batch").into());
+    };
+    let Some(entry) = iter.entry() else {
+        return Err(Error::invalid_argument("the iterator is not at an entry").into());
+    };
+    // The numbers of `WBWIRocksIterator.WriteType`.
+    let (kind, has_value) = match entry.kind {
+        WriteKind::Put => (0, true),
+        WriteKind::Merge => (1, true),
+        WriteKind::Delete => (2, false),
+        WriteKind::SingleDelete => (3, false),
+        _ => (0x7f, true),
+    };
+    let key = crate::handle::create(Slice::Owned(entry.key.clone(), 0));
+    let value = match has_value {
+        true => crate::handle::create(Slice::Owned(entry.value.clone(), 0)),
+        false => 0,
+    };
+    env.long_array(&[kind, key, value])
+}
+
+/// The handle of a cursor over a family.
+pub fn family(iter: Iter) -> New<Cursor> {
+    New(Cursor::Family(Box::new(iter)))
+}

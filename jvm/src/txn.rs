@@ -1,0 +1,944 @@
+//! `TransactionDB`, `OptimisticTransactionDB` and `Transaction`.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use cairn_db::{Db, Family, Snapshot, Value};
+use cairn_options::WriteOptions;
+use cairn_platform::Clock;
+use cairn_txn::{
+    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
+    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
+};
+use cairn_types::Error;
+use jni_sys::{jint, jlong, jvalue};
+
+use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
+use crate::env::{
+    ByteArray, ByteBuffer, Env, JString, LongArray, Object, ObjectArray, Outcome, illegal,
+};
+use crate::handle::{Mut, New, Ref, create, of, take};
+use crate::iterator::Cursor;
+use crate::options::{AllOptions, ReadOptions};
+use crate::reads::NOT_FOUND;
+use crate::writes::Op;
+
+/// The object of a transaction.
+pub struct Txn {
+    txn: Option<Transaction>,
+    default: Family,
+    clock: Arc<dyn Clock>,
+    started: u64,
+    deadlock_detect: bool,
+    write_options: WriteOptions,
+    log_number: jlong,
+    /// Handles of its snapshots and write options, which Java does not own.
+    snapshots: Vec<jlong>,
+    options: Cell<jlong>,
+}
+
+impl Txn {
+    fn new(db: &Db, txn: Transaction, write_options: &WriteOptions, deadlock_detect: bool) -> Txn {
+        let clock = db.clock().clone();
+        Txn {
+            txn: Some(txn),
+            default: db.default_family().clone(),
+            started: clock.monotonic_nanos(),
+            clock,
+            deadlock_detect,
+            write_options: write_options.clone(),
+            log_number: 0,
+            snapshots: Vec::new(),
+            options: Cell::new(0),
+        }
+    }
+
+    fn get(&self) -> Outcome<&Transaction> {
+        self.txn
+            .as_ref()
+            .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
+    }
+
+    /// The transaction and the default family.
+    fn parts(&self) -> Outcome<(&Transaction, &Family)> {
+        Ok((self.get()?, &self.default))
+    }
+
+    /// The transaction and the default family.
+    fn parts_mut(&mut self) -> Outcome<(&mut Transaction, &Family)> {
+        let ended = || Error::invalid_argument("the transaction has ended");
+        Ok((self.txn.as_mut().ok_or_else(ended)?, &self.default))
+    }
+
+    fn get_mut(&mut self) -> Outcome<&mut Transaction> {
+        self.txn
+            .as_mut()
+            .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        for snapshot in self.snapshots.drain(..) {
+            // Created by `snapshot`, and not used after the transaction.
+            drop(take::<Snapshot>(snapshot));
+        }
+        if self.options.get() != 0 {
+            drop(take::<WriteOptions>(self.options.get()));
+        }
+    }
+}
+
+pub fn open(
+    env: Env,
+    all: Ref<AllOptions>,
+    options: Ref<TransactionDbOptions>,
+    path: JString,
+) -> Outcome<New<Database>> {
+    let path = env.text(path)?;
+    let txn = open_by(&all, &path, &default_family(&all), false, |request| {
+        TransactionDb::open(request, &options)
+    })?;
+    Ok(New(Database::new(
+        txn.db().clone(),
+        Kind::Locking(txn),
+        &all,
+    )))
+}
+
+pub fn open_families(
+    env: Env,
+    all: Ref<AllOptions>,
+    options: Ref<TransactionDbOptions>,
+    path: JString,
+    names: ObjectArray,
+    family_options: LongArray,
+) -> Outcome<LongArray> {
+    let families = descriptors(env, names, family_options)?;
+    let path = env.text(path)?;
+    let txn = open_by(&all, &path, &families, false, |request| {
+        TransactionDb::open(request, &options)
+    })?;
+    handles(
+        env,
+        Database::new(txn.db().clone(), Kind::Locking(txn), &all),
+        &families,
+    )
+}
+
+pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
+    let path = env.text(path)?;
+    let options = OptimisticTransactionDbOptions::default();
+    let txn = open_by(&all, &path, &default_family(&all), false, |request| {
+        OptimisticTransactionDb::open(request, &options)
+    })?;
+    Ok(New(Database::new(
+        txn.db().clone(),
+        Kind::Optimistic(txn),
+        &all,
+    )))
+}
+
+pub fn open_families_optimistic(
+    env: Env,
+    all: Ref<AllOptions>,
+    path: JString,
+    names: ObjectArray,
+    family_options: LongArray,
+) -> Outcome<LongArray> {
+    let families = descriptors(env, names, family_options)?;
+    let path = env.text(path)?;
+    let options = OptimisticTransactionDbOptions::default();
+    let txn = open_by(&all, &path, &families, false, |request| {
+        OptimisticTransactionDb::open(request, &options)
+    })?;
+    handles(
+        env,
+        Database::new(txn.db().clone(), Kind::Optimistic(txn), &all),
+        &families,
+    )
+}
+
+/// The handle of the database without transactions, which this one owns.
+pub fn base_db(_env: Env, db: Ref<Database>) -> jlong {
+    *db.0.base.get_or_init(|| {
+        create(Database::new(
+            db.db.clone(),
+            Kind::Plain,
+            &AllOptions::default(),
+        ))
+    })
+}
+
+fn locking(db: &Database) -> Outcome<&TransactionDb> {
+    match &db.kind {
+        Kind::Locking(txn) => Ok(txn),
+        _ => Err(Error::invalid_argument("not a transaction database").into()),
+    }
+}
+
+fn start(db: &Database, write: &WriteOptions, options: &TransactionOptions) -> Outcome<Txn> {
+    let txn = locking(db)?.begin_with(write, options);
+    Ok(Txn::new(&db.db, txn, write, options.deadlock_detect))
+}
+
+pub fn begin(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<New<Txn>> {
+    start(&db, &write, &TransactionOptions::default()).map(New)
+}
+
+pub fn begin_with(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    options: Ref<TransactionOptions>,
+) -> Outcome<New<Txn>> {
+    start(&db, &write, &options).map(New)
+}
+
+fn restart(handle: jlong, new: Txn) -> Outcome<jlong> {
+    *crate::handle::of_mut::<Txn>(handle)? = new;
+    Ok(handle)
+}
+
+pub fn begin_again(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
+    restart(old, start(&db, &write, &TransactionOptions::default())?)
+}
+
+pub fn begin_again_with(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    options: Ref<TransactionOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
+    restart(old, start(&db, &write, &options)?)
+}
+
+fn start_optimistic(
+    db: &Database,
+    write: &WriteOptions,
+    options: &OptimisticTransactionOptions,
+) -> Outcome<Txn> {
+    match &db.kind {
+        Kind::Optimistic(txn) => Ok(Txn::new(
+            &db.db,
+            txn.begin_with(write, options),
+            write,
+            false,
+        )),
+        _ => Err(Error::invalid_argument("not an optimistic transaction database").into()),
+    }
+}
+
+pub fn begin_optimistic(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+) -> Outcome<New<Txn>> {
+    start_optimistic(&db, &write, &OptimisticTransactionOptions::default()).map(New)
+}
+
+pub fn begin_optimistic_with(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    options: Ref<OptimisticTransactionOptions>,
+) -> Outcome<New<Txn>> {
+    start_optimistic(&db, &write, &options).map(New)
+}
+
+pub fn begin_optimistic_again(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
+    restart(
+        old,
+        start_optimistic(&db, &write, &OptimisticTransactionOptions::default())?,
+    )
+}
+
+pub fn begin_optimistic_again_with(
+    _env: Env,
+    db: Ref<Database>,
+    write: Ref<WriteOptions>,
+    options: Ref<OptimisticTransactionOptions>,
+    old: jlong,
+) -> Outcome<jlong> {
+    restart(old, start_optimistic(&db, &write, &options)?)
+}
+
+pub fn new_optimistic_options(_env: Env) -> New<OptimisticTransactionOptions> {
+    New(OptimisticTransactionOptions::default())
+}
+
+pub fn destroy_optimistic_options(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<OptimisticTransactionOptions>(env, handle)
+}
+
+pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
+    let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
+    Ok(found.map_or(0, |txn| {
+        create(Txn::new(&db.db, txn, &WriteOptions::default(), false))
+    }))
+}
+
+pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
+    let found = locking(&db)?.prepared_transactions();
+    let handles: Vec<jlong> = found
+        .into_iter()
+        .map(|txn| create(Txn::new(&db.db, txn, &WriteOptions::default(), false)))
+        .collect();
+    env.long_array(&handles)
+}
+
+fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
+    let ids: Vec<jlong> = ids.iter().map(|id| *id as jlong).collect();
+    env.long_array(&ids)
+}
+
+fn key_text(env: Env, key: &[u8]) -> Outcome<JString> {
+    env.string(&String::from_utf8_lossy(key))
+}
+
+pub fn lock_status(env: Env, db: Ref<Database>) -> Outcome<Object> {
+    let status = locking(&db)?.lock_status();
+    env.map(status.into_iter().map(|lock| {
+        let (key, holders) = (key_text(env, &lock.key)?, ids(env, &lock.holders)?);
+        let info = env.create(
+            "org/rocksdb/TransactionDB$KeyLockInfo",
+            "(Ljava/lang/String;[JZ)V",
+            &[
+                jvalue { l: key.0 },
+                jvalue { l: holders.0 },
+                jvalue { z: lock.exclusive },
+            ],
+        )?;
+        Ok((env.boxed_long(jlong::from(lock.family))?, info))
+    }))
+}
+
+pub fn set_deadlock_buffer(_env: Env, db: Ref<Database>, count: jint) -> Outcome<()> {
+    locking(&db)?.set_deadlock_buffer(count.cast_unsigned());
+    Ok(())
+}
+
+pub fn deadlocks(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> {
+    let paths = locking(&db)?.deadlocks();
+    let array = env.object_array("org/rocksdb/TransactionDB$DeadlockPath", paths.len())?;
+    for (at, path) in paths.iter().enumerate() {
+        let infos = env.object_array("org/rocksdb/TransactionDB$DeadlockInfo", path.path.len())?;
+        for (at, info) in path.path.iter().enumerate() {
+            let key = key_text(env, &info.key)?;
+            let created = env.create(
+                "org/rocksdb/TransactionDB$DeadlockInfo",
+                "(JJLjava/lang/String;Z)V",
+                &[
+                    jvalue {
+                        j: info.transaction as jlong,
+                    },
+                    jvalue {
+                        j: jlong::from(info.family),
+                    },
+                    jvalue { l: key.0 },
+                    jvalue { z: info.exclusive },
+                ],
+            )?;
+            env.forget(Object(key.0));
+            env.set_element(infos, at, created)?;
+        }
+        let created = env.create(
+            "org/rocksdb/TransactionDB$DeadlockPath",
+            "([Lorg/rocksdb/TransactionDB$DeadlockInfo;Z)V",
+            &[
+                jvalue { l: infos.0 },
+                jvalue {
+                    z: path.limit_exceeded,
+                },
+            ],
+        )?;
+        env.forget(Object(infos.0));
+        env.set_element(array, at, created)?;
+    }
+    Ok(array)
+}
+
+pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<Txn>(env, handle)
+}
+
+pub fn set_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.set_snapshot();
+    Ok(())
+}
+
+pub fn set_snapshot_on_next(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.set_snapshot_on_next_operation();
+    Ok(())
+}
+
+pub fn snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
+    let Some(snapshot) = txn.get()?.snapshot().cloned() else {
+        return Ok(0);
+    };
+    let handle = create(snapshot);
+    txn.snapshots.push(handle);
+    Ok(handle)
+}
+
+pub fn clear_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.clear_snapshot();
+    Ok(())
+}
+
+pub fn prepare(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    Ok(txn.get_mut()?.prepare()?)
+}
+
+pub fn commit(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    Ok(txn.get_mut()?.commit()?)
+}
+
+pub fn rollback(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    Ok(txn.get_mut()?.rollback()?)
+}
+
+pub fn set_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.set_save_point();
+    Ok(())
+}
+
+pub fn rollback_to_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    Ok(txn.get_mut()?.rollback_to_save_point()?)
+}
+
+/// The family of a handle, or the default family.
+#[inline]
+fn family_of(default: &Family, family: jlong) -> Outcome<&Family> {
+    match family {
+        0 => Ok(default),
+        handle => of::<Family>(handle),
+    }
+}
+
+fn found(env: Env, value: Option<Value>) -> Outcome<ByteArray> {
+    env.maybe_byte_array(value.as_deref())
+}
+
+pub fn get(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<ByteArray> {
+    let (txn, default) = txn.parts()?;
+    found(
+        env,
+        txn.get_in(
+            family_of(default, family)?,
+            &env.bytes(key, at, len)?,
+            &options.options,
+        )?,
+    )
+}
+
+pub fn get_into(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    value: ByteArray,
+    value_at: jint,
+    value_len: jint,
+    family: jlong,
+) -> Outcome<jint> {
+    let (txn, default) = txn.parts()?;
+    match txn.get_in(
+        family_of(default, family)?,
+        &env.bytes(key, at, len)?,
+        &options.options,
+    )? {
+        None => Ok(NOT_FOUND),
+        Some(found) => env.fill_array(value, value_at, value_len, &found),
+    }
+}
+
+pub fn get_direct(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+    value: ByteBuffer,
+    value_at: jint,
+    value_len: jint,
+    family: jlong,
+) -> Outcome<jint> {
+    let (txn, default) = txn.parts()?;
+    match txn.get_in(
+        family_of(default, family)?,
+        env.direct(key, at, len, "key")?,
+        &options.options,
+    )? {
+        None => Ok(NOT_FOUND),
+        Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
+    }
+}
+
+pub fn get_for_update(
+    env: Env,
+    mut txn: Mut<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    family: jlong,
+    exclusive: bool,
+    validate: bool,
+) -> Outcome<ByteArray> {
+    let key = env.bytes(key, at, len)?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    found(
+        env,
+        txn.get_for_update_in(family, &key, &options.options, exclusive, validate)?,
+    )
+}
+
+pub fn get_for_update_into(
+    env: Env,
+    mut txn: Mut<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    value: ByteArray,
+    value_at: jint,
+    value_len: jint,
+    family: jlong,
+    exclusive: bool,
+    validate: bool,
+) -> Outcome<jint> {
+    let key = env.bytes(key, at, len)?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    match txn.get_for_update_in(family, &key, &options.options, exclusive, validate)? {
+        None => Ok(NOT_FOUND),
+        Some(found) => env.fill_array(value, value_at, value_len, &found),
+    }
+}
+
+pub fn get_for_update_direct(
+    env: Env,
+    mut txn: Mut<Txn>,
+    options: Ref<ReadOptions>,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+    value: ByteBuffer,
+    value_at: jint,
+    value_len: jint,
+    family: jlong,
+    exclusive: bool,
+    validate: bool,
+) -> Outcome<jint> {
+    let key = env.direct(key, at, len, "key")?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    match txn.get_for_update_in(family, key, &options.options, exclusive, validate)? {
+        None => Ok(NOT_FOUND),
+        Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
+    }
+}
+
+/// The results of reads of many keys, one at a time: values pin their blocks. As in RocksJava, an error is a null value.
+fn values(
+    env: Env,
+    count: usize,
+    read: impl Fn(usize) -> cairn_types::Result<Option<Value>>,
+) -> Outcome<ObjectArray> {
+    let array = env.object_array("[B", count)?;
+    for at in 0..count {
+        if let Ok(Some(value)) = read(at) {
+            let value = env.byte_array(&value)?;
+            env.set_element(array, at, Object(value.0))?;
+        }
+    }
+    Ok(array)
+}
+
+fn families_of(
+    env: Env,
+    default: &Family,
+    families: LongArray,
+    count: usize,
+) -> Outcome<Vec<&Family>> {
+    let families = match families.is_null() {
+        true => vec![0; count],
+        false => env.longs(families)?,
+    };
+    if families.len() != count {
+        return Err(illegal("as many column families as keys are required"));
+    }
+    families
+        .into_iter()
+        .map(|family| family_of(default, family))
+        .collect()
+}
+
+pub fn multi_get(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    keys: ObjectArray,
+) -> Outcome<ObjectArray> {
+    multi_get_families(env, txn, options, keys, LongArray::default())
+}
+
+pub fn multi_get_families(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    keys: ObjectArray,
+    families: LongArray,
+) -> Outcome<ObjectArray> {
+    let keys = env.all_byte_arrays(keys)?;
+    let (txn, default) = txn.parts()?;
+    let families = families_of(env, default, families, keys.len())?;
+    values(env, keys.len(), |at| {
+        txn.get_in(families[at], &keys[at], &options.options)
+    })
+}
+
+pub fn multi_get_family(
+    env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    family: jlong,
+    keys: ObjectArray,
+) -> Outcome<ObjectArray> {
+    let keys = env.all_byte_arrays(keys)?;
+    let (txn, default) = txn.parts()?;
+    let family = family_of(default, family)?;
+    values(env, keys.len(), |at| {
+        txn.get_in(family, &keys[at], &options.options)
+    })
+}
+
+pub fn multi_get_for_update(
+    env: Env,
+    txn: Mut<Txn>,
+    options: Ref<ReadOptions>,
+    keys: ObjectArray,
+) -> Outcome<ObjectArray> {
+    multi_get_for_update_families(env, txn, options, keys, LongArray::default())
+}
+
+pub fn multi_get_for_update_families(
+    env: Env,
+    mut txn: Mut<Txn>,
+    options: Ref<ReadOptions>,
+    keys: ObjectArray,
+    families: LongArray,
+) -> Outcome<ObjectArray> {
+    let keys = env.all_byte_arrays(keys)?;
+    let (txn, default) = txn.parts_mut()?;
+    let families = families_of(env, default, families, keys.len())?;
+    let locked = families.iter().zip(&keys).try_for_each(|(family, key)| {
+        txn.lock_for_update(family, key, &options.options, true, true)
+    });
+    values(env, keys.len(), |at| {
+        locked.clone()?;
+        txn.get_in(families[at], &keys[at], &options.options)
+    })
+}
+
+pub fn iterator(
+    _env: Env,
+    txn: Ref<Txn>,
+    options: Ref<ReadOptions>,
+    family: jlong,
+) -> Outcome<New<Cursor>> {
+    let (txn, default) = txn.parts()?;
+    Ok(New(Cursor::Joined(Box::new(
+        txn.iter_in(family_of(default, family)?, &options.options),
+    ))))
+}
+
+/// A write of a transaction. An untracked one is not checked for conflicts.
+fn write(
+    txn: &mut Txn,
+    op: Op,
+    family: jlong,
+    key: &[u8],
+    value: &[u8],
+    tracked: bool,
+) -> Outcome<()> {
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    match (op, tracked) {
+        (Op::Put, true) => txn.put_in(family, key, value)?,
+        (Op::Put, false) => txn.put_untracked_in(family, key, value)?,
+        (Op::Merge, true) => txn.merge_in(family, key, value)?,
+        (Op::Merge, false) => txn.merge_untracked_in(family, key, value)?,
+        (Op::Delete, true) => txn.delete_in(family, key)?,
+        (Op::Delete, false) => txn.delete_untracked_in(family, key)?,
+        (Op::SingleDelete, true) => txn.single_delete_in(family, key)?,
+        (Op::SingleDelete, false) => txn.single_delete_untracked_in(family, key)?,
+        (Op::DeleteRange, _) => {
+            return Err(Error::not_supported("range deletions in transactions").into());
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of the concatenated elements of a `byte[][]`.
+fn parts(env: Env, parts: ObjectArray) -> Outcome<Vec<u8>> {
+    Ok(env.all_byte_arrays(parts)?.concat())
+}
+
+// Writes with `assume_tracked` are checked nevertheless, which finds the lock that the transaction holds.
+macro_rules! pairs {
+    ($($op:ident, $tracked:literal: $name:ident($($after:ident: $kind:ty),*);)+) => {$(
+        pub fn $name(
+            env: Env, txn: Mut<Txn>, key: ByteArray, key_at: jint, key_len: jint,
+            value: ByteArray, at: jint, len: jint $(, $after: $kind)*
+        ) -> Outcome<()> {
+            let (key, value) = (env.bytes(key, key_at, key_len)?, env.bytes(value, at, len)?);
+            write(txn.0, Op::$op, family_argument!($($after)*), &key, &value, $tracked)
+        }
+    )+};
+}
+
+macro_rules! family_argument {
+    () => {
+        0
+    };
+    ($family:ident) => {
+        $family
+    };
+    ($family:ident $assume:ident) => {{
+        let _: bool = $assume;
+        $family
+    }};
+}
+
+pairs! {
+    Put, true: put();
+    Put, true: put_family(family: jlong, assume_tracked: bool);
+    Merge, true: merge();
+    Merge, true: merge_family(family: jlong, assume_tracked: bool);
+    Merge, false: merge_untracked(family: jlong);
+}
+
+macro_rules! short_pairs {
+    ($($name:ident($($after:ident: $kind:ty),*);)+) => {$(
+        pub fn $name(
+            env: Env, txn: Mut<Txn>, key: ByteArray, key_len: jint, value: ByteArray, len: jint $(, $after: $kind)*
+        ) -> Outcome<()> {
+            let (key, value) = (env.bytes(key, 0, key_len)?, env.bytes(value, 0, len)?);
+            write(txn.0, Op::Put, family_argument!($($after)*), &key, &value, false)
+        }
+    )+};
+}
+
+short_pairs! {
+    put_untracked();
+    put_untracked_family(family: jlong);
+}
+
+macro_rules! part_pairs {
+    ($($tracked:literal: $name:ident($($after:ident: $kind:ty),*);)+) => {$(
+        pub fn $name(
+            env: Env, txn: Mut<Txn>, key: ObjectArray, _key_count: jint, value: ObjectArray, _count: jint
+            $(, $after: $kind)*
+        ) -> Outcome<()> {
+            let (key, value) = (parts(env, key)?, parts(env, value)?);
+            write(txn.0, Op::Put, family_argument!($($after)*), &key, &value, $tracked)
+        }
+    )+};
+}
+
+part_pairs! {
+    true: put_parts();
+    true: put_parts_family(family: jlong, assume_tracked: bool);
+    false: put_parts_untracked();
+    false: put_parts_untracked_family(family: jlong);
+}
+
+macro_rules! direct_pairs {
+    ($($op:ident, $tracked:literal: $name:ident($($after:ident: $kind:ty),*);)+) => {$(
+        pub fn $name(
+            env: Env, txn: Mut<Txn>, key: ByteBuffer, key_at: jint, key_len: jint,
+            value: ByteBuffer, at: jint, len: jint $(, $after: $kind)*
+        ) -> Outcome<()> {
+            let key = env.direct(key, key_at, key_len, "key")?;
+            let value = env.direct(value, at, len, "value")?;
+            write(txn.0, Op::$op, family_argument!($($after)*), key, value, $tracked)
+        }
+    )+};
+}
+
+direct_pairs! {
+    Put, true: put_direct();
+    Put, true: put_direct_family(family: jlong, assume_tracked: bool);
+    Merge, true: merge_direct();
+    Merge, true: merge_direct_family(family: jlong, assume_tracked: bool);
+    Merge, false: merge_direct_untracked(family: jlong);
+}
+
+macro_rules! keys {
+    ($($op:ident, $tracked:literal: $name:ident, $parts:ident($($after:ident: $kind:ty),*);)+) => {$(
+        pub fn $name(env: Env, txn: Mut<Txn>, key: ByteArray, len: jint $(, $after: $kind)*) -> Outcome<()> {
+            let key = env.bytes(key, 0, len)?;
+            write(txn.0, Op::$op, family_argument!($($after)*), &key, b"", $tracked)
+        }
+        pub fn $parts(env: Env, txn: Mut<Txn>, key: ObjectArray, _count: jint $(, $after: $kind)*) -> Outcome<()> {
+            let key = parts(env, key)?;
+            write(txn.0, Op::$op, family_argument!($($after)*), &key, b"", $tracked)
+        }
+    )+};
+}
+
+keys! {
+    Delete, true: delete, delete_parts();
+    Delete, true: delete_family, delete_parts_family(family: jlong, assume_tracked: bool);
+    SingleDelete, true: single, single_parts();
+    SingleDelete, true: single_family, single_parts_family(family: jlong, assume_tracked: bool);
+    Delete, false: delete_untracked, delete_parts_untracked();
+    Delete, false: delete_untracked_family, delete_parts_untracked_family(family: jlong);
+}
+
+pub fn put_log_data(env: Env, mut txn: Mut<Txn>, data: ByteArray, len: jint) -> Outcome<()> {
+    let data = env.bytes(data, 0, len)?;
+    txn.get_mut()?.put_log_data(&data);
+    Ok(())
+}
+
+pub fn disable_indexing(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.disable_indexing();
+    Ok(())
+}
+
+pub fn enable_indexing(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
+    txn.get_mut()?.enable_indexing();
+    Ok(())
+}
+
+pub fn num_keys(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    Ok(txn.get()?.num_keys() as jlong)
+}
+
+pub fn num_puts(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    Ok(txn.get()?.counts().puts as jlong)
+}
+
+pub fn num_deletes(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    Ok(txn.get()?.counts().deletes as jlong)
+}
+
+pub fn num_merges(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    Ok(txn.get()?.counts().merges as jlong)
+}
+
+pub fn elapsed(_env: Env, txn: Ref<Txn>) -> jlong {
+    (txn.clock.monotonic_nanos().saturating_sub(txn.started) / 1_000_000) as jlong
+}
+
+pub fn set_lock_timeout(_env: Env, mut txn: Mut<Txn>, millis: jlong) -> Outcome<()> {
+    txn.get_mut()?.set_lock_timeout(millis);
+    Ok(())
+}
+
+/// The handle of the write options, which the transaction owns.
+pub fn write_options(_env: Env, txn: Ref<Txn>) -> jlong {
+    if txn.options.get() == 0 {
+        txn.options.set(create(txn.write_options.clone()));
+    }
+    txn.options.get()
+}
+
+pub fn set_write_options(_env: Env, mut txn: Mut<Txn>, options: Ref<WriteOptions>) -> Outcome<()> {
+    txn.write_options = options.clone();
+    txn.get_mut()?.set_write_options(options.clone());
+    match txn.options.get() {
+        0 => {}
+        handle => *crate::handle::of_mut::<WriteOptions>(handle)? = options.clone(),
+    }
+    Ok(())
+}
+
+pub fn undo_get(env: Env, txn: Mut<Txn>, key: ByteArray, len: jint) -> Outcome<()> {
+    undo_get_family(env, txn, key, len, 0)
+}
+
+pub fn undo_get_family(
+    env: Env,
+    mut txn: Mut<Txn>,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    let key = env.bytes(key, 0, len)?;
+    let (txn, default) = txn.parts_mut()?;
+    let family = family_of(default, family)?;
+    txn.undo_get_for_update(family, &key);
+    Ok(())
+}
+
+pub fn rebuild(_env: Env, mut txn: Mut<Txn>, batch: Ref<crate::batch::Batch>) -> Outcome<()> {
+    Ok(txn.get_mut()?.rebuild_from_write_batch(&batch.batch)?)
+}
+
+pub fn set_name(env: Env, mut txn: Mut<Txn>, name: JString) -> Outcome<()> {
+    let name = env.text(name)?;
+    Ok(txn.get_mut()?.set_name(name.as_bytes())?)
+}
+
+pub fn name(env: Env, txn: Ref<Txn>) -> Outcome<JString> {
+    key_text(env, txn.get()?.name())
+}
+
+pub fn id(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    Ok(txn.get()?.id() as jlong)
+}
+
+pub fn is_deadlock_detect(_env: Env, txn: Ref<Txn>) -> bool {
+    txn.deadlock_detect
+}
+
+pub fn state(_env: Env, txn: Ref<Txn>) -> Outcome<i8> {
+    Ok(txn.get()?.state() as i8)
+}
+
+/// No transactions: one that is used by its thread does not wait.
+pub fn waiting(env: Env, txn: Ref<Txn>) -> Outcome<Object> {
+    txn.get()?;
+    let (key, none) = (env.string("")?, env.long_array(&[])?);
+    env.create(
+        "org/rocksdb/Transaction$WaitingTransactions",
+        "(JLjava/lang/String;[J)V",
+        &[jvalue { j: 0 }, jvalue { l: key.0 }, jvalue { l: none.0 }],
+    )
+}
+
+/// The number of the log of a prepared transaction is kept for its getter: Cairn finds the log itself.
+pub fn set_log_number(_env: Env, mut txn: Mut<Txn>, number: jlong) {
+    txn.log_number = number;
+}
+
+pub fn log_number(_env: Env, txn: Ref<Txn>) -> jlong {
+    txn.log_number
+}

@@ -1,0 +1,301 @@
+//! `RocksDB`: put, delete, merge, write.
+
+use cairn_db::{Family, WriteBatch};
+use cairn_indexed::IndexedBatch;
+use cairn_options::WriteOptions;
+use jni_sys::{jint, jlong};
+
+use crate::db::{Database, Kind, family_or_default};
+use crate::env::{ByteArray, ByteBuffer, Env, Outcome};
+use crate::handle::{Ref, of};
+
+/// A single write.
+#[derive(Clone, Copy)]
+pub enum Op {
+    /// A put.
+    Put,
+    /// A merge.
+    Merge,
+    /// A deletion.
+    Delete,
+    /// A single deletion.
+    SingleDelete,
+    /// The deletion of a range.
+    DeleteRange,
+}
+
+impl Op {
+    /// Adds the write to a batch.
+    #[inline]
+    pub fn add(self, batch: &mut WriteBatch, family: Option<&Family>, key: &[u8], value: &[u8]) {
+        match (self, family) {
+            (Op::Put, None) => batch.put(key, value),
+            (Op::Put, Some(family)) => batch.put_in(family, key, value),
+            (Op::Merge, None) => batch.merge(key, value),
+            (Op::Merge, Some(family)) => batch.merge_in(family, key, value),
+            (Op::Delete, None) => batch.delete(key),
+            (Op::Delete, Some(family)) => batch.delete_in(family, key),
+            (Op::SingleDelete, None) => batch.single_delete(key),
+            (Op::SingleDelete, Some(family)) => batch.single_delete_in(family, key),
+            (Op::DeleteRange, None) => batch.delete_range(key, value),
+            (Op::DeleteRange, Some(family)) => batch.delete_range_in(family, key, value),
+        }
+    }
+}
+
+/// Executes a write. `options` and `family` are null for the defaults.
+#[inline]
+fn update(
+    db: &Database,
+    op: Op,
+    options: jlong,
+    family: jlong,
+    key: &[u8],
+    value: &[u8],
+) -> Outcome<()> {
+    let default;
+    let options = match options {
+        0 => {
+            default = WriteOptions::default();
+            &default
+        }
+        handle => of::<WriteOptions>(handle)?,
+    };
+    let family = family_or_default(db, family)?;
+    match (&db.kind, op) {
+        (Kind::Plain | Kind::Optimistic(_), Op::Put) => family.put_with(key, value, options)?,
+        (Kind::Plain | Kind::Optimistic(_), Op::Delete) => family.delete_with(key, options)?,
+        (Kind::Plain | Kind::Optimistic(_), Op::Merge) => family.merge_with(key, value, options)?,
+        (Kind::Locking(txn), Op::Put) => txn.put(family, key, value, options)?,
+        (Kind::Locking(txn), Op::Delete) => txn.delete(family, key, options)?,
+        (Kind::Locking(txn), Op::Merge) => txn.merge(family, key, value, options)?,
+        (_, op) => {
+            let mut batch = WriteBatch::new();
+            op.add(&mut batch, Some(family), key, value);
+            write(db, options, &batch)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(db: &Database, options: &WriteOptions, batch: &WriteBatch) -> cairn_types::Result<()> {
+    match &db.kind {
+        Kind::Plain => db.db.write_with(batch, options),
+        Kind::Locking(txn) => txn.write(batch, options),
+        Kind::Optimistic(txn) => txn.write(batch, options),
+    }
+}
+
+/// The overloads of a write with a key and a value.
+macro_rules! with_value {
+    ($($op:ident: $plain:ident $family:ident $options:ident $both:ident;)+) => {$(
+        pub fn $plain(
+            env: Env, db: Ref<Database>,
+            key: ByteArray, key_at: jint, key_len: jint, value: ByteArray, at: jint, len: jint,
+        ) -> Outcome<()> {
+            $both(env, db, 0, key, key_at, key_len, value, at, len, 0)
+        }
+        pub fn $family(
+            env: Env, db: Ref<Database>,
+            key: ByteArray, key_at: jint, key_len: jint, value: ByteArray, at: jint, len: jint, family: jlong,
+        ) -> Outcome<()> {
+            $both(env, db, 0, key, key_at, key_len, value, at, len, family)
+        }
+        pub fn $options(
+            env: Env, db: Ref<Database>, options: jlong,
+            key: ByteArray, key_at: jint, key_len: jint, value: ByteArray, at: jint, len: jint,
+        ) -> Outcome<()> {
+            $both(env, db, options, key, key_at, key_len, value, at, len, 0)
+        }
+        pub fn $both(
+            env: Env, db: Ref<Database>, options: jlong,
+            key: ByteArray, key_at: jint, key_len: jint, value: ByteArray, at: jint, len: jint, family: jlong,
+        ) -> Outcome<()> {
+            let key = env.bytes(key, key_at, key_len)?;
+            let value = env.bytes(value, at, len)?;
+            update(db.0, Op::$op, options, family, &key, &value)
+        }
+    )+};
+}
+
+with_value! {
+    Put: put put_family put_options put_both;
+    Merge: merge merge_family merge_options merge_both;
+    DeleteRange: delete_range delete_range_family delete_range_options delete_range_both;
+}
+
+pub fn delete(env: Env, db: Ref<Database>, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
+    update(db.0, Op::Delete, 0, 0, &env.bytes(key, at, len)?, b"")
+}
+
+pub fn delete_family(
+    env: Env,
+    db: Ref<Database>,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(db.0, Op::Delete, 0, family, &env.bytes(key, at, len)?, b"")
+}
+
+pub fn delete_options(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+) -> Outcome<()> {
+    update(db.0, Op::Delete, options, 0, &env.bytes(key, at, len)?, b"")
+}
+
+pub fn delete_both(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::Delete,
+        options,
+        family,
+        &env.bytes(key, at, len)?,
+        b"",
+    )
+}
+
+pub fn single(env: Env, db: Ref<Database>, key: ByteArray, len: jint) -> Outcome<()> {
+    update(db.0, Op::SingleDelete, 0, 0, &env.bytes(key, 0, len)?, b"")
+}
+
+pub fn single_family(
+    env: Env,
+    db: Ref<Database>,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::SingleDelete,
+        0,
+        family,
+        &env.bytes(key, 0, len)?,
+        b"",
+    )
+}
+
+pub fn single_options(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    len: jint,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::SingleDelete,
+        options,
+        0,
+        &env.bytes(key, 0, len)?,
+        b"",
+    )
+}
+
+pub fn single_both(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteArray,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::SingleDelete,
+        options,
+        family,
+        &env.bytes(key, 0, len)?,
+        b"",
+    )
+}
+
+pub fn put_direct(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteBuffer,
+    key_at: jint,
+    key_len: jint,
+    value: ByteBuffer,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    let key = env.direct(key, key_at, key_len, "key")?;
+    let value = env.direct(value, at, len, "value")?;
+    update(db.0, Op::Put, options, family, key, value)
+}
+
+pub fn merge_direct(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteBuffer,
+    key_at: jint,
+    key_len: jint,
+    value: ByteBuffer,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    let key = env.direct(key, key_at, key_len, "key")?;
+    let value = env.direct(value, at, len, "value")?;
+    update(db.0, Op::Merge, options, family, key, value)
+}
+
+pub fn delete_direct(
+    env: Env,
+    db: Ref<Database>,
+    options: jlong,
+    key: ByteBuffer,
+    at: jint,
+    len: jint,
+    family: jlong,
+) -> Outcome<()> {
+    update(
+        db.0,
+        Op::Delete,
+        options,
+        family,
+        env.direct(key, at, len, "key")?,
+        b"",
+    )
+}
+
+pub fn write_batch(
+    _env: Env,
+    db: Ref<Database>,
+    options: Ref<WriteOptions>,
+    batch: Ref<crate::batch::Batch>,
+) -> Outcome<()> {
+    batch.check()?;
+    Ok(write(db.0, &options, &batch.batch)?)
+}
+
+pub fn write_indexed(
+    _env: Env,
+    db: Ref<Database>,
+    options: Ref<WriteOptions>,
+    batch: Ref<IndexedBatch>,
+) -> Outcome<()> {
+    match &db.kind {
+        Kind::Plain => Ok(batch.write_to(&db.db, &options)?),
+        _ => Ok(batch.with_batch(|batch| write(db.0, &options, batch))?),
+    }
+}
