@@ -22,9 +22,7 @@ use crate::instance::{Instance, open_instance};
 /// Those of [`crate::open_as_secondary`].
 pub fn open_as_follower(request: &OpenRequest<'_>, own: &Path) -> Result<Db> {
     let fs = request.world.fs.clone();
-    if request.options.create_if_missing {
-        fs.create_dir_all(own)?;
-    }
+    fs.create_dir_all(own)?;
     let own = fs.canonical(own)?;
     let leader = fs.canonical(request.path)?;
     let copies = Arc::new(Copies::new(fs, leader, own.clone()));
