@@ -53,6 +53,26 @@ fn open(
     open_by(all, path, families, read_only, cairn_db::open)
 }
 
+/// Opens a secondary instance with the LOG in `secondary`.
+fn open_secondary(
+    all: &AllOptions,
+    path: &Path,
+    secondary: &Path,
+    families: &[FamilyDescriptor],
+) -> Result<Db> {
+    cairn_follow::open_as_secondary(
+        &OpenRequest {
+            path,
+            options: &all.db,
+            families,
+            others: None,
+            read_only: true,
+            world: all.world(),
+        },
+        secondary,
+    )
+}
+
 /// Calls `open` with the request to open a database.
 pub(crate) fn open_by<T>(
     all: &AllOptions,
@@ -303,6 +323,42 @@ c_functions! {
             let families = descriptors(num_column_families, column_family_names, column_family_options)?;
             hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
         })
+    }
+    /// Opens a secondary instance of the database in the directory `name`, which another process may write. Its LOG is
+    /// in the directory `secondary_path`.
+    fn rocksdb_open_as_secondary(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        secondary_path: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let families = [FamilyDescriptor::new("default", all.family.clone())];
+            Ok(hold(open_secondary(all, &path(name), &path(secondary_path), &families)?))
+        })
+    }
+    /// Opens a secondary instance with some of the families of the database. Others are ignored.
+    fn rocksdb_open_as_secondary_column_families(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        secondary_path: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let db = open_secondary(all, &path(name), &path(secondary_path), &families)?;
+            hand_out(db, &families, column_family_handles)
+        })
+    }
+    /// Brings a secondary instance up to date with its primary.
+    fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(db.cast_const()).db.try_catch_up_with_primary());
     }
     /// Closes a database. Iterators, snapshots and family handles that still exist must be
     /// destroyed afterwards. They no longer hold resources of the database, and any other use of

@@ -39,12 +39,6 @@ c_unbuilt! { "plain tables":
     at(opt) fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
 }
 
-c_unbuilt! { "secondary instances":
-    err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-    err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-    err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
 c_unbuilt! { "user-defined timestamps":
     at(opt) fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
     err(errptr) fn rocksdb_delete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);

@@ -9,7 +9,7 @@ use crate::sources::{self, Source};
 use crate::unsupported;
 
 /// The crates, lowest layer first: a crate depends only on crates before it.
-const LAYERS: [&str; 31] = [
+const LAYERS: [&str; 32] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
@@ -28,6 +28,7 @@ const LAYERS: [&str; 31] = [
     "cairn-indexed",
     "cairn-txn",
     "cairn-backup",
+    "cairn-follow",
     "cairn",
     "cairn-capi",
     "cairn-librocksdb",

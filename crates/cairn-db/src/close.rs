@@ -27,6 +27,9 @@ impl Shared {
         self.context.check_process()?;
         self.may_wait()?;
         callback::may_close(&self.context.info)?;
+        if let Some(leader) = self.leader.get() {
+            leader.end();
+        }
         self.telemetry.notify_shutdown();
         self.lifecycle.close_once(|| {
             callback::within(&self.context.info, Within::Closing, || self.close_locked())

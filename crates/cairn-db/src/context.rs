@@ -25,9 +25,18 @@ use std::sync::Arc;
 
 use cairn_observe::Logger;
 use cairn_platform::{Io, Process, World};
-use cairn_types::Result;
+use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::locks::Locks;
+
+/// The relation of a database to the one that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// It reads the files of the other database and changes none of them.
+    InPlace,
+    /// Its file system returns copies of the tables and blob files, which it deletes when they are obsolete.
+    Copies,
+}
 
 /// Constants of an open database.
 pub(crate) struct DbContext {
@@ -47,6 +56,8 @@ pub(crate) struct DbContext {
     /// The time of the opening, in nanoseconds of the monotonic clock.
     pub(crate) opened_at: u64,
     pub(crate) read_only: bool,
+    /// Set if the database follows one that another process writes. It is read-only, too.
+    pub(crate) follows: Option<Follows>,
     /// True if values are stored with their write time.
     pub(crate) dated: bool,
     /// The process that opened the database.
@@ -76,6 +87,17 @@ impl DbContext {
         match self.is_forked() && !self.read_only {
             false => Ok(()),
             true => self.check_process(),
+        }
+    }
+
+    /// Returns an error for a read at a snapshot of a database that follows another one: compactions of the other
+    /// database drop the versions that only the snapshot needs.
+    pub(crate) fn check_snapshot(&self, snapshot: Option<SequenceNumber>) -> Result<()> {
+        match self.follows.is_some() && snapshot.is_some() {
+            false => Ok(()),
+            true => Err(Error::not_supported(
+                "snapshot not supported in secondary mode",
+            )),
         }
     }
 

@@ -343,7 +343,7 @@ impl Drop for Iter {
 fn iterated_options(shared: &Shared, options: &ReadOptions) -> Box<ReadOptions> {
     let mut options = Box::new(options.clone());
     // A read-only database never changes: the iterator is an ordinary one, as in RocksDB.
-    options.tailing &= !shared.context.read_only;
+    options.tailing &= !shared.context.read_only || shared.context.follows.is_some();
     let opt_in_only = shared.options().prefix_seek_opt_in_only;
     if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
         options.total_order_seek = true;

@@ -15,6 +15,7 @@ mod budget_report;
 mod cached;
 mod catalog;
 mod catalog_env;
+mod catch_up;
 mod clip;
 mod close;
 mod coalescing;
@@ -29,6 +30,7 @@ mod families;
 mod files;
 mod files_host;
 mod flush;
+mod follow;
 mod futures;
 mod handle;
 pub(crate) mod header;
@@ -83,17 +85,21 @@ pub use cairn_read::{
 pub use cairn_table::ScanRange;
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
+pub use catch_up::CatchUp;
 pub use coalescing::CoalescingIter;
 pub use conflict::KeyState;
+pub use context::Follows;
 pub use db::Db;
 pub use entities::Column;
 pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
+pub use follow::{FollowRequest, Intake, open_following};
 pub use handle::Family;
 pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
+pub use open::replay::RecordedSizes;
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,

@@ -30,6 +30,10 @@ impl Shared {
             let views = families.iter().map(|family| family.view_full());
             views.collect()
         };
+        if self.context.follows.is_some() {
+            let _publication = self.tree.lock();
+            return (take(), self.published());
+        }
         for _ in 0..TRIES {
             let views = take();
             let seq = self.published();
@@ -252,6 +256,7 @@ fn views_of(
     options: &ReadOptions,
 ) -> Result<(Vec<Arc<View>>, Vec<usize>, SequenceNumber)> {
     shared.context.check_reader()?;
+    shared.context.check_snapshot(options.snapshot)?;
     let (families, of_key) = families_of(keys);
     let (views, seq) = shared.newest_of(&families);
     Ok((views, of_key, options.snapshot.unwrap_or(seq)))

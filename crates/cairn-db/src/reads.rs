@@ -99,6 +99,7 @@ impl Family {
             ));
         }
         let shared = &self.db.shared;
+        shared.context.check_snapshot(options.snapshot)?;
         let view = self.state.view();
         let now = shared.published();
         let seq = options.snapshot.unwrap_or(now);
@@ -162,7 +163,13 @@ impl Family {
         shared.context.check_reader()?;
         let view = self.state.view();
         check_held(&view)?;
-        let seq = options.snapshot.unwrap_or_else(|| shared.published());
+        let seq = match options.snapshot {
+            Some(snapshot) => {
+                shared.context.check_snapshot(options.snapshot)?;
+                snapshot
+            }
+            None => shared.published(),
+        };
         let lookup = lookup(&self.state, key, seq, options)?;
         get(&view, &lookup, &tier_of(shared, options))
     }

@@ -12,12 +12,13 @@ use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
-use cairn_platform::sync::{AtomicBool, Condvar};
+use cairn_platform::sync::{AtomicBool, Condvar, OnceLock};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use crate::awaited_writes::AwaitedWrites;
 use crate::budget::Budget;
 use crate::catalog::Catalog;
+use crate::catch_up::CatchUp;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) changed: Condvar,
     pub(crate) timers: Timers,
     pub(crate) errors: Errors,
+    /// The source of a database that follows another one.
+    pub(crate) leader: OnceLock<Arc<dyn CatchUp>>,
 }
 
 /// The state of the write path.
@@ -229,6 +232,11 @@ impl Shared {
     /// The reason why the database is not writable.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.context.check_process()?;
+        if self.context.follows.is_some() {
+            return Err(Error::not_supported(
+                "Not supported operation in secondary mode.",
+            ));
+        }
         if self.context.read_only {
             return Err(Error::not_supported("the database was opened read-only"));
         }

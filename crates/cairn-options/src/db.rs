@@ -270,11 +270,11 @@ options! {
         /// Temperature of WALs.
         wal_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Interval of a follower's catch-up, in milliseconds.
-        follower_refresh_catchup_period_ms: u64 = 10_000, hint, recent;
+        follower_refresh_catchup_period_ms: u64 = 10_000, recent;
         /// Maximum number of catch-up attempts of a follower.
-        follower_catchup_retry_count: u64 = 10, hint, recent;
+        follower_catchup_retry_count: u64 = 10, recent;
         /// Interval between those attempts, in milliseconds.
-        follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
+        follower_catchup_retry_wait_ms: u64 = 100, recent;
         /// Runs compactions in other processes.
         compaction_service: Option<Arc<dyn CompactionService>> = None, unwritten;
         /// Event listeners.

@@ -23,6 +23,9 @@ pub struct Reading {
     /// True if values and operands are stored with TTL timestamps ([`cairn_format::dated`]), which
     /// reads strip. Entities have none.
     pub dated: bool,
+    /// True if the database follows another one, whose compactions drop versions that snapshots need: reads at a
+    /// snapshot are refused.
+    pub follows: bool,
     /// The extractor of prefix filters and prefix scans.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// `max_sequential_skip_in_iterations`: hidden entries that an iterator skips before it

@@ -121,6 +121,12 @@ impl WalReader {
         self.log.go_on().limit = limit;
     }
 
+    /// Returns to the end of the last record read, to read anew what another process has written since; see
+    /// [`LogReader::reread`].
+    pub fn reread(&mut self) {
+        self.log.reread();
+    }
+
     /// Advances to the next event and returns it.
     ///
     /// # Errors

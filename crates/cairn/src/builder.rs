@@ -123,6 +123,66 @@ impl DbBuilder {
         Ok(Db { inner })
     }
 
+    /// Opens a secondary instance: a read-only database that follows the one at the path, the primary, which another
+    /// process may write, with Cairn or RocksDB. [`Db::try_catch_up_with_primary`] brings it up to date. The directory
+    /// `secondary` has its LOG; no file of the primary is changed.
+    ///
+    /// All families that exist now are opened; those that the primary creates later are ignored, and those that it
+    /// drops stay readable. Reads see a prefix of the primary's writes. Snapshots and writes return `NotSupported`. Tables
+    /// stay open, so that the primary may delete them, unless `max_open_files` limits their number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, secondary) = (dir.path().join("db"), dir.path().join("secondary"));
+    /// use cairn::Db;
+    ///
+    /// let primary = Db::builder(&path).create_if_missing(true).open()?;
+    /// let reader = Db::builder(&path).open_as_secondary(&secondary)?;
+    /// primary.put(b"slate", b"metamorphic")?;
+    /// assert!(reader.get(b"slate")?.is_none());
+    /// reader.try_catch_up_with_primary()?;
+    /// assert_eq!(reader.get(b"slate")?.as_deref(), Some(&b"metamorphic"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without a primary, if a named family does not exist, or if `secondary` is the directory of the
+    /// primary; `IoError`; `Corruption` with file and offset.
+    pub fn open_as_secondary(self, secondary: impl AsRef<Path>) -> Result<Db> {
+        let secondary = secondary.as_ref().to_owned();
+        let inner = self.open_as(|request| cairn_follow::open_as_secondary(request, &secondary))?;
+        Ok(Db { inner })
+    }
+
+    /// Opens a follower in the directory `own`: like a secondary instance, but with links to or copies of the tables
+    /// and blob files of the database at the path, the leader, which it deletes when they are obsolete. It catches up
+    /// every `follower_refresh_catchup_period_ms`, and after a failure tries `follower_catchup_retry_count` times,
+    /// `follower_catchup_retry_wait_ms` apart; [`Db::try_catch_up_with_primary`] catches up at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, own) = (dir.path().join("db"), dir.path().join("follower"));
+    /// use cairn::{Db, Options};
+    ///
+    /// let leader = Db::builder(&path).create_if_missing(true).open()?;
+    /// let options = Options::default().text("follower_refresh_catchup_period_ms=500")?;
+    /// let follower = Db::builder(&path).options(options).open_as_follower(&own)?;
+    /// leader.put(b"slate", b"metamorphic")?;
+    /// follower.try_catch_up_with_primary()?;
+    /// assert!(follower.get(b"slate")?.is_some());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DbBuilder::open_as_secondary`].
+    pub fn open_as_follower(self, own: impl AsRef<Path>) -> Result<Db> {
+        let own = own.as_ref().to_owned();
+        let inner = self.open_as(|request| cairn_follow::open_as_follower(request, &own))?;
+        Ok(Db { inner })
+    }
+
     /// Calls `open` with the request for the database.
     pub(crate) fn open_as<T>(self, open: impl FnOnce(&OpenRequest<'_>) -> Result<T>) -> Result<T> {
         open(&OpenRequest {

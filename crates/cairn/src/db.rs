@@ -350,6 +350,17 @@ impl Db {
         self.inner.background_error()
     }
 
+    /// Brings a secondary instance ([`DbBuilder::open_as_secondary`](crate::DbBuilder::open_as_secondary)) or a follower
+    /// up to date: reads see everything that was in the primary's files when the call began. Iterators keep their state.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for other databases; `IoError` and `Corruption` of the primary's files, after which the state is
+    /// the one before, and a later call tries again.
+    pub fn try_catch_up_with_primary(&self) -> Result<()> {
+        self.inner.try_catch_up_with_primary()
+    }
+
     /// Syncs the WAL, waits for running jobs and closes the database.
     ///
     /// # Errors

@@ -121,6 +121,32 @@ impl Durable for Cairn {
 }
 
 impl Cairn {
+    /// Opens a secondary instance of the database at `path`, with a LOG in `own`.
+    ///
+    /// # Errors
+    ///
+    /// Those of Cairn.
+    pub fn follow(path: &Path, own: &Path) -> Result<Cairn, String> {
+        let words = |error: cairn::Error| error.to_string();
+        let mut families = Vec::new();
+        for (name, text) in family_options("") {
+            let family = cairn::Options::default().text(&text).map_err(words)?.family;
+            families.push(cairn::FamilyDescriptor::new(name, family));
+        }
+        let builder = cairn::Db::builder(path).families(families);
+        builder.open_as_secondary(own).map(Cairn).map_err(words)
+    }
+
+    /// Brings a secondary instance up to date.
+    ///
+    /// # Errors
+    ///
+    /// Those of Cairn.
+    pub fn catch_up(&self) -> Result<(), String> {
+        let caught_up = self.0.try_catch_up_with_primary();
+        caught_up.map_err(|error| error.to_string())
+    }
+
     fn family(&self, number: usize) -> cairn::Family<'_> {
         self.0.family(FAMILIES[number].name).expect("it was opened")
     }

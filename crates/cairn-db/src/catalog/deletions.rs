@@ -23,7 +23,7 @@ use super::family::FamilyState;
 use super::obsolete_files::{ObsoleteFiles, PurgeHint, Unread};
 use super::scan::remove;
 use super::sst_file_manager::Space;
-use crate::context::DbContext;
+use crate::context::{DbContext, Follows};
 use crate::telemetry::Telemetry;
 
 /// The obsolete files of a database and their deletion.
@@ -189,6 +189,10 @@ impl Deletions {
     /// opening tries again: the file wastes space but does no harm. The caller does not hold the lock of the
     /// tree.
     pub(crate) fn delete(&self, path: &Path) {
+        if self.context.read_only && self.context.follows != Some(Follows::Copies) {
+            // The files belong to another process.
+            return;
+        }
         if self.obsolete.lock().hold(path) {
             return;
         }

@@ -30,6 +30,7 @@ pub(crate) mod deletions;
 pub(crate) mod env;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
+pub(crate) mod follow;
 pub(crate) mod install;
 pub(crate) mod invariants;
 pub(crate) mod live_files;

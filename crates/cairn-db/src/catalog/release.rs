@@ -77,6 +77,7 @@ impl FamilyState {
             order: self.order().clone(),
             merge_operator: view.family.merge_operator.clone(),
             dated: view.family.dated,
+            follows: view.family.follows,
             prefix_extractor: None,
             max_sequential_skip: view.family.max_sequential_skip,
             memtable_op_scan_flush_trigger: 0,

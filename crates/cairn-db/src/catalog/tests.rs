@@ -114,6 +114,7 @@ impl Ground {
             host_id: String::new(),
             opened_at: 0,
             read_only: false,
+            follows: None,
             dated: false,
             process: Process::this(),
             locks: Locks::new(),

@@ -80,6 +80,7 @@ impl SstFileReader {
             order: family.comparator.clone(),
             merge_operator: family.merge_operator.clone(),
             dated: family.value_ttl.is_some(),
+            follows: false,
             prefix_extractor: family.prefix_extractor.clone(),
             max_sequential_skip: family.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: 0,

@@ -14,7 +14,8 @@ pub(crate) mod dropped_records;
 mod files;
 mod read_only;
 pub(crate) mod recovery_info;
-mod replay;
+pub(crate) mod replay;
+pub(crate) mod secondary;
 mod wals;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::enums::IoMode;
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
-use cairn_platform::sync::Condvar;
+use cairn_platform::sync::{Condvar, OnceLock};
 use cairn_platform::{Io, Process, ReadDriver, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
@@ -159,6 +160,7 @@ fn open_with(
         lock,
         threads,
         replay_above: above.clone(),
+        secondary: None,
     };
     let shared = assemble(request, foundation, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
@@ -286,7 +288,11 @@ fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDes
 
 /// Returns the comparator of a family with the comparator `recorded`. A built-in one is used without being
 /// specified; another one must be specified, and match.
-fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<KeyOrder> {
+pub(crate) fn order_of(
+    request: &OpenRequest<'_>,
+    family: &str,
+    recorded: &str,
+) -> Result<KeyOrder> {
     let given = descriptor(request, family).map(|given| &given.options.comparator);
     let given = given.or(request.others.map(|options| &options.comparator));
     match given {
@@ -368,6 +374,7 @@ struct Foundation {
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
     threads: Tracker,
     replay_above: BTreeMap<u32, SequenceNumber>,
+    secondary: Option<secondary::Place>,
 }
 
 /// Composes the state of an open database from its components, each of them empty. Does not change the tree
@@ -385,11 +392,12 @@ fn assemble(
         lock,
         threads,
         replay_above,
+        secondary,
     } = foundation;
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
     let budget = options.memory_budget.clone();
     let budget = budget.map(|budget| Arc::new(Budget::new(budget)));
-    let mut context = context_of(request, &options, dir, recovered, names)?;
+    let mut context = context_of(request, &options, dir, recovered, names, secondary)?;
     if let Some(budget) = &budget {
         let world = &mut context.world;
         world.fs = budget.timed(world.fs.clone(), world.clock.clone());
@@ -430,6 +438,7 @@ fn assemble(
         timers: Timers::default(),
         errors: Errors::new(locks),
         settings,
+        leader: OnceLock::new(),
     };
     shared.signals.set_wal_limit(wal_limit);
     if request.read_only {
@@ -465,14 +474,16 @@ fn context_of(
     dir: PathBuf,
     recovered: &Recovered,
     names: &[String],
+    secondary: Option<secondary::Place>,
 ) -> Result<DbContext> {
     let world = World {
         fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
         ..request.world.clone()
     };
-    let info = match request.read_only {
-        true => Logger::silent(),
-        false => open_log(&world, &dir, options, names)?,
+    let info = match (&secondary, request.read_only) {
+        (Some(place), _) => place.open_log(&world, options)?,
+        (None, true) => Logger::silent(),
+        (None, false) => open_log(&world, &dir, options, names)?,
     };
     let info = Arc::new(info);
     let (fs, clock) = (world.fs, world.clock.clone());
@@ -497,6 +508,7 @@ fn context_of(
         session_id: session.to_string(),
         host_id: files::host_id(options, &*world.fs),
         read_only: request.read_only,
+        follows: secondary.map(|place| place.follows),
         process: Process::this(),
         dated: ttl::is_dated(request),
         world,

@@ -62,7 +62,7 @@ pub(crate) struct Replay {
 }
 
 /// Timestamp sizes that a log recorded, by family.
-pub(crate) type RecordedSizes = HashMap<u32, usize>;
+pub type RecordedSizes = HashMap<u32, usize>;
 
 impl Replay {
     pub(crate) fn new(last: SequenceNumber) -> Replay {

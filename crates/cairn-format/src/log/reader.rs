@@ -300,6 +300,17 @@ impl<S: Source> LogReader<S> {
         &mut self.window.source
     }
 
+    /// Returns to the end of the last record or metadata that was returned, to read anew what another process has
+    /// changed since: it may have completed a record, or replaced a hidden one.
+    pub fn reread(&mut self) {
+        self.at = self.whole_up_to;
+        self.pieces_from = None;
+        self.zeros_from = None;
+        self.current = Step::Again;
+        self.window.forget();
+        self.window.next_len = BLOCK_LEN;
+    }
+
     /// The current event.
     ///
     /// # Panics

@@ -38,6 +38,15 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
         }
         _ => {}
     }
+    if view.family.follows && (options.snapshot.is_some() || options.tailing) {
+        let what = match options.tailing {
+            true => "tailing iterator",
+            false => "snapshot",
+        };
+        return Some(Error::not_supported(format!(
+            "{what} not supported in secondary mode"
+        )));
+    }
     if options.iter_start_ts.is_some() {
         return Some(Error::not_supported("iterators with iter_start_ts"));
     }

@@ -145,6 +145,7 @@ impl World {
             order: order.clone(),
             merge_operator,
             dated: shape.dated,
+            follows: false,
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
             max_sequential_skip: shape.skip,
             memtable_op_scan_flush_trigger: 0,

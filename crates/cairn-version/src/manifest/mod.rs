@@ -6,6 +6,7 @@
 
 mod best_effort;
 mod replay;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod torn;
@@ -20,6 +21,7 @@ use cairn_types::{Error, FileNumber, Result, Subcode};
 
 pub use best_effort::{FileProbe, replay_best_effort};
 pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
+pub use tail::{News, Tail};
 pub use writer::{Contents, FamilyContents, Manifest};
 
 /// A size larger than any valid CURRENT file.

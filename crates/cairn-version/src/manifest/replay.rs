@@ -1,15 +1,15 @@
 //! Replays the MANIFEST into column families and their versions.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use cairn_format::key::InternalKey;
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
 use cairn_format::names::FileName;
-use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 
 use crate::builder::Builder;
@@ -90,7 +90,7 @@ impl CleanEnd {
     }
 
     /// Returns the clean end if `edit` at `offset` is one.
-    fn of(edit: &VersionEdit, offset: u64) -> Option<CleanEnd> {
+    pub(super) fn of(edit: &VersionEdit, offset: u64) -> Option<CleanEnd> {
         let fresh_bytes = edit.compacted_manifest_bytes?;
         (*edit == VersionEdit::of_end(fresh_bytes)).then_some(CleanEnd {
             offset,
@@ -166,7 +166,18 @@ pub(super) fn read(
     path: &Path,
     take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<u64> {
-    match read_up_to_damage(fs, path, take)? {
+    read_from(fs, path, 0, take)
+}
+
+/// Like [`read`], from `offset` on, where a record begins.
+pub(super) fn read_from(
+    fs: &dyn FileSystem,
+    path: &Path,
+    offset: u64,
+    take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
+) -> Result<u64> {
+    let file = fs.open(path, FileMode::default())?;
+    match read_file_up_to_damage(&*file, path, offset, take)? {
         (end, None) => Ok(end),
         (_, Some((_, damage))) => Err(damage),
     }
@@ -180,7 +191,18 @@ pub(super) fn read_up_to_damage(
     take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<(u64, Option<(u64, Error)>)> {
     let file = fs.open(path, FileMode::default())?;
-    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
+    read_file_up_to_damage(&*file, path, 0, take)
+}
+
+/// Like [`read_up_to_damage`], of the open `file` at `path` from the offset `from` on.
+fn read_file_up_to_damage(
+    file: &dyn RandomAccessFile,
+    path: &Path,
+    from: u64,
+    take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
+) -> Result<(u64, Option<(u64, Error)>)> {
+    let source = |at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf);
+    let mut reader = LogReader::starting_at(source, 0, from);
     let damage = loop {
         let (at, taken) = match reader.next()? {
             Event::Record { offset, payload } => {
@@ -195,7 +217,7 @@ pub(super) fn read_up_to_damage(
                 (offset, edit.and_then(take))
             }
             Event::Dropped(dropped) => {
-                if torn::is_torn_append(&*file, dropped.offset, dropped.reason.is_torn())? {
+                if torn::is_torn_append(file, dropped.offset, dropped.reason.is_torn())? {
                     break None;
                 }
                 let error = damaged(path, dropped.offset, dropped.reason);
@@ -280,6 +302,8 @@ struct Family {
     log_number: FileNumber,
     full_history_ts_low: Vec<u8>,
     persist_timestamps: bool,
+    /// The version that was built last, whose files have their final bounds.
+    built: Option<Version>,
 }
 
 impl Family {
@@ -291,7 +315,27 @@ impl Family {
             log_number: FileNumber(0),
             full_history_ts_low: Vec::new(),
             persist_timestamps: true,
+            built: None,
         }
+    }
+
+    /// Builds the version of the edits so far, in which `order` is the order of the keys. Later edits continue it.
+    fn build(&mut self, order: KeyOrder) -> Result<Version> {
+        let timestamp = order.timestamp_size();
+        let empty = Version::empty(KeyOrder::Bytewise, 1).builder();
+        let mut tree = std::mem::replace(&mut self.tree, empty).with_order(order);
+        if timestamp > 0 {
+            let built = self.built.iter().flat_map(Version::files);
+            let final_bounds: HashSet<_> = built.map(|(_, file)| Arc::as_ptr(file)).collect();
+            tree.map_files(|file| match final_bounds.contains(&Arc::as_ptr(file)) {
+                true => file.clone(),
+                false => with_bounds_padded(file, timestamp),
+            });
+        }
+        let version = tree.build()?;
+        self.tree = version.builder();
+        self.built = Some(version.clone());
+        Ok(version)
     }
 }
 
@@ -315,7 +359,9 @@ pub(super) struct Replay {
     db_id: Option<String>,
     wals: BTreeMap<FileNumber, Option<u64>>,
     log_reach: Option<LogReach>,
-    ending: Option<CleanEnd>,
+    pub(super) ending: Option<CleanEnd>,
+    /// Files of an earlier replay. Those that are added again keep their metadata and open tables.
+    pub(super) known: HashMap<FileNumber, Arc<FileMeta>>,
 }
 
 impl Replay {
@@ -337,6 +383,7 @@ impl Replay {
             wals: BTreeMap::new(),
             log_reach: None,
             ending: None,
+            known: HashMap::new(),
         }
     }
 
@@ -384,7 +431,12 @@ impl Replay {
             edit.family <= self.max_family,
             "the largest family id is tracked"
         );
-        let tree = TreeEdit::from(edit.tree);
+        let mut tree = TreeEdit::from(edit.tree);
+        for (_, file) in &mut tree.added {
+            if let Some(known) = self.known.get(&file.number).filter(|it| is_same(it, file)) {
+                *file = known.clone();
+            }
+        }
         if let Some(comparator) = edit.comparator {
             family.comparator = Some(comparator);
         }
@@ -399,6 +451,22 @@ impl Replay {
             family.persist_timestamps = persist;
         }
         family.tree.apply(&tree)
+    }
+
+    /// Returns the first log that is needed. Old MANIFESTs have it for each family only.
+    pub(super) fn first_log(&self) -> FileNumber {
+        let unflushed = self.families.values().map(|family| family.log_number).min();
+        match self.min_log_to_keep {
+            FileNumber(0) => unflushed.unwrap_or_default(),
+            kept => kept,
+        }
+    }
+
+    /// Takes the files of the versions that were built last, by number.
+    pub(super) fn into_files(self) -> HashMap<FileNumber, Arc<FileMeta>> {
+        let versions = self.families.values().filter_map(|it| it.built.as_ref());
+        let files = versions.flat_map(Version::files);
+        files.map(|(_, file)| (file.number, file.clone())).collect()
     }
 
     /// Applies the database-wide fields of an edit.
@@ -458,8 +526,21 @@ impl Replay {
 
     /// Builds the versions. `end` is the end of the last valid record.
     pub(super) fn finish(
-        self,
+        mut self,
         order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
+        end: u64,
+    ) -> Result<Recovered> {
+        self.state(
+            &|family, comparator| order(family, comparator).map(Some),
+            end,
+        )
+    }
+
+    /// Builds the versions of the state so far. `end` is the end of the last valid record. Families without a result
+    /// of `order` are left out. After an error, the replay cannot be continued.
+    pub(super) fn state(
+        &mut self,
+        order: &dyn Fn(&str, &str) -> Result<Option<KeyOrder>>,
         end: u64,
     ) -> Result<Recovered> {
         let missing = |what: &str| Error::corruption(format!("no {what} is recorded"));
@@ -477,26 +558,23 @@ impl Replay {
         let mut families = Vec::with_capacity(self.families.len());
         // Epochs assigned here are not recorded, so the MANIFEST must not be continued.
         let mut ending = self.ending;
-        for (id, family) in self.families {
+        for (&id, family) in &mut self.families {
             let comparator = family.comparator.as_deref().unwrap_or(DEFAULT_COMPARATOR);
-            let order = order(&family.name, comparator)?;
-            let timestamp = order.timestamp_size();
-            let mut tree = family.tree.with_order(order);
-            if timestamp > 0 {
-                tree.map_files(|file| with_bounds_padded(file, timestamp));
-            }
-            let version = tree
-                .build()
+            let Some(order) = order(&family.name, comparator)? else {
+                continue;
+            };
+            let version = family
+                .build(order)
                 .map_err(|error| error.context(format_args!("column family {:?}", family.name)))?;
             if version.files().any(|(_, file)| file.epoch == 0) {
                 ending = None;
             }
             families.push(RecoveredFamily {
                 id,
-                name: family.name,
+                name: family.name.clone(),
                 version: version.with_epochs(false),
                 log_number: family.log_number,
-                full_history_ts_low: family.full_history_ts_low,
+                full_history_ts_low: family.full_history_ts_low.clone(),
                 persist_timestamps: family.persist_timestamps,
             });
         }
@@ -508,14 +586,26 @@ impl Replay {
             last_sequence,
             min_log_to_keep: self.min_log_to_keep,
             max_family: self.max_family,
-            db_id: self.db_id,
-            wals: self.wals,
+            db_id: self.db_id.clone(),
+            wals: self.wals.clone(),
             log_reach: self.log_reach,
             set_back: Vec::new(),
             unread: None,
             ending,
         })
     }
+}
+
+/// True if two records describe the same table.
+fn is_same(a: &FileMeta, b: &FileMeta) -> bool {
+    a.size == b.size
+        && a.path_id == b.path_id
+        && a.smallest == b.smallest
+        && a.largest == b.largest
+        && a.seqs.largest == b.seqs.largest
+        && a.epoch == b.epoch
+        && a.unique_id == b.unique_id
+        && a.oldest_blob == b.oldest_blob
 }
 
 /// Returns `file` with the minimum timestamp, all zeros, appended to the user keys of its bounds,

@@ -1,0 +1,172 @@
+//! The file system of a follower: tables and blob files are those in its own directory.
+//!
+//! A file that is missing there is linked when it is first opened, or copied if it cannot be linked. A copy is complete
+//! and synced before it gets its name. Everything else is passed on.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cairn_db::Db;
+use cairn_format::names::FileName;
+use cairn_platform::fs::{FileLock, FileMode, Status, WritableFile, status_of_each};
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_types::{FileNumber, Result, Subcode};
+
+/// The size of a read of a file that is copied.
+const PIECE: usize = 1 << 20;
+
+/// The file system of a follower in `own`.
+pub(crate) struct Copies {
+    inner: Arc<dyn FileSystem>,
+    leader: PathBuf,
+    own: PathBuf,
+}
+
+/// True if the file `name` is copied.
+fn number(name: &str) -> Option<FileNumber> {
+    match FileName::parse(name)? {
+        FileName::Table(number) | FileName::Blob(number) => Some(number),
+        _ => None,
+    }
+}
+
+impl Copies {
+    pub(crate) fn new(inner: Arc<dyn FileSystem>, leader: PathBuf, own: PathBuf) -> Copies {
+        Copies { inner, leader, own }
+    }
+
+    /// Returns the path in the own directory of a file that is copied.
+    fn copy_of(&self, path: &Path) -> Option<PathBuf> {
+        let name = path.file_name()?.to_str()?;
+        let is_leaders = path.parent() != Some(&self.own);
+        (is_leaders && number(name).is_some()).then(|| self.own.join(name))
+    }
+
+    /// Creates `copy` of the file at `path`.
+    fn create_copy(&self, path: &Path, copy: &Path) -> Result<()> {
+        match self.inner.link(path, copy) {
+            Ok(()) => return self.inner.sync_dir(&self.own),
+            Err(error) if error.subcode() == Subcode::PathNotFound => return Err(error),
+            // Another file system, or one without links.
+            Err(_) => {}
+        }
+        let source = self.inner.open(path, FileMode::default())?;
+        let len = source.len()?;
+        let temporary = copy.with_extension("dbtmp");
+        let target = self.inner.create(&temporary, FileMode::default())?;
+        let mut piece = vec![0; PIECE];
+        let mut at = 0;
+        while at < len {
+            let left = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
+            let got = source.read_at(at, &mut piece[..left])?;
+            if got == 0 {
+                break;
+            }
+            target.append(&piece[..got])?;
+            at += got as u64;
+        }
+        target.sync(false)?;
+        target.close()?;
+        self.inner.rename(&temporary, copy)?;
+        self.inner.sync_dir(&self.own)
+    }
+
+    /// Deletes the copies, left by an earlier follower, of files that `db` does not have.
+    pub(crate) fn delete_others(&self, db: &Db) -> Result<()> {
+        let live: BTreeSet<FileNumber> = db.live_file_numbers();
+        for name in self.inner.list(&self.own)? {
+            if number(&name).is_some_and(|number| !live.contains(&number))
+                || matches!(FileName::parse(&name), Some(FileName::Temp(_)))
+            {
+                self.inner.remove(&self.own.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem for Copies {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        let Some(copy) = self.copy_of(path) else {
+            return self.inner.open(path, mode);
+        };
+        match self.inner.open(&copy, mode) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => {}
+            opened => return opened,
+        }
+        self.create_copy(path, &copy)?;
+        self.inner.open(&copy, mode)
+    }
+
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.inner.create(path, mode)
+    }
+
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.inner.open_append(path, mode)
+    }
+
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.inner.open_overwrite(path, mode)
+    }
+
+    fn status(&self, path: &Path) -> Result<Status> {
+        match self.copy_of(path) {
+            Some(copy) => match self.inner.status(&copy) {
+                Err(error) if error.subcode() == Subcode::PathNotFound => self.inner.status(path),
+                status => status,
+            },
+            None => self.inner.status(path),
+        }
+    }
+
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        status_of_each(self, dir, names)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.inner.create_dir_all(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.remove_dir(dir)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        debug_assert!(
+            path.parent() != Some(&self.leader) || self.copy_of(path).is_some(),
+            "a follower removes no file of its leader"
+        );
+        self.inner
+            .remove(&self.copy_of(path).unwrap_or_else(|| path.to_owned()))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.inner.free_space(path)
+    }
+}

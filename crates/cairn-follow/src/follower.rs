@@ -1,0 +1,82 @@
+//! Followers: instances with copies of the tables, which catch up periodically.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cairn_db::{CatchUp, Db, Follows, OpenRequest};
+use cairn_options::DbOptions;
+use cairn_platform::sync::{Arc, Weak};
+use cairn_platform::{Executor, Priority, World};
+use cairn_types::Result;
+
+use crate::copies::Copies;
+use crate::instance::{Instance, open_instance};
+
+/// Opens a follower in the directory `own` of the database at the path of `request`, the leader. Tables and blob
+/// files of the leader are linked to or copied into `own` when they are first opened, and deleted there when they are
+/// obsolete. It catches up every `follower_refresh_catchup_period_ms`; after a failure
+/// `follower_catchup_retry_count` times, `follower_catchup_retry_wait_ms` apart.
+///
+/// # Errors
+///
+/// Those of [`crate::open_as_secondary`].
+pub fn open_as_follower(request: &OpenRequest<'_>, own: &Path) -> Result<Db> {
+    let fs = request.world.fs.clone();
+    fs.create_dir_all(own)?;
+    let own = fs.canonical(own)?;
+    let leader = fs.canonical(request.path)?;
+    let copies = Arc::new(Copies::new(fs, leader, own.clone()));
+    let world = World {
+        fs: copies.clone(),
+        ..request.world.clone()
+    };
+    let request = OpenRequest { world, ..*request };
+    let (db, instance) = open_instance(&request, &own, Follows::Copies)?;
+    copies.delete_others(&db)?;
+    let options = db.options();
+    let rounds = Rounds {
+        instance: Arc::downgrade(&instance),
+        executor: request.world.executor.clone(),
+        options,
+    };
+    rounds.schedule(rounds.options.follower_refresh_catchup_period_ms, 0);
+    Ok(db)
+}
+
+/// The periodic catch-ups of a follower.
+#[derive(Clone)]
+struct Rounds {
+    /// Weak: a delayed job does not keep a closed database in memory.
+    instance: Weak<Instance>,
+    executor: Arc<dyn Executor>,
+    options: Arc<DbOptions>,
+}
+
+impl Rounds {
+    /// Schedules the next catch-up, after `failures` failed ones.
+    fn schedule(&self, millis: u64, failures: u64) {
+        let rounds = self.clone();
+        let job = Box::new(move || rounds.run(failures));
+        let delay = Duration::from_millis(millis);
+        self.executor.spawn_at_leisure(delay, Priority::Low, job);
+    }
+
+    fn run(&self, failures: u64) {
+        let Some(instance) = self.instance.upgrade() else {
+            return;
+        };
+        let caught_up = instance.catch_up();
+        if instance.gate.has_ended() {
+            return;
+        }
+        let failures = failures + 1;
+        if let Err(error) = caught_up {
+            instance.log_line(&format!("catch-up attempt {failures} failed: {error}"));
+            if failures < self.options.follower_catchup_retry_count {
+                self.schedule(self.options.follower_catchup_retry_wait_ms, failures);
+                return;
+            }
+        }
+        self.schedule(self.options.follower_refresh_catchup_period_ms, 0);
+    }
+}

@@ -1,0 +1,341 @@
+//! A secondary instance of a primary in one simulated world: it catches up before every file operation of the
+//! primary, and always has a prefix of the primary's writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cairn_db::Db;
+use cairn_options::CompactRangeOptions;
+use cairn_platform::World;
+use cairn_platform::sync::Mutex;
+use cairn_sim::{Fault, FaultPlan, FaultRule, Rng, SimWorld, Trigger};
+use cairn_types::{Error, Result};
+
+use crate::watched::{Hook, Watched};
+use crate::{Writer, check_prefix, content, open_follower, open_primary, open_secondary, process};
+
+/// Options of primaries.
+const OPTIONS: [&str; 6] = [
+    "",
+    "wal_write_mode=kPlain;wal_compression=kZSTD",
+    "recycle_log_file_num=2;write_buffer_size=65536",
+    "max_manifest_file_size=200;max_manifest_space_amp_pct=0",
+    "enable_blob_files=true;min_blob_size=100;blob_file_size=1000",
+    "WAL_ttl_seconds=100;level0_file_num_compaction_trigger=2;manual_wal_flush=false",
+];
+
+/// What a secondary has seen so far.
+struct Observer {
+    db: Db,
+    last: Mutex<usize>,
+    is_running: AtomicBool,
+    catch_ups: AtomicUsize,
+}
+
+impl Observer {
+    fn new(db: Db) -> Arc<Observer> {
+        Arc::new(Observer {
+            db,
+            last: Mutex::new(0),
+            is_running: AtomicBool::new(false),
+            catch_ups: AtomicUsize::new(0),
+        })
+    }
+
+    /// Checks the content, before and after a catch-up. Returns the number of its last batch.
+    fn look(&self, writer: &Arc<Mutex<crate::History>>) -> usize {
+        let mut last = self.last.lock();
+        let before = content(&self.db).unwrap();
+        let history = writer.lock();
+        assert_eq!(
+            check_prefix(&before, &history),
+            *last,
+            "it changes in catch-ups only"
+        );
+        drop(history);
+        let mut iterator = self.db.iter();
+        iterator.seek_to_first();
+        self.db.try_catch_up_with_primary().unwrap();
+        self.catch_ups.fetch_add(1, Ordering::Relaxed);
+        let history = writer.lock();
+        let now = check_prefix(&content(&self.db).unwrap(), &history);
+        assert!(now >= *last, "batch {now} after batch {last}");
+        // An iterator keeps its state.
+        let mut kept = crate::Entries::new();
+        while iterator.valid() {
+            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
+            iterator.next();
+        }
+        iterator.status().unwrap();
+        assert!(kept == before[0], "an iterator keeps its state");
+        *last = now;
+        now
+    }
+}
+
+/// One step of a primary.
+fn step(db: &Db, writer: &mut Writer, rng: &mut Rng) -> Result<()> {
+    match rng.below(12) {
+        0 => db.flush(),
+        1 => db.family("other").unwrap().flush(),
+        2 => db.flush_families(&[]),
+        3 => db
+            .compact_range(None, None, &CompactRangeOptions::default())
+            .map(drop),
+        4 => {
+            let options = cairn_options::FamilyOptions::default();
+            let left = db
+                .family("short")
+                .map_or_else(|| db.create_family("short", &options), Ok);
+            let family = left?;
+            family.put(b"a", b"b")?;
+            db.drop_family(&family)
+        }
+        5 => writer.write(db, 60),
+        _ => writer.write(db, 3),
+    }?;
+    db.wait_until_quiet()
+}
+
+/// `world` with `hook` before each read, or before each change.
+fn watched(world: &World, reads: bool, hook: Hook) -> World {
+    World {
+        fs: Arc::new(Watched {
+            inner: world.fs.clone(),
+            hook,
+            reads,
+        }),
+        ..world.clone()
+    }
+}
+
+/// The primary takes a step before some of the reads of each catch-up.
+fn overtaken(text: &str, seed: u64, copies: bool) {
+    let sim = SimWorld::new(seed);
+    let primary = open_primary(&sim.world, text).unwrap();
+    let mut writer = Writer::new(seed);
+    writer.write(&primary, 3).unwrap();
+    let history = writer.history.clone();
+    // The steps that are left for the current catch-up: a primary that is never slower is never caught up with.
+    let left = Arc::new(AtomicUsize::new(0));
+    let is_running = AtomicBool::new(false);
+    let acting = Mutex::new((writer, Rng::new(seed + 300)));
+    let (actor, budget) = (primary.clone(), left.clone());
+    let hook: Hook = Arc::new(move || {
+        if is_running.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let (writer, rng) = &mut *acting.lock();
+        if rng.below(4) == 0 && budget.load(Ordering::SeqCst) > 0 {
+            budget.fetch_sub(1, Ordering::SeqCst);
+            step(&actor, writer, rng).unwrap();
+        }
+        is_running.store(false, Ordering::SeqCst);
+        Ok(())
+    });
+    let world = watched(&process(&sim, 5), true, hook);
+    left.store(10, Ordering::SeqCst);
+    let secondary = match copies {
+        true => open_follower(&world, text).unwrap(),
+        false => open_secondary(&world, text).unwrap(),
+    };
+    let mut last = 0;
+    for round in 0..60 {
+        let begun = history.lock().begun;
+        left.store(round % 13, Ordering::SeqCst);
+        secondary.try_catch_up_with_primary().unwrap();
+        left.store(0, Ordering::SeqCst);
+        let history = history.lock();
+        let now = check_prefix(&content(&secondary).unwrap(), &history);
+        assert!(
+            now >= last && now >= begun,
+            "batch {now} after {last}, {begun} were written"
+        );
+        last = now;
+    }
+    assert!(history.lock().begun > 100);
+    secondary.close().unwrap();
+    primary.close().unwrap();
+}
+
+#[test]
+fn a_secondary_has_a_prefix_of_the_writes_when_the_primary_writes_between_any_two_reads() {
+    for seed in 0..4 {
+        for (number, text) in (0..).zip(OPTIONS) {
+            overtaken(text, seed * 10 + number, seed == 3);
+        }
+    }
+}
+
+fn run(text: &str, seed: u64, copies: bool) {
+    let sim = SimWorld::new(seed);
+    let mut writer = Writer::new(seed);
+    let mut rng = Rng::new(seed + 100);
+    let first = open_primary(&sim.world, text).unwrap();
+    writer.write(&first, 3).unwrap();
+    first.close().unwrap();
+    drop(first);
+    let other = process(&sim, 5);
+    let secondary = match copies {
+        true => open_follower(&other, text).unwrap(),
+        false => open_secondary(&other, text).unwrap(),
+    };
+    let observer = Observer::new(secondary);
+    *observer.last.lock() = 1;
+    let (history, seen) = (writer.history.clone(), observer.clone());
+    let hook: Hook = Arc::new(move || {
+        if !seen.is_running.swap(true, Ordering::SeqCst) {
+            seen.look(&history);
+            seen.is_running.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let world = watched(&sim.world, false, hook);
+    for _ in 0..3 {
+        let primary = open_primary(&world, text).unwrap();
+        for _ in 0..12 {
+            step(&primary, &mut writer, &mut rng).unwrap();
+            // Everything that was acknowledged is in the files.
+            let begun = writer.history.lock().begun;
+            assert_eq!(observer.look(&writer.history), begun, "{text}");
+        }
+        primary.close().unwrap();
+    }
+    let begun = writer.history.lock().begun;
+    assert_eq!(observer.look(&writer.history), begun, "{text}");
+    assert!(observer.catch_ups.load(Ordering::Relaxed) > 200);
+    observer.db.close().unwrap();
+}
+
+#[test]
+fn a_secondary_has_a_prefix_of_the_writes_at_every_step_of_its_primary() {
+    for (seed, text) in (1..).zip(OPTIONS) {
+        run(text, seed, false);
+    }
+}
+
+#[test]
+fn a_follower_has_a_prefix_of_the_writes_at_every_step_of_its_leader() {
+    run("", 11, true);
+    run(OPTIONS[4], 12, true);
+}
+
+/// Kills the primary at each of its operations, opens it again, and compares the secondary with it.
+#[test]
+fn a_secondary_follows_a_primary_that_was_killed_at_any_operation() {
+    for (seed, text) in (1..).zip(OPTIONS) {
+        let mut at = 0;
+        while killed(text, seed, at) {
+            at += 7;
+        }
+        assert!(at > 50, "{at}");
+    }
+}
+
+/// Returns false if the primary ended before operation `at`.
+fn killed(text: &str, seed: u64, at: usize) -> bool {
+    let sim = SimWorld::new(seed);
+    let mut writer = Writer::new(seed);
+    let mut rng = Rng::new(seed + 200);
+    let first = open_primary(&sim.world, text).unwrap();
+    for _ in 0..6 {
+        step(&first, &mut writer, &mut rng).unwrap();
+    }
+    first.close().unwrap();
+    drop(first);
+    let observer = Observer::new(open_secondary(&process(&sim, 5), text).unwrap());
+    *observer.last.lock() = writer.history.lock().begun;
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let hook: Hook = Arc::new(move || match counted.fetch_add(1, Ordering::SeqCst) >= at {
+        true => Err(Error::io_text("killed")),
+        false => Ok(()),
+    });
+    let world = watched(&sim.world, false, hook);
+    if let Ok(primary) = open_primary(&world, text) {
+        for _ in 0..8 {
+            let _ = step(&primary, &mut writer, &mut rng);
+            observer.look(&writer.history);
+        }
+        let _ = primary.close();
+    }
+    observer.look(&writer.history);
+    let ended = count.load(Ordering::SeqCst) <= at;
+    // The next process recovers what is in the files. Later batches have new numbers.
+    let again = open_primary(&process(&sim, 6), text).unwrap();
+    let recovered = content(&again).unwrap();
+    let mut history = writer.history.lock();
+    let last = check_prefix(&recovered, &history);
+    history.states.truncate(last + 1);
+    history.begun = last;
+    drop(history);
+    assert_eq!(observer.look(&writer.history), last, "{text} at {at}");
+    for _ in 0..4 {
+        step(&again, &mut writer, &mut rng).unwrap();
+        let begun = writer.history.lock().begun;
+        assert_eq!(observer.look(&writer.history), begun, "{text} at {at}");
+    }
+    observer.db.close().unwrap();
+    !ended
+}
+
+/// Fails each file operation of a catch-up: it reports the error or tolerates it, keeps its state, and the next
+/// catch-up succeeds.
+#[test]
+fn a_catch_up_reports_errors_of_files_and_the_next_one_succeeds() {
+    for (copies, text) in [(false, ""), (false, OPTIONS[4]), (true, OPTIONS[3])] {
+        for fault in [Fault::InputOutput, Fault::NoDescriptor] {
+            let (count, _) = faulty(copies, text, fault, usize::MAX);
+            let injected = (0..count).filter(|at| faulty(copies, text, fault, *at).1);
+            let injected = injected.count();
+            assert!(injected > 8, "{injected} faults in {count} operations");
+        }
+    }
+}
+
+/// Returns the number of operations of a catch-up, and true if operation `at` failed.
+fn faulty(copies: bool, text: &str, fault: Fault, at: usize) -> (usize, bool) {
+    let sim = SimWorld::new(3);
+    let mut writer = Writer::new(3);
+    let primary = open_primary(&sim.world, text).unwrap();
+    writer.write(&primary, 40).unwrap();
+    primary.flush_families(&[]).unwrap();
+    writer.write(&primary, 40).unwrap();
+    let other = process(&sim, 5);
+    let secondary = match copies {
+        true => open_follower(&other, text).unwrap(),
+        false => open_secondary(&other, text).unwrap(),
+    };
+    let observer = Observer::new(secondary);
+    *observer.last.lock() = 2;
+    writer.write(&primary, 40).unwrap();
+    primary.flush_families(&[]).unwrap();
+    writer.write(&primary, 40).unwrap();
+    writer.write(&primary, 40).unwrap();
+    let begin = sim.fs.operations();
+    let rule = FaultRule {
+        trigger: Trigger::Operation(begin.saturating_add(at)),
+        fault,
+        lasts: 1,
+    };
+    sim.fs.set_plan(FaultPlan::new(vec![rule]));
+    let caught_up = observer.db.try_catch_up_with_primary();
+    let injected = sim.fs.injected() > 0;
+    let count = sim.fs.operations() - begin;
+    sim.fs.set_plan(FaultPlan::default());
+    let found = content(&observer.db).unwrap();
+    let now = check_prefix(&found, &writer.history.lock());
+    match caught_up {
+        Ok(()) => assert_eq!(now, 5),
+        Err(error) => {
+            assert!(injected, "{error}");
+            assert_eq!(now, 2, "{error}");
+        }
+    }
+    *observer.last.lock() = now;
+    assert_eq!(observer.look(&writer.history), 5);
+    writer.write(&primary, 3).unwrap();
+    assert_eq!(observer.look(&writer.history), 6);
+    observer.db.close().unwrap();
+    (count, injected)
+}

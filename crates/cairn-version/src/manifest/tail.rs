@@ -1,0 +1,158 @@
+//! Follows the MANIFEST of a database that another process writes.
+//!
+//! A [`Tail`] reads the edits that were appended since it was last advanced. An incomplete record at the end and an
+//! incomplete atomic group are held back until their rest is there. When CURRENT names another MANIFEST, the new one is
+//! read from its beginning: it starts with a snapshot of the whole state. Files that are in both keep their metadata,
+//! and with it their open tables.
+//!
+//! The record of a clean end is read again each time, because an opening that continues the MANIFEST replaces it.
+
+use std::path::{Path, PathBuf};
+
+use cairn_format::names::FileName;
+use cairn_platform::FileSystem;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, Subcode};
+
+use super::replay::{CleanEnd, Recovered, Replay, read_from};
+use super::{current, damaged};
+
+/// The number of attempts to open the MANIFEST that CURRENT names.
+const TRIES: u32 = 10;
+
+/// The position in the MANIFEST of another process, and the state up to it.
+pub struct Tail {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    replay: Replay,
+    number: FileNumber,
+    /// The offset at which reading continues.
+    at: u64,
+}
+
+/// The news of one [`Tail::advance`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// No edit was appended.
+    None,
+    /// Edits were appended.
+    Edits,
+    /// CURRENT names another MANIFEST: the database was opened again, or the MANIFEST became too large.
+    Replaced,
+}
+
+impl Tail {
+    /// Reads the MANIFEST of the database in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without a database; `Corruption` with file and offset; `IoError`.
+    pub fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Tail> {
+        let mut tail = Tail {
+            fs,
+            dir: dir.to_owned(),
+            replay: Replay::new(FileNumber(0)),
+            number: FileNumber(0),
+            at: 0,
+        };
+        tail.advance()?;
+        Ok(tail)
+    }
+
+    /// Reads what was appended since the last call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tail::open`]. The next call then reads the MANIFEST from its beginning.
+    pub fn advance(&mut self) -> Result<News> {
+        let mut tries = 0;
+        loop {
+            let Some(number) = current(&*self.fs, &self.dir)? else {
+                return Err(Error::invalid_argument(format!(
+                    "{} does not exist: there is no database to follow",
+                    self.dir.join(FileName::Current.to_string()).display()
+                )));
+            };
+            tries += 1;
+            match self.read(number) {
+                // Replaced after CURRENT was read.
+                Err(error) if error.subcode() == Subcode::PathNotFound && tries < TRIES => {}
+                news => return news,
+            }
+        }
+    }
+
+    /// Reads MANIFEST `number`, which CURRENT names.
+    fn read(&mut self, number: FileNumber) -> Result<News> {
+        let path = self.dir.join(FileName::Manifest(number).to_string());
+        let is_new = number != self.number || self.fs.status(&path)?.len < self.at;
+        if is_new {
+            // Opened first: after an error the position is unchanged.
+            drop(self.fs.open(&path, Default::default())?);
+            let before = std::mem::replace(&mut self.replay, Replay::new(number));
+            self.replay.known = before.known.clone();
+            self.replay.known.extend(before.into_files());
+            (self.number, self.at) = (number, 0);
+        }
+        let begun = self.at;
+        let replay = &mut self.replay;
+        let read = read_from(&*self.fs, &path, begun, &mut |edit, offset| {
+            replay.ending = CleanEnd::of(&edit, offset);
+            match replay.ending {
+                Some(_) => Ok(()),
+                None => replay.take(edit),
+            }
+        });
+        // Some edits may have been applied.
+        let end = read.inspect_err(|_| self.start_over())?;
+        self.replay.known.clear();
+        self.at = self.replay.ending.map_or(end, |clean| clean.offset);
+        Ok(match (is_new, self.at == begun) {
+            (true, _) => News::Replaced,
+            (false, true) => News::None,
+            (false, false) => News::Edits,
+        })
+    }
+
+    /// Returns the state up to the last whole edit. `order` returns the key order of a family by the names of the
+    /// family and of its comparator; families without one are left out.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` of contradictory edits; errors of `order`. The next [`Tail::advance`] then reads
+    /// the MANIFEST from its beginning.
+    pub fn state(
+        &mut self,
+        order: &dyn Fn(&str, &str) -> Result<Option<KeyOrder>>,
+    ) -> Result<Recovered> {
+        let path = self.dir.join(FileName::Manifest(self.number).to_string());
+        let at = self.at;
+        let state = self.replay.state(order, at);
+        state.map_err(|error| {
+            self.start_over();
+            match error.is_corruption() {
+                true => damaged(&path, at, error.text()),
+                false => error,
+            }
+        })
+    }
+
+    /// Returns to the beginning of the MANIFEST.
+    fn start_over(&mut self) {
+        let before = std::mem::replace(&mut self.replay, Replay::new(FileNumber(0)));
+        self.replay.known = before.into_files();
+        (self.number, self.at) = (FileNumber(0), 0);
+    }
+
+    /// The first log that recovery needs.
+    #[must_use]
+    pub fn first_log(&self) -> FileNumber {
+        self.replay.first_log()
+    }
+
+    /// The number of the MANIFEST, and the offset up to which it was read.
+    #[must_use]
+    pub fn position(&self) -> (FileNumber, u64) {
+        (self.number, self.at)
+    }
+}
