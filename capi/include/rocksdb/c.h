@@ -2422,6 +2422,26 @@ struct rocksdb_t *rocksdb_open_for_read_only_column_families(const struct rocksd
                                                              unsigned char error_if_wal_file_exists,
                                                              char **errptr);
 
+// Opens a secondary instance of the database in the directory `name`, which another process may write. Its LOG is
+// in the directory `secondary_path`.
+struct rocksdb_t *rocksdb_open_as_secondary(const struct rocksdb_options_t *options,
+                                            const char *name,
+                                            const char *secondary_path,
+                                            char **errptr);
+
+// Opens a secondary instance with some of the families of the database. Others are ignored.
+struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb_options_t *options,
+                                                            const char *name,
+                                                            const char *secondary_path,
+                                                            int num_column_families,
+                                                            const char *const *column_family_names,
+                                                            const struct rocksdb_options_t *const *column_family_options,
+                                                            struct rocksdb_column_family_handle_t **column_family_handles,
+                                                            char **errptr);
+
+// Brings a secondary instance up to date with its primary.
+void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
+
 // Closes a database. Iterators, snapshots and family handles that still exist must be
 // destroyed afterwards. They no longer hold resources of the database, and any other use of
 // them reports that it is closed.
@@ -6998,25 +7018,6 @@ void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
                                              char v6,
                                              unsigned char v7,
                                              unsigned char v8);
-
-// Not supported: secondary instances.
-struct rocksdb_t *rocksdb_open_as_secondary(const struct rocksdb_options_t *options,
-                                            const char *name,
-                                            const char *secondary_path,
-                                            char **errptr);
-
-// Not supported: secondary instances.
-struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb_options_t *options,
-                                                            const char *name,
-                                                            const char *secondary_path,
-                                                            int num_column_families,
-                                                            const char *const *column_family_names,
-                                                            const struct rocksdb_options_t *const *column_family_options,
-                                                            struct rocksdb_column_family_handle_t **column_family_handles,
-                                                            char **errptr);
-
-// Not supported: secondary instances.
-void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
 
 // Not supported: user-defined timestamps.
 void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoptions_t *opt,
