@@ -117,7 +117,7 @@ pub(super) struct AwaitedIndex {
     pub(super) request: ReadRequest,
     pub(super) charge: Option<CacheCharge>,
     /// The read of the block from the device of a tier, to which the request belongs.
-    pub(super) on_device: Option<DeviceRead>,
+    pub(super) on_device: Option<Box<DeviceRead>>,
 }
 
 enum Content {
@@ -548,7 +548,7 @@ impl Ahead {
     fn take_index(&self, table: &Table, awaited: AwaitedIndex) -> Result<Option<SuppliedBlock>> {
         let bytes = self.plan.io.read_now(&awaited.request);
         if let Some(read) = awaited.on_device {
-            return table.take_from_device(awaited.block, (read, bytes), &self.supplied);
+            return table.take_from_device(awaited.block, (*read, bytes), &self.supplied);
         }
         let taken = table.take(
             awaited.block,
@@ -573,7 +573,7 @@ impl Ahead {
             block: lack,
             request: started.request(),
             charge,
-            on_device,
+            on_device: on_device.map(Box::new),
         });
     }
 

@@ -19,8 +19,9 @@ pub(super) struct Lack {
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
     part_of: PartOf,
-    /// The read of the block from the device of a tier, to which the request belongs.
-    on_device: Option<DeviceRead>,
+    /// The read of the block from the device of a tier, to which the request belongs. Boxed, so that iterators stay
+    /// small.
+    on_device: Option<Box<DeviceRead>>,
 }
 
 /// The read to which the request for a block belongs.
@@ -51,7 +52,7 @@ impl Lack {
     fn on_device(table: &Table, block: MissingBlock, read: DeviceRead) -> Lack {
         let request = read.request().clone();
         Lack {
-            on_device: Some(read),
+            on_device: Some(Box::new(read)),
             ..Lack::new(table, block, request)
         }
     }
@@ -122,7 +123,7 @@ impl TableIter {
             ..
         } = lack;
         if let Some(read) = on_device {
-            return self.supply_from_device(lack, (read, bytes));
+            return self.supply_from_device(lack, (*read, bytes));
         }
         let taken = bytes.and_then(|bytes| {
             let len = bytes
