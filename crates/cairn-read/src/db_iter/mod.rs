@@ -232,9 +232,9 @@ impl Drop for DbIter {
 
 impl DbIter {
     /// An iterator over `view` at `seq`, without a position. Unsupported `options` are reported by
-    /// [`DbIter::status`].
+    /// [`DbIter::status`]. It is boxed because moving it costs as much as a step.
     #[must_use]
-    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Box<DbIter> {
         let ahead = bounds::read_ahead(&view, options);
         DbIter::with_readahead(view, seq, options, ahead)
     }
@@ -246,7 +246,7 @@ impl DbIter {
         seq: SequenceNumber,
         options: &ReadOptions,
         ahead: Option<Arc<ReadAhead>>,
-    ) -> DbIter {
+    ) -> Box<DbIter> {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
@@ -276,7 +276,7 @@ impl DbIter {
         });
         let RecycledBuffers { key, target } = RECYCLED.try_with(Cell::take).unwrap_or_default();
         let (no_timestamps, dated) = (order.timestamp_size() == 0, view.family.dated);
-        DbIter {
+        Box::new(DbIter {
             seq,
             settings: Settings {
                 read_ts,
@@ -327,7 +327,7 @@ impl DbIter {
             blobs_ahead: bounds::blobs_ahead(&view, options),
             error,
             view,
-        }
+        })
     }
 
     /// Moves to the first key at or after `target`. Keys have no timestamps.
