@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cairn/c.h"
 #include "check.h"
 
 #define ROUNDS 16
@@ -70,11 +71,55 @@ static void try_everything(rocksdb_t* db) {
   rocksdb_flushoptions_destroy(f);
 }
 
+/* A scan over the numbers that end with 0 to 4, whose reads are in flight in the background. */
+static cairn_multi_scan_t* scan_numbers(rocksdb_t* db, int number) {
+  char* err = NULL;
+  cairn_multi_scan_args_t* args = cairn_multi_scan_args_create();
+  for (int i = 0; i + 10 <= number; i += 10) {
+    char from[16], to[16];
+    snprintf(from, sizeof from, "%08d", i);
+    snprintf(to, sizeof to, "%08d", i + 5);
+    cairn_multi_scan_args_add(args, from, 8, to, 8);
+  }
+  cairn_multi_scan_args_set_use_async_io(args, 1);
+  cairn_multi_scan_t* scan = cairn_multi_scan_create(db, r, NULL, args, &err);
+  CHECK_OK(err);
+  cairn_multi_scan_args_destroy(args);
+  return scan;
+}
+
+/* Enters the next range, and returns the number of its entries. */
+static int entries_of_next_range(cairn_multi_scan_t* scan) {
+  char* err = NULL;
+  size_t at = 0;
+  int entries = 0;
+  if (!cairn_multi_scan_next_range(scan, &at)) return -1;
+  for (; cairn_multi_scan_valid(scan); cairn_multi_scan_next(scan)) entries++;
+  cairn_multi_scan_get_error(scan, &err);
+  CHECK_OK(err);
+  return entries;
+}
+
+/* The child moves a scan, which it must not, and destroys it. */
+static void try_scan(int round, cairn_multi_scan_t* scan) {
+  char* err = NULL;
+  size_t at = 0;
+  if (round % 2 == 0) {
+    cairn_multi_scan_next_range(scan, &at);
+    CHECK(!cairn_multi_scan_valid(scan));
+    cairn_multi_scan_get_error(scan, &err);
+    CHECK_ERROR(err, RULE);
+  }
+  cairn_multi_scan_destroy(scan);
+}
+
 /* What the child of a round does. */
 static void child(int round, rocksdb_t* db, rocksdb_iterator_t* iter, const rocksdb_snapshot_t* snapshot,
-                  rocksdb_column_family_handle_t* family, rocksdb_sstfilewriter_t* table) {
+                  rocksdb_column_family_handle_t* family, rocksdb_sstfilewriter_t* table,
+                  cairn_multi_scan_t* scan) {
   alarm(60);
   in_child = 1;
+  try_scan(round, scan);
   switch (round % 8) {
     case 0:
       rocksdb_close(db);
@@ -142,9 +187,11 @@ static void parent(const char* dir, const char* path, rocksdb_options_t* options
     rocksdb_iter_seek_to_first(iter);
     const rocksdb_snapshot_t* snapshot = rocksdb_create_snapshot(database);
     rocksdb_column_family_handle_t* family = rocksdb_get_default_column_family_handle(database);
+    cairn_multi_scan_t* scan = scan_numbers(database, number);
+    CHECK(entries_of_next_range(scan) == 5);
     pid_t pid = fork();
     CHECK(pid >= 0);
-    if (pid == 0) child(round, database, iter, snapshot, family, table);
+    if (pid == 0) child(round, database, iter, snapshot, family, table, scan);
     for (int i = 0; i < WRITES; i++) {
       put_number(database, number++, &err);
       CHECK_OK(err);
@@ -155,6 +202,8 @@ static void parent(const char* dir, const char* path, rocksdb_options_t* options
     CHECK(status == 0);
     put_number(database, number++, &err);
     CHECK_OK(err);
+    for (int entries = 5; entries >= 0; entries = entries_of_next_range(scan)) CHECK(entries == 5);
+    cairn_multi_scan_destroy(scan);
     rocksdb_iter_destroy(iter);
     rocksdb_release_snapshot(database, snapshot);
     rocksdb_column_family_handle_destroy(family);

@@ -44,6 +44,7 @@ mod jni;
 mod leaks;
 mod limits;
 mod loom;
+mod microbench;
 mod nightly;
 mod packages;
 mod pages;
@@ -73,8 +74,10 @@ fn main() -> ExitCode {
         Some("counts") if words.len() == 1 => instruction_counts::run(&root(), false),
         Some("counts") if words[1..] == ["update"] => instruction_counts::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
+        Some("microbench") => microbench::run(&root(), &words[1..]),
         Some("miri") if words.len() == 1 => nightly::miri(&root()),
         Some("tsan") if words.len() == 1 => nightly::thread_sanitizer(&root()),
+        Some("asan") if words.len() == 1 => nightly::address_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("jni") => jni::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask miri, cargo xtask tsan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
 //! Runs of unsafe and lock-free code that need a nightly toolchain, with the sources of the standard library: Miri, and
-//! the thread sanitizer. They are not part of the stages.
+//! the sanitizers of threads and of addresses. They are not part of the stages.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use std::process::Command;
 type Tests = (&'static str, &'static str);
 
 /// Tests of raw memory and of the structures in it that Miri runs.
-const MIRI: [Tests; 5] = [
+const MIRI: [Tests; 6] = [
+    ("cairn-platform", "io::flight"),
     ("cairn-platform", "posix::pages"),
     ("cairn-platform", "posix::huge"),
     ("cairn-platform", "posix::region"),
@@ -23,8 +24,14 @@ const THREADED: [Tests; 3] = [
     ("cairn-memory", "arena"),
 ];
 
-/// Where the thread sanitizer's build goes: all crates and the standard library are compiled with it.
-const TSAN_TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Tests of reads in flight, which own memory and descriptors that the kernel uses: by package and test binary.
+const IN_FLIGHT: [(&str, &str, &str); 2] = [
+    ("cairn-platform", "--lib", "io::"),
+    ("cairn", "--test it", "futures::"),
+];
+
+/// The target of the sanitizers' builds, of which the thread sanitizer's includes the standard library.
+const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs tests under Miri.
 ///
@@ -52,12 +59,31 @@ pub fn miri(root: &Path) -> Result<(), String> {
 pub fn thread_sanitizer(root: &Path) -> Result<(), String> {
     THREADED.iter().try_for_each(|(package, filter)| {
         let test = format!(
-            "+nightly test -Zbuild-std --target {TSAN_TARGET} --target-dir target/tsan --locked -p {package} --lib \
+            "+nightly test -Zbuild-std --target {SANITIZER_TARGET} --target-dir target/tsan --locked -p {package} --lib \
              -- {filter}"
         );
         let env = [
             ("RUSTFLAGS", "-Zsanitizer=thread"),
             ("TSAN_OPTIONS", "halt_on_error=1"),
+        ];
+        run(root, &test, &env)
+    })
+}
+
+/// Runs tests of reads in flight, among them those of dropped futures, under the address sanitizer, which also detects
+/// leaks.
+///
+/// # Errors
+///
+/// A memory error, a failed test, or no nightly toolchain.
+pub fn address_sanitizer(root: &Path) -> Result<(), String> {
+    IN_FLIGHT.iter().try_for_each(|(package, tests, filter)| {
+        let test = format!(
+            "+nightly test --target {SANITIZER_TARGET} --target-dir target/asan --locked -p {package} {tests} -- {filter}"
+        );
+        let env = [
+            ("RUSTFLAGS", "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"),
+            ("ASAN_OPTIONS", "detect_leaks=1"),
         ];
         run(root, &test, &env)
     })

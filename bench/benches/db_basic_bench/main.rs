@@ -11,14 +11,14 @@
 //!
 //! Differences: `ManualCompaction` and `ManualFlush` take ten samples instead of one, each in a new database. The
 //! former compacts four files, as RocksDB's comment says, not the single file that its code writes. Of the counters of
-//! a perf context, only those that Cairn keeps are reported. `RandomAccessFileReaderRead` is not included, because
-//! Cairn has no file reader that keeps statistics.
+//! a perf context, only those that Cairn keeps are reported.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod block;
 mod database;
+mod file_reader;
 mod iterate;
 mod keys;
 mod open;
@@ -33,4 +33,5 @@ fn main() {
     operands::run();
     block::run();
     iterate::run();
+    file_reader::run();
 }

@@ -1,12 +1,17 @@
-//! Thirteen code paths of the engine, for counting instructions.
+//! Sixteen code paths of the engine, for counting instructions.
 //!
 //! `cargo xtask counts` runs this program under callgrind and compares the instructions of the
 //! functions named `path_*` with `bench/instructions.txt`. Each runs [`OPERATIONS`] operations on one
 //! thread, on as many records with keys of 16 and values of 100 bytes, uncompressed and in memory.
 
+use std::future::Future;
 use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
-use cairn::{CompactRangeOptions, Db, Options, ReadOptions, Result, WriteBatch, WriteOptions};
+use cairn::{
+    CompactRangeOptions, Db, Options, ReadOptions, Result, Value, WriteBatch, WriteOptions,
+};
 
 const OPERATIONS: u64 = 20_000;
 const BATCH: u64 = 100;
@@ -47,7 +52,10 @@ fn main() -> Result<()> {
     }
     path_get(&db)?;
     path_get_missing(&db)?;
+    path_get_async(&db)?;
     path_multi_get(&db)?;
+    path_multi_get_async_io(&db)?;
+    path_multi_get_async(&db)?;
     path_seek_new(&db)?;
     path_seek_kept(&db)?;
     path_next(&db)?;
@@ -137,14 +145,52 @@ fn get_all(db: &Db, odd: u64) -> Result<()> {
     Ok(())
 }
 
+/// Returns the result of a future that waits for nothing.
+#[inline(always)]
+fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("everything is in memory"),
+    }
+}
+
+#[inline(never)]
+fn path_get_async(db: &Db) -> Result<()> {
+    let options = ReadOptions::default();
+    for i in 0..OPERATIONS {
+        assert!(ready(db.get_with_async(&key(scattered(i)), &options))?.is_some());
+    }
+    Ok(())
+}
+
 #[inline(never)]
 fn path_multi_get(db: &Db) -> Result<()> {
     let options = ReadOptions::default();
+    get_together(|keys| db.multi_get(keys, &options))
+}
+
+#[inline(never)]
+fn path_multi_get_async_io(db: &Db) -> Result<()> {
+    let options = ReadOptions {
+        async_io: true,
+        ..ReadOptions::default()
+    };
+    get_together(|keys| db.multi_get(keys, &options))
+}
+
+#[inline(never)]
+fn path_multi_get_async(db: &Db) -> Result<()> {
+    let options = ReadOptions::default();
+    get_together(|keys| ready(db.multi_get_async(keys, &options)))
+}
+
+#[inline(always)]
+fn get_together(get: impl Fn(&[[u8; 16]]) -> Vec<Result<Option<Value>>>) -> Result<()> {
     let mut keys = Vec::new();
     for i in 0..OPERATIONS {
         keys.push(key(scattered(i)));
         if (i + 1) % TOGETHER == 0 {
-            for found in db.multi_get(&keys, &options) {
+            for found in get(&keys) {
                 assert!(found?.is_some());
             }
             keys.clear();

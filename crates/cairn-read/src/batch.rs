@@ -27,8 +27,7 @@ use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 use cairn_version::{FileToOpen, TableRef, open_together};
 
-use crate::blob::PendingBlob;
-use crate::get::{Found, PointGet, opens_apart, start_opening};
+use crate::get::{BlobReads, Found, PointGet, open_blob_files, opens_apart, start_opening};
 use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
@@ -364,8 +363,8 @@ struct MissingBlobs<'a> {
     reading: &'a Reading,
     requests: Vec<ReadRequest>,
     places: Vec<(usize, usize)>,
-    /// The member and the blob of each request.
-    blobs: Vec<(usize, PendingBlob)>,
+    /// The members, and their reads in the order of the requests.
+    blobs: Vec<(usize, BlobReads)>,
 }
 
 /// A timed stage. Its duration is divided equally among the participating keys, which may be in
@@ -707,49 +706,73 @@ impl<'a> Batch<'a> {
 
     /// Reads the values that are stored in blob files.
     fn read_blobs(&mut self) {
-        if let Some(missing) = self.missing_blobs() {
-            let results = self.read(missing.reading, &missing.requests, |at| missing.places[at]);
-            self.supply_blobs(missing, results);
+        let mut missing = self.missing_blobs();
+        while let Some(blobs) = missing {
+            let results = self.read(blobs.reading, &blobs.requests, |at| blobs.places[at]);
+            missing = self.supply_blobs(blobs, results);
         }
     }
 
     /// The values that are stored in blob files.
     fn missing_blobs(&mut self) -> Option<MissingBlobs<'a>> {
         let mut requests: Vec<ReadRequest> = Vec::new();
-        let mut blobs: Vec<(usize, PendingBlob)> = Vec::new();
+        let mut blobs: Vec<(usize, BlobReads)> = Vec::new();
         for (at, member) in self.members.iter_mut().enumerate() {
             if member.error.is_some() {
                 continue;
             }
-            match member.get.blob_request() {
+            match member.get.blob_reads(&mut requests) {
                 Ok(None) => {}
-                Ok(Some((place, request))) => {
-                    blobs.push((at, place));
-                    requests.push(request);
-                }
+                Ok(Some(reads)) => blobs.push((at, reads)),
                 Err(error) => member.error = Some(error),
             }
         }
+        self.placed(requests, blobs)
+    }
+
+    /// `requests`, those of `blobs`, with the places at which they are executed. `None` without requests.
+    fn placed(
+        &self,
+        requests: Vec<ReadRequest>,
+        blobs: Vec<(usize, BlobReads)>,
+    ) -> Option<MissingBlobs<'a>> {
         let (first, _) = blobs.first()?;
-        let place = |(_, blob): &(usize, PendingBlob)| match self.parallel {
+        let place = |file| match self.parallel {
             Parallel::Levels | Parallel::Files => (0, 0),
-            Parallel::Blocks => (0, blob.file_number()),
+            Parallel::Blocks => (0, file),
         };
+        let files = blobs.iter().flat_map(|(_, reads)| reads.files());
         Some(MissingBlobs {
             reading: self.members[*first].get.reading(),
             requests,
-            places: blobs.iter().map(place).collect(),
+            places: files.map(place).collect(),
             blobs,
         })
     }
 
-    /// Supplies the values that are stored in blob files.
-    fn supply_blobs(&mut self, missing: MissingBlobs<'a>, results: Vec<Result<Buffer>>) {
-        for ((at, place), bytes) in missing.blobs.into_iter().zip(results) {
+    /// Supplies the values that are stored in blob files. Returns those that a tier of the cache has lost.
+    fn supply_blobs(
+        &mut self,
+        missing: MissingBlobs<'a>,
+        results: Vec<Result<Buffer>>,
+    ) -> Option<MissingBlobs<'a>> {
+        let mut results = results.into_iter();
+        let mut again = (Vec::new(), Vec::new());
+        for (at, mut reads) in missing.blobs {
             let member = &mut self.members[at];
-            let supplied = bytes.and_then(|bytes| member.get.supply_blob(&place, bytes));
-            member.note(supplied);
+            let results: Vec<_> = results.by_ref().take(reads.len()).collect();
+            let before = again.0.len();
+            let supplied = (member.get).supply_blobs(&mut reads, results.into_iter(), &mut again.0);
+            match supplied {
+                Ok(()) if reads.len() > 0 => again.1.push((at, reads)),
+                Ok(()) => {}
+                Err(error) => {
+                    again.0.truncate(before);
+                    member.error = Some(error);
+                }
+            }
         }
+        self.placed(again.0, again.1)
     }
 
     /// [`Batch::search`] that awaits reads.
@@ -853,10 +876,22 @@ impl<'a> Batch<'a> {
 
     /// [`Batch::read_blobs`] that awaits reads.
     async fn read_blobs_async(&mut self) {
-        if let Some(missing) = self.missing_blobs() {
-            let read = self.read_async(missing.reading, &missing.requests, &missing.places);
+        if let Some(first) = self.members.first() {
+            let reading = first.get.reading();
+            let members = self.members.iter().filter(|member| member.error.is_none());
+            // Those of other families are opened by the reads.
+            let members = members.filter(|member| std::ptr::eq(member.get.reading(), reading));
+            let indexes: Vec<&[u8]> = members
+                .flat_map(|member| member.get.blob_indexes())
+                .collect();
+            let opening = open_blob_files(reading, &indexes);
+            opening.await;
+        }
+        let mut missing = self.missing_blobs();
+        while let Some(blobs) = missing {
+            let read = self.read_async(blobs.reading, &blobs.requests, &blobs.places);
             let results = read.await;
-            self.supply_blobs(missing, results);
+            missing = self.supply_blobs(blobs, results);
         }
     }
 

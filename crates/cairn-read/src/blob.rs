@@ -13,7 +13,7 @@ use cairn_blob::BlobFile;
 use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
-use cairn_memory::secondary::{CacheTier, LookupCounts};
+use cairn_memory::secondary::{CacheTier, DeviceRead, LookupCounts, Sought};
 use cairn_memory::{
     BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, ChargePolicy, MemoryUse,
 };
@@ -180,10 +180,13 @@ impl BlobSource {
         io: &Io,
         options: BlobReadOptions,
     ) -> Result<Value> {
-        match self.locate(index, user_key, options)? {
-            Located::Cached(value) => Ok(value),
-            Located::InFile(place, request) => {
-                self.complete(&place, user_key, io.read_now(&request)?)
+        let mut located = self.locate(index, user_key, options)?;
+        loop {
+            match located {
+                Located::Cached(value) => return Ok(value),
+                Located::InFile(place, request) => {
+                    located = self.complete(place, user_key, io.read_now(&request))?;
+                }
             }
         }
     }
@@ -201,20 +204,52 @@ impl BlobSource {
         options: BlobReadOptions,
     ) -> Result<Located> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
-        if let Some(cache) = &self.cache
-            && let Some(buffer) = cache.lookup(&index, &self.meter)
-            && let Some(range) = cached_value(&index, user_key, &buffer)
-        {
-            self.update_stats(|update| {
-                update.add(Ticker::BlobDbCacheHit, 1);
-                update.add(Ticker::BlobDbCacheBytesRead, range.len() as u64);
-            });
-            perf::count(|perf| {
-                perf.add(PerfMetric::BlobCacheHitCount, 1);
-                perf.add(PerfMetric::BlobCacheReadByte, range.len() as u64);
-            });
-            return Ok(Located::Cached(Value::in_block(buffer, range)));
+        let sought = match &self.cache {
+            Some(cache) => cache.seek(&index, &self.meter),
+            None => Sought::Absent,
+        };
+        match sought {
+            Sought::Absent => {}
+            Sought::Found(buffer) => {
+                if let Some(value) = self.value_in_cache(&index, user_key, buffer) {
+                    return Ok(Located::Cached(value));
+                }
+            }
+            Sought::OnDevice(read) => {
+                let request = read.request().clone();
+                let place = PendingBlob {
+                    _charge: self.charge.charge(MemoryUse::ReadInProgress, request.len),
+                    source: Source::Device(Box::new(read)),
+                    index,
+                    options,
+                };
+                return Ok(Located::InFile(place, request));
+            }
         }
+        self.locate_in_file(index, user_key, options)
+    }
+
+    /// Returns the value of `user_key` at `index` in `buffer`, which was in the cache or a tier below.
+    fn value_in_cache(&self, index: &BlobIndex, user_key: &[u8], buffer: Buffer) -> Option<Value> {
+        let range = cached_value(index, user_key, &buffer)?;
+        self.update_stats(|update| {
+            update.add(Ticker::BlobDbCacheHit, 1);
+            update.add(Ticker::BlobDbCacheBytesRead, range.len() as u64);
+        });
+        perf::count(|perf| {
+            perf.add(PerfMetric::BlobCacheHitCount, 1);
+            perf.add(PerfMetric::BlobCacheReadByte, range.len() as u64);
+        });
+        Some(Value::in_block(buffer, range))
+    }
+
+    /// Returns the read of the value at `index`, which is not cached, from its file.
+    fn locate_in_file(
+        &self,
+        index: BlobIndex,
+        user_key: &[u8],
+        options: BlobReadOptions,
+    ) -> Result<Located> {
         if self.cache.is_some() {
             self.update_stats(|update| update.add(Ticker::BlobDbCacheMiss, 1));
         }
@@ -227,9 +262,9 @@ impl BlobSource {
         let request = file.request(&index, user_key)?;
         let place = PendingBlob {
             _charge: self.charge.charge(MemoryUse::ReadInProgress, request.len),
-            file,
+            source: Source::File(file),
             index,
-            fill_cache: options.fill_cache,
+            options,
         };
         Ok(Located::InFile(place, request))
     }
@@ -247,30 +282,67 @@ impl BlobSource {
         self.update_stats(|update| update.add(Ticker::AsyncReadErrorCount, 1));
     }
 
-    /// Decodes the value of `user_key` at `place` from `record`, the bytes read for it.
+    /// Decodes the value of `user_key` at `place` from `read`, the result of its request. Returns another read if the
+    /// value was on the device of a cache tier, and is lost there.
     ///
     /// # Errors
     ///
-    /// `Corruption` if they are damaged or belong to another key.
-    pub fn complete(&self, place: &PendingBlob, user_key: &[u8], record: Buffer) -> Result<Value> {
+    /// That of the read; `Corruption` if the bytes are damaged or belong to another key.
+    pub fn complete(
+        &self,
+        place: PendingBlob,
+        user_key: &[u8],
+        read: Result<Buffer>,
+    ) -> Result<Located> {
+        let PendingBlob {
+            source,
+            index,
+            options,
+            ..
+        } = place;
+        let device = match source {
+            Source::File(file) => {
+                let value = self.complete_from_file(&file, &index, user_key, read?, options)?;
+                return Ok(Located::Cached(value));
+            }
+            Source::Device(device) => device,
+        };
+        let found = match &self.cache {
+            Some(cache) => cache.finish(&index, (*device, read), &self.meter)?,
+            None => None,
+        };
+        match found.and_then(|buffer| self.value_in_cache(&index, user_key, buffer)) {
+            Some(value) => Ok(Located::Cached(value)),
+            None => self.locate_in_file(index, user_key, options),
+        }
+    }
+
+    fn complete_from_file(
+        &self,
+        file: &BlobFile,
+        index: &BlobIndex,
+        user_key: &[u8],
+        record: Buffer,
+        options: BlobReadOptions,
+    ) -> Result<Value> {
         let bytes = record.len() as u64;
         perf::count(|perf| {
             perf.add(PerfMetric::BlobReadCount, 1);
             perf.add(PerfMetric::BlobReadByte, bytes);
         });
         self.update_stats(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
-        let is_compressed = place.index.compression != Compression::None as u8;
+        let is_compressed = index.compression != Compression::None as u8;
         let began = is_compressed.then(|| self.meter.began());
-        let value = place.file.complete(&place.index, user_key, record)?;
+        let value = file.complete(index, user_key, record)?;
         if let Some(began) = began {
             self.meter
                 .time_since(began, Histogram::BlobDbDecompressionMicros);
         }
         let (buffer, range) = value.into_parts();
         if let Some(cache) = &self.cache
-            && place.fill_cache
+            && options.fill_cache
         {
-            let kept = cache.insert(&place.index, buffer.clone());
+            let kept = cache.insert(index, buffer.clone());
             self.update_stats(|update| count_insertion(update, kept, range.len()));
         }
         Ok(Value::in_block(buffer, range))
@@ -298,19 +370,26 @@ impl BlobSource {
 
 /// The location of a blob value.
 pub enum Located {
-    /// In the cache.
+    /// In memory.
     Cached(Value),
-    /// In its file: the pending blob and the read that obtains it.
+    /// In its file, or on the device of a cache tier: the pending blob and the read that obtains it.
     InFile(PendingBlob, ReadRequest),
 }
 
-/// A blob value that has to be read from its file.
+/// A blob value that has to be read.
 pub struct PendingBlob {
-    file: Arc<BlobFile>,
+    source: Source,
     index: BlobIndex,
-    fill_cache: bool,
+    options: BlobReadOptions,
     /// The charge of the read, made before it.
     _charge: Option<CacheCharge>,
+}
+
+/// The place of a blob value.
+enum Source {
+    File(Arc<BlobFile>),
+    /// The device of a tier of the blob cache.
+    Device(Box<DeviceRead>),
 }
 
 impl PendingBlob {
@@ -330,18 +409,35 @@ impl BlobCache {
         }
     }
 
-    /// Returns a blob, from a tier below if the cache does not have it.
-    fn lookup(&self, index: &BlobIndex, meter: &Meter) -> Option<Buffer> {
+    /// Returns a blob, from a tier below if the cache does not have it, or its read from the device of a tier.
+    fn seek(&self, index: &BlobIndex, meter: &Meter) -> Sought<Buffer> {
         let key = self.key(index);
-        let found = self.cache.lookup(&key, CacheRole::Blob);
-        if found.is_some() || !self.cache.has_tier() {
-            return found;
+        if let Some(found) = self.cache.lookup(&key, CacheRole::Blob) {
+            return Sought::Found(found);
+        }
+        if !self.cache.has_tier() {
+            return Sought::Absent;
         }
         let mut counts = LookupCounts::default();
-        let found = (self.cache).search_below(&key, self.lowest_tier, &mut counts);
+        let sought = (self.cache).seek_below(&key, self.lowest_tier, &mut counts);
+        let is_found = matches!(sought, Sought::Found(_));
+        count_lookup_below(meter, &counts, is_found.then_some(CacheRole::Blob));
+        sought
+    }
+
+    /// Completes a read from the device of a tier. Returns `None` if the tier has lost the blob.
+    fn finish(
+        &self,
+        index: &BlobIndex,
+        read: (DeviceRead, Result<Buffer>),
+        meter: &Meter,
+    ) -> Result<Option<Buffer>> {
+        let key = self.key(index);
+        let mut counts = LookupCounts::default();
+        let found = (self.cache).finish_below(&key, self.lowest_tier, read, &mut counts)?;
         let found_role = found.is_some().then_some(CacheRole::Blob);
         count_lookup_below(meter, &counts, found_role);
-        found
+        Ok(found)
     }
 
     /// Inserts a blob into the cache. Returns false if the cache rejects it.

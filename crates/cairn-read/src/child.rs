@@ -330,6 +330,15 @@ impl Child {
         }
     }
 
+    /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
+    pub(crate) fn lacks_only_device(&self) -> bool {
+        match self {
+            Child::Memtable(_) => false,
+            Child::Table(iter, _) => iter.lacks_only_device(),
+            Child::Level(iter) => iter.current().is_some_and(TableIter::lacks_only_device),
+        }
+    }
+
     /// Supplies the missing block and continues the operation.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         match self {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
+use cairn_platform::ReadRequest;
 use cairn_types::{Error, Result};
 
-use crate::blob::BlobReadOptions;
+use crate::blob::{BlobReadOptions, Located, PendingBlob};
 use crate::value::Value;
 use crate::view::Reading;
 
@@ -153,18 +154,26 @@ pub fn with_blobs(
     entity: Value,
     options: BlobReadOptions,
 ) -> Result<Value> {
-    let columns = decoded(&entity)?;
+    let Reading { blobs, io, .. } = reading;
+    inlined(&entity, |_, index| blobs.read(index, user_key, io, options))
+        .map(|whole| whole.unwrap_or(entity))
+}
+
+/// Returns `entity` with the column values that are stored in blob files inlined, which `read` returns for the
+/// position and the encoded blob index of a column. `None` if there are none.
+fn inlined(
+    entity: &[u8],
+    mut read: impl FnMut(usize, &[u8]) -> Result<Value>,
+) -> Result<Option<Value>> {
+    let columns = decoded(entity)?;
     if !columns.has_blobs() {
-        return Ok(entity);
+        return Ok(None);
     }
     let mut values = Vec::with_capacity(columns.len().min(entity.len()));
-    for column in columns.columns() {
+    for (at, column) in columns.columns().enumerate() {
         values.push(match column.value {
-            ColumnValue::Inline(value) => value.to_vec(),
-            ColumnValue::Blob(index) => reading
-                .blobs
-                .read(index, user_key, &reading.io, options)?
-                .to_vec(),
+            ColumnValue::Inline(_) => None,
+            ColumnValue::Blob(index) => Some(read(at, index)?),
         });
     }
     let columns: Vec<Column<'_>> = columns
@@ -172,10 +181,87 @@ pub fn with_blobs(
         .zip(&values)
         .map(|(column, value)| Column {
             name: column.name,
-            value: ColumnValue::Inline(value),
+            value: match value {
+                Some(value) => ColumnValue::Inline(value),
+                None => column.value,
+            },
         })
         .collect();
-    encoded(&columns).map(Value::from)
+    encoded(&columns).map(|whole| Some(whole.into()))
+}
+
+/// An entity whose column values in blob files are being read.
+pub(crate) struct PendingEntity {
+    entity: Value,
+    /// The values that were read, by the position of the column.
+    values: BTreeMap<usize, Value>,
+}
+
+/// The read of a column value: the position of the column, the pending blob, and the request.
+pub(crate) type PendingColumn = (usize, PendingBlob, ReadRequest);
+
+impl PendingEntity {
+    /// Returns the reads of the column values of `entity`, the value of `user_key`, that are stored in blob files and
+    /// not cached. `None` if it has none in blob files.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if it cannot be decoded; those of locating blobs.
+    pub(crate) fn locate(
+        reading: &Reading,
+        user_key: &[u8],
+        entity: &Value,
+        options: BlobReadOptions,
+    ) -> Result<Option<(PendingEntity, Vec<PendingColumn>)>> {
+        let columns = decoded(entity)?;
+        if !columns.has_blobs() {
+            return Ok(None);
+        }
+        let (mut values, mut reads) = (BTreeMap::new(), Vec::new());
+        for (at, column) in columns.columns().enumerate() {
+            if let ColumnValue::Blob(index) = column.value {
+                match reading.blobs.locate(index, user_key, options)? {
+                    Located::Cached(value) => drop(values.insert(at, value)),
+                    Located::InFile(place, request) => reads.push((at, place, request)),
+                }
+            }
+        }
+        let entity = entity.clone();
+        Ok(Some((PendingEntity { entity, values }, reads)))
+    }
+
+    /// Supplies the value of the column at position `at`.
+    pub(crate) fn supply(&mut self, at: usize, value: Value) {
+        self.values.insert(at, value);
+    }
+
+    /// Returns the entity with all values inlined.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` if one was not supplied; those of the encoding.
+    pub(crate) fn finish(mut self) -> Result<Value> {
+        let values = &mut self.values;
+        let whole = inlined(&self.entity, |at, _| {
+            let unread = || Error::aborted("the value of a column was not read");
+            values.remove(&at).ok_or_else(unread)
+        });
+        whole.map(|whole| whole.unwrap_or(self.entity))
+    }
+}
+
+/// The encoded blob indexes of the columns of an entity; none if it cannot be decoded.
+pub(crate) fn blob_indexes(entity: &[u8]) -> Vec<&[u8]> {
+    let Ok(columns) = decoded(entity) else {
+        return Vec::new();
+    };
+    let mut indexes = Vec::new();
+    for column in columns.columns() {
+        if let ColumnValue::Blob(index) = column.value {
+            indexes.push(index);
+        }
+    }
+    indexes
 }
 
 fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {

@@ -6,6 +6,7 @@
 //! missing block; [`get`] and [`get_async`] read the block and continue. A lookup served from
 //! memory takes a single reference, on the memory that holds the value.
 
+mod blobs;
 mod future;
 
 use std::cell::Cell;
@@ -24,8 +25,7 @@ use cairn_table::{GetOptions, Table, TableGet};
 use cairn_types::{KeyOrder, MergeResult, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
-use crate::blob::{BlobReadOptions, Located, PendingBlob};
-use crate::columns::{Columns, default_column, with_blobs};
+use crate::columns::{Columns, default_column};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
 use crate::level::storage_forbidden;
@@ -36,8 +36,9 @@ use crate::row_cache::{Lookup, NewRow, RowCache};
 use crate::value::{Value, mergeable};
 use crate::versions::{Newest, SearchState, Stored, TimestampedTombstones, Versions};
 use crate::view::{Reading, View};
+pub(crate) use blobs::BlobReads;
 pub use future::{get_async, try_get};
-pub(crate) use future::{opens_apart, start_opening};
+pub(crate) use future::{open_blob_files, opens_apart, start_opening};
 
 /// The result of a point lookup.
 #[derive(Clone, Debug)]
@@ -160,7 +161,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             options: GetOptions {
                 fill_cache: options.fill_cache,
                 verify_checksums: options.verify_checksums,
-                is_cache_only: options.read_tier == ReadTier::BlockCache,
             },
             read_ts: options.timestamp.as_deref(),
             ignore_range_deletions: options.ignore_range_deletions,
@@ -403,6 +403,14 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// True if only cached data may be read.
     pub(crate) fn is_cache_only(&self) -> bool {
         self.tier == ReadTier::BlockCache
+    }
+
+    /// True if the lookup waits for storage although only cached data may be read. The device of a cache tier is not
+    /// storage.
+    pub(crate) fn lacks_storage(&self) -> bool {
+        let is_on_device =
+            matches!(self.pending, Some(Pending::Block)) && self.state.lacks_only_device();
+        self.is_cache_only() && !is_on_device
     }
 
     /// The table that has to be opened, and its level.
@@ -675,7 +683,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// Opens the table that the lookup waits for, or returns the read of the block that it waits
     /// for.
     pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
-        if self.tier == ReadTier::BlockCache {
+        if self.lacks_storage() {
             return Err(storage_forbidden());
         }
         match self.pending.take() {
@@ -695,7 +703,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// which it may need next. Each is then supplied, and reaches its get through the cache.
     pub(crate) fn look_ahead(&mut self) -> Vec<(TableRef<'a>, TableGet)> {
         let mut ahead = Vec::new();
-        if !self.state.lacks_filter() {
+        if self.is_cache_only() || !self.state.lacks_filter() {
             return ahead;
         }
         let stage = self.stage;
@@ -733,36 +741,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         if !self.state.supply_from(&other.state) {
             // `other` has found the block in the cache or is done with it: request it again.
             self.pending = Some(Pending::Block);
-        }
-    }
-
-    /// The read of a plain value that is stored in a blob file; `None` for other results, and if
-    /// the blob is cached.
-    pub(crate) fn blob_request(&mut self) -> Result<Option<(PendingBlob, ReadRequest)>> {
-        let Newest::Blob(index) = &self.versions.newest else {
-            return Ok(None);
-        };
-        let blobs = &self.view.family.blobs;
-        match blobs.locate(index, self.key(), self.blob_options())? {
-            Located::InFile(place, request) => Ok(Some((place, request))),
-            Located::Cached(value) => {
-                self.versions.newest = Newest::Value(value);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Supplies the bytes for [`PointGet::blob_request`].
-    pub(crate) fn supply_blob(&mut self, place: &PendingBlob, bytes: Buffer) -> Result<()> {
-        let blobs = &self.view.family.blobs;
-        self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
-        Ok(())
-    }
-
-    fn blob_options(&self) -> BlobReadOptions {
-        BlobReadOptions {
-            fill_cache: self.options.fill_cache,
-            cache_only: self.tier == ReadTier::BlockCache,
         }
     }
 
@@ -820,17 +798,24 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
 
     /// The newest version that is not an operand, including its TTL timestamp, with blobs read.
     fn stored(&mut self) -> Result<Found> {
-        if let Some((place, request)) = self.blob_request()? {
-            let bytes = self.read_deadline.read(&self.view.family, &request)?;
-            self.supply_blob(&place, bytes)?;
+        let mut requests = Vec::new();
+        if let Some(mut blobs) = self.blob_reads(&mut requests)? {
+            while !requests.is_empty() {
+                let (deadline, view) = (self.read_deadline, self.view);
+                let wanted = std::mem::take(&mut requests);
+                let results = wanted
+                    .iter()
+                    .map(|request| deadline.read(&view.family, request));
+                self.supply_blobs(&mut blobs, results, &mut requests)?;
+            }
         }
-        let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
-        let (key, reading, blobs) = (self.key(), &self.view.family, self.blob_options());
-        Ok(match newest {
-            Newest::Missing | Newest::Blob(_) => Found::Missing,
-            Newest::Value(value) => Found::Value(value),
-            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
-        })
+        Ok(
+            match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
+                Newest::Missing | Newest::Blob(_) => Found::Missing,
+                Newest::Value(value) => Found::Value(value),
+                Newest::Entity(entity) => Found::Entity(entity),
+            },
+        )
     }
 }
 

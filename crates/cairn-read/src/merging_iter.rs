@@ -503,17 +503,36 @@ impl MergingIter {
     /// [`MergingIter::wait`] with a custom `read`, which receives all pending requests in one
     /// batch.
     pub fn wait_with(&mut self, mut read: impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>) {
-        while !self.pending.is_empty() {
-            let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
-            if children.is_empty() {
-                self.pending.clear();
-                return self.fail(Error::aborted(
-                    "a child of the merging iterator is pending without a request",
-                ));
-            }
-            for (child, bytes) in children.into_iter().zip(read(&requests)) {
-                let _progress = self.supply(child, bytes);
-            }
+        while self.is_waiting() {
+            self.wait_once(&mut read);
+        }
+    }
+
+    /// True if blocks are missing.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// True if a block is missing that only storage has. The device of a cache tier is not storage.
+    pub(crate) fn lacks_storage(&self) -> bool {
+        let waiting = self.pending.iter().filter_map(|&at| self.children.get(at));
+        waiting.into_iter().any(|child| !child.lacks_only_device())
+    }
+
+    /// One round of [`MergingIter::wait_with`].
+    pub(crate) fn wait_once(
+        &mut self,
+        read: &mut impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>,
+    ) {
+        let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
+        if children.is_empty() {
+            self.pending.clear();
+            return self.fail(Error::aborted(
+                "a child of the merging iterator is pending without a request",
+            ));
+        }
+        for (child, bytes) in children.into_iter().zip(read(&requests)) {
+            let _progress = self.supply(child, bytes);
         }
     }
 

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
-use cairn_memory::secondary::SecondaryCache;
+use cairn_memory::secondary::{FlashCache, SecondaryCache};
 use cairn_memory::{BlockCache, CacheKind};
 use cairn_options::enums::IoMode;
 use cairn_options::{
-    CompactRangeOptions, CompactionOptions, DbOptions, FamilyOptions, Options, ReadOptions,
+    CompactRangeOptions, CompactionOptions, Compression, DbOptions, FamilyOptions, Options,
+    ReadOptions, ReadTier,
 };
+use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Clock, RemoteFileSystem, RemoteSettings, World};
+use cairn_types::Code;
 
 use crate::basic::db_options;
 use crate::tiers;
@@ -258,9 +261,9 @@ fn blocks_of_a_flash_tier_are_read_together_with_those_of_tables() {
     flash.close();
     drop(flash);
     for (mode, async_io) in [
-        (IoMode::Auto, true),
         (IoMode::Threads, true),
         (IoMode::Blocking, false),
+        (IoMode::Auto, true),
     ] {
         let (flash, cache) = stack();
         assert!(flash.stats().restored > 1000, "{flash:?}");
@@ -276,6 +279,175 @@ fn blocks_of_a_flash_tier_are_read_together_with_those_of_tables() {
         }
         // Entries of flash move up, others are inserted; the opening of tables has read one.
         assert!(cache.counts().insertions - entries >= 31);
+        iterators_wait_for_flash_once(&db, &clock, &flash, mode);
+        cache_only_reads_wait_for_flash_once(&db, &clock, async_io);
+        if mode == IoMode::Auto {
+            entries_lost_on_flash_are_read_from_tables(&world, &db, &flash);
+        }
         flash.close();
     }
+}
+
+fn entries_lost_on_flash_are_read_from_tables(world: &World, db: &Db, flash: &FlashCache) {
+    let before = flash.counts().evictions;
+    overwrite(world, Path::new("/flash"));
+    for (async_io, keys) in [(false, 0..3000), (true, 3000..6000_u32)] {
+        let mut iter = db.iter_with(&options(async_io, true));
+        iter.seek(&keys.start.to_be_bytes());
+        for n in keys {
+            assert_eq!(iter.key(), n.to_be_bytes());
+            assert_eq!(iter.value(), [n as u8; 100]);
+            iter.next();
+        }
+        iter.status().expect("all is read");
+    }
+    let lost = flash.counts().evictions - before;
+    assert!(lost > 30, "{lost}");
+}
+
+/// Overwrites the files in `dir`.
+fn overwrite(world: &World, dir: &Path) {
+    for name in world.fs.list(dir).expect("it is a directory") {
+        let path = dir.join(name);
+        let len = world.fs.status(&path).expect("it is a file").len;
+        if let Ok(file) = world.fs.open_overwrite(&path, FileMode::default()) {
+            file.append(&vec![0xa5; len as usize])
+                .expect("it is written");
+        }
+    }
+}
+
+/// A seek asks all six files of level 0 at once, whose blocks are on flash.
+fn iterators_wait_for_flash_once(db: &Db, clock: &Still, flash: &FlashCache, mode: IoMode) {
+    for read_tier in [ReadTier::All, ReadTier::BlockCache] {
+        let options = ReadOptions {
+            read_tier,
+            ..ReadOptions::default()
+        };
+        let mut iter = db.iter_with(&options);
+        let (mut sought, mut waited) = (0, 0);
+        for n in (100..5900).step_by(200) {
+            let (began, hits) = (clock.monotonic_nanos(), flash.counts().hits);
+            iter.seek(&u32::to_be_bytes(n));
+            if flash.counts().hits - hits < u64::from(FILES) {
+                // A block was in memory, or in its table only.
+                continue;
+            }
+            assert!(iter.valid(), "{:?}", iter.status());
+            assert_eq!(iter.value(), [n as u8; 100]);
+            sought += 1;
+            waited += (clock.monotonic_nanos() - began) / MS;
+        }
+        assert!(sought > 10, "{sought}");
+        match mode {
+            IoMode::Blocking => assert!(waited >= sought * u64::from(FILES), "{waited}"),
+            // Some seeks end in the next block.
+            _ => assert!(waited < sought * 2, "{waited} of {sought}"),
+        }
+    }
+}
+
+/// A batch that may read nothing but the cache waits for flash like others, and never for a table.
+fn cache_only_reads_wait_for_flash_once(db: &Db, clock: &Still, async_io: bool) {
+    let options = ReadOptions {
+        read_tier: ReadTier::BlockCache,
+        ..options(async_io, true)
+    };
+    let keys: Vec<_> = (0..32_u32).map(|n| (n * 181 + 90) % 6000).collect();
+    let asked: Vec<[u8; 4]> = keys.iter().map(|key| key.to_be_bytes()).collect();
+    let began = clock.monotonic_nanos();
+    let found = db.multi_get(&asked, &options);
+    let took = (clock.monotonic_nanos() - began) / MS;
+    let mut on_flash = 0;
+    for (found, key) in found.into_iter().zip(&keys) {
+        match found {
+            Ok(value) => {
+                assert_eq!(value.expect("it exists")[..], [*key as u8; 100]);
+                on_flash += 1;
+            }
+            Err(error) => assert_eq!(error.code(), Code::Incomplete),
+        }
+    }
+    assert!(on_flash > 25, "{on_flash}");
+    match async_io {
+        true => assert_eq!(took, 1),
+        false => assert!(took > 25 && took <= 32, "{took}"),
+    }
+}
+
+/// Values in blob files, and columns of entities, of which the blob cache has evicted most to flash.
+#[test]
+fn blobs_of_a_flash_tier_are_read_together() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let flash = tiers::flash(&world);
+    let cache = tiers::above(CacheKind::Clock, 16 << 10, flash.clone());
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        enable_blob_columns: true,
+        min_blob_size: 50,
+        blob_cache: Some(cache),
+        compression: Compression::None,
+        ..FamilyOptions::default()
+    };
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: world.clone(),
+    });
+    let db = db.expect("it opens");
+    let columns = |n: u32| [[n as u8; 100], [!n as u8; 100]];
+    for n in 0..3000_u32 {
+        let [first, second] = columns(n);
+        let key = n.to_be_bytes();
+        match n % 2 {
+            0 => db.put(&key, &first),
+            _ => db.put_entity(&key, &[(b"a", &first), (b"b", &second), (b"c", b"inline")]),
+        }
+        .expect("it is written");
+    }
+    db.flush().expect("it is flushed");
+    let every: Vec<_> = (0..3000_u32).map(u32::to_be_bytes).collect();
+    let check = |keys: &[[u8; 4]], options: &ReadOptions| {
+        let (began, hits) = (clock.monotonic_nanos(), flash.counts().hits);
+        let found = db.multi_get_entity(keys, options);
+        let waited = (clock.monotonic_nanos() - began) / MS;
+        for (found, key) in found.into_iter().zip(keys) {
+            let n = u32::from_be_bytes(*key);
+            let found = found.expect("it is read").expect("it exists");
+            let [first, second] = columns(n);
+            let values: Vec<_> = found.iter().map(|(_, value)| value.to_vec()).collect();
+            match n % 2 {
+                0 => assert_eq!(values, [&first[..]]),
+                _ => assert_eq!(values, [&first[..], &second, b"inline"]),
+            }
+        }
+        (waited, flash.counts().hits - hits)
+    };
+    let (waited, _) = check(&every, &options(true, true));
+    assert!(waited < 100, "{waited}: columns are read together");
+    let some: Vec<_> = (0..32_u32).map(|n| (n * 51 + 7).to_be_bytes()).collect();
+    let (waited, hits) = check(&some, &options(true, true));
+    assert!(hits > 30 && waited == 1, "{hits} {waited}");
+    // Single reads wait for each.
+    let alone = (20..40_u32).map(|n| (n * 51 + 11).to_be_bytes());
+    for key in alone {
+        assert!(check(&[key], &ReadOptions::default()).0 <= 2);
+    }
+    overwrite(&world, Path::new("/flash"));
+    let (_, hits) = check(&every, &options(true, true));
+    assert!(hits < 3000, "{hits}");
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    for n in 0..3000_u32 {
+        assert_eq!(iter.key(), n.to_be_bytes());
+        let plain = columns(n)[0];
+        let expected = &plain[..if n % 2 == 0 { plain.len() } else { 0 }];
+        assert_eq!(iter.value(), expected);
+        iter.next();
+    }
+    flash.close();
 }

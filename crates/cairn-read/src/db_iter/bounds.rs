@@ -447,7 +447,18 @@ impl DbIter {
             // It was collected: this reads again.
             bytes = io.read_now(&request);
         }
-        blobs.complete(&place, &self.key, bytes?)
+        match blobs.complete(place, &self.key, bytes)? {
+            Located::Cached(value) => Ok(value),
+            // A tier of the cache has lost it.
+            Located::InFile(place, request) => {
+                match blobs.complete(place, &self.key, io.read_now(&request))? {
+                    Located::Cached(value) => Ok(value),
+                    Located::InFile(..) => {
+                        Err(Error::aborted("a value in a blob file was not read"))
+                    }
+                }
+            }
+        }
     }
 
     /// Starts to read the values of the entries that follow.

@@ -23,6 +23,7 @@ use cairn_format::key;
 use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::ReadRequest;
 use cairn_table::{IterOptions, ReadAhead, Table};
 use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{TableRef, open_together};
@@ -826,15 +827,17 @@ impl DbIter {
 
     #[cold]
     fn fetch_pending(&mut self) {
-        if self.settings.cache_only {
-            self.fail(storage_forbidden());
-            return;
-        }
         let view = self.view.clone();
         let read_deadline = self.settings.read_deadline;
-        self.merging.wait_with(|requests| {
+        let mut read = |requests: &[ReadRequest]| {
             read_deadline.read_batch(&view.family, Activity::DbIterator, requests)
-        });
+        };
+        while self.merging.is_waiting() {
+            if self.settings.cache_only && self.merging.lacks_storage() {
+                return self.fail(storage_forbidden());
+            }
+            self.merging.wait_once(&mut read);
+        }
     }
 
     #[cold]

@@ -11,15 +11,14 @@ use std::sync::Arc;
 
 use cairn_format::blob::BlobIndex;
 use cairn_format::key::LookupKey;
-use cairn_options::{ReadOptions, ReadTier};
+use cairn_options::ReadOptions;
 use cairn_platform::io::{Offload, offload};
 use cairn_platform::{Buffer, Io, ReadDriver};
 use cairn_table::{Table, TableGet};
-use cairn_types::{Error, Progress, Result};
+use cairn_types::{Error, FileNumber, Progress, Result};
 use cairn_version::{FileMeta, FileToOpen, TableRef};
 
 use super::{Found, Pending, PointGet, SCRATCH};
-use crate::columns::{decoded, with_blobs};
 use crate::get_stats::count_get;
 use crate::level::storage_forbidden;
 use crate::versions::Newest;
@@ -88,7 +87,7 @@ impl PointGet<'_> {
     async fn run_async(&mut self) -> Result<()> {
         let reading = &self.view.family;
         while !self.run()?.is_ready() {
-            if self.tier == ReadTier::BlockCache {
+            if self.lacks_storage() {
                 return Err(storage_forbidden());
             }
             match self.pending.take() {
@@ -111,33 +110,45 @@ impl PointGet<'_> {
 
     /// Awaits values in blob files, and returns the result.
     async fn finish_async(&mut self) -> Result<Found> {
-        let reading = &self.view.family;
-        if let Newest::Blob(index) = &self.versions.newest
-            && opens_apart(reading)
-        {
-            // An error is that of the request.
-            if let Ok(index) = BlobIndex::decode(index)
-                && !reading.blobs.is_open(index.file)
-            {
-                let blobs = reading.blobs.clone();
-                offload(move || drop(blobs.file(index.file))).await;
+        open_blob_files(&self.view.family, &self.blob_indexes()).await;
+        let mut requests = Vec::new();
+        if let Some(mut blobs) = self.blob_reads(&mut requests)? {
+            while !requests.is_empty() {
+                let wanted = std::mem::take(&mut requests);
+                let read = self.read_deadline.read_all(&self.view.family, wanted);
+                self.supply_blobs(&mut blobs, read.await.into_iter(), &mut requests)?;
             }
         }
-        if let Some((place, request)) = self.blob_request()? {
-            let read = self.read_deadline.read_all(reading, vec![request]);
-            let bytes = only(read.await)?;
-            self.supply_blob(&place, bytes)?;
-        }
-        if let Newest::Entity(entity) = &self.versions.newest
-            && opens_apart(reading)
-            && decoded(entity)?.has_blobs()
-        {
-            let (entity, reading) = (entity.clone(), reading.clone());
-            let (key, blobs) = (self.key().to_vec(), self.blob_options());
-            let read = offload(move || with_blobs(&reading, &key, entity, blobs)).await?;
-            self.versions.newest = Newest::Entity(read);
-        }
         self.finish()
+    }
+}
+
+/// Opens the blob files of `indexes` on helper threads. An error is that of the read.
+pub(crate) fn open_blob_files(
+    reading: &Reading,
+    indexes: &[&[u8]],
+) -> impl Future<Output = ()> + Send + use<> {
+    let mut files: Vec<FileNumber> = Vec::new();
+    if opens_apart(reading) {
+        let decoded = indexes
+            .iter()
+            .filter_map(|index| BlobIndex::decode(index).ok());
+        files.extend(decoded.map(|index| index.file));
+        files.sort_unstable();
+        files.dedup();
+        files.retain(|&file| !reading.blobs.is_open(file));
+    }
+    let opening: Vec<_> = files
+        .into_iter()
+        .map(|file| {
+            let blobs = reading.blobs.clone();
+            offload(move || drop(blobs.file(file)))
+        })
+        .collect();
+    async move {
+        for opened in opening {
+            opened.await;
+        }
     }
 }
 

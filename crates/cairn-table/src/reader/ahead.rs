@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_memory::secondary::DeviceRead;
 use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::io::StartedRead;
@@ -111,10 +112,12 @@ struct Chunk {
 }
 
 /// An index block that is being read for the scout.
-struct AwaitedIndex {
+pub(super) struct AwaitedIndex {
     block: MissingBlock,
-    request: ReadRequest,
-    charge: Option<CacheCharge>,
+    pub(super) request: ReadRequest,
+    pub(super) charge: Option<CacheCharge>,
+    /// The read of the block from the device of a tier, to which the request belongs.
+    pub(super) on_device: Option<Box<DeviceRead>>,
 }
 
 enum Content {
@@ -182,7 +185,7 @@ impl Ahead {
             scout: IndexIter::default(),
             scouting: Scouting::Idle,
             awaited: None,
-            supplied: SuppliedBlocks::reading_devices(),
+            supplied: SuppliedBlocks::default(),
             known: VecDeque::new(),
             size: 0,
             depth: 1,
@@ -510,27 +513,21 @@ impl Ahead {
             let Some(awaited) = self.awaited.take_if(ended) else {
                 return false;
             };
-            let taken = self.plan.io.read_now(&awaited.request).and_then(|bytes| {
-                let raw = Raw::Whole(bytes);
-                table.take(
-                    awaited.block,
-                    &raw,
-                    self.options.verify_checksums,
-                    self.options.fill_cache,
-                    awaited.charge,
-                )
-            });
-            let Ok(taken) = taken else {
+            let Ok(taken) = self.take_index(table, awaited) else {
                 self.scouting = Scouting::Stopped;
                 return false;
             };
-            self.supplied.push(copy_of(&taken));
-            self.known.truncate(MAX_KNOWN - 1);
-            self.known.push_front(taken);
+            // A block that was lost on the device of a tier is then read from the table.
+            if let Some(taken) = taken {
+                self.supplied.push(copy_of(&taken));
+                self.known.truncate(MAX_KNOWN - 1);
+                self.known.push_front(taken);
+            }
         }
         match self.scout.settle(table, &self.supplied, &[]) {
             Ok(None) => {
                 self.supplied.clear();
+                self.supplied.forget_on_device();
                 if !self.scout.valid() {
                     self.scouting = Scouting::AtEnd;
                 }
@@ -547,15 +544,36 @@ impl Ahead {
         }
     }
 
+    /// Takes the index block whose read has ended. Returns `None` if the device of a tier has lost it.
+    fn take_index(&self, table: &Table, awaited: AwaitedIndex) -> Result<Option<SuppliedBlock>> {
+        let bytes = self.plan.io.read_now(&awaited.request);
+        if let Some(read) = awaited.on_device {
+            return table.take_from_device(awaited.block, (*read, bytes), &self.supplied);
+        }
+        let taken = table.take(
+            awaited.block,
+            &Raw::Whole(bytes?),
+            self.options.verify_checksums,
+            self.options.fill_cache,
+            awaited.charge,
+        );
+        taken.map(Some)
+    }
+
     /// Starts to read an index block that the scout lacks.
     fn await_index(&mut self, table: &Table, lack: MissingBlock) {
-        let request = table.request(lack, 0);
+        let on_device = self.supplied.take_on_device(lack.handle.offset);
+        let request = match &on_device {
+            Some(read) => read.request().clone(),
+            None => table.request(lack, 0),
+        };
         let charge = table.charge_read(&request);
         let started = self.plan.io.start(&request);
         self.awaited = Some(AwaitedIndex {
             block: lack,
             request: started.request(),
             charge,
+            on_device: on_device.map(Box::new),
         });
     }
 
@@ -577,15 +595,10 @@ impl Ahead {
         self.known.iter().find(is_it).map(copy_of)
     }
 
-    /// Returns the request of the index block that the scan lacks, if it is being read for the scout, and its
-    /// charge.
-    pub(crate) fn take_awaited(
-        &mut self,
-        lack: MissingBlock,
-    ) -> Option<(ReadRequest, Option<CacheCharge>)> {
+    /// Takes the read of the index block that the scan lacks, if it is being read for the scout.
+    pub(super) fn take_awaited(&mut self, lack: MissingBlock) -> Option<AwaitedIndex> {
         let is_it = |awaited: &mut AwaitedIndex| awaited.block.handle == lack.handle;
-        let awaited = self.awaited.take_if(is_it)?;
-        Some((awaited.request, awaited.charge))
+        self.awaited.take_if(is_it)
     }
 
     /// True if the scan is forward and ends with the block of the scout.
@@ -665,7 +678,7 @@ impl Ahead {
 #[cold]
 pub(crate) fn trimmed(table: &Table, walk: &IndexIter, more: u64, upper: &[u8]) -> u64 {
     let mut scout = walk.clone();
-    let none = SuppliedBlocks::reading_devices();
+    let none = SuppliedBlocks::default();
     let start = scout.handle().end();
     let mut end = start;
     while end - start < more && !separates(table, &scout, upper, false) {

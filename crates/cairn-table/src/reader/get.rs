@@ -32,9 +32,6 @@ pub struct GetOptions {
     pub fill_cache: bool,
     /// True if the checksums of the blocks read are verified.
     pub verify_checksums: bool,
-    /// True if the caller reads no missing blocks. The get itself then reads those that a tier below the cache has on a
-    /// device; otherwise, they are missing, and their requests read the device.
-    pub is_cache_only: bool,
 }
 
 /// The number of bytes of an entry to prefetch.
@@ -45,7 +42,6 @@ impl Default for GetOptions {
         GetOptions {
             fill_cache: true,
             verify_checksums: true,
-            is_cache_only: false,
         }
     }
 }
@@ -182,6 +178,13 @@ impl TableGet {
         Some(lack.block.handle.offset)
     }
 
+    /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
+    #[must_use]
+    pub fn lacks_only_device(&self) -> bool {
+        let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
+        lack.is_some_and(|lack| lack.on_device.is_some())
+    }
+
     /// True if a block of the filter is missing.
     #[must_use]
     pub fn lacks_filter(&self) -> bool {
@@ -248,7 +251,6 @@ impl Table {
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Progress> {
         let state = state.state();
-        state.supplied.reads_devices = options.is_cache_only;
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
                 self.set_lack(state, lack, options);

@@ -223,7 +223,7 @@ impl TableIter {
             valid: false,
             error: None,
             lack: None,
-            supplied: SuppliedBlocks::reading_devices(),
+            supplied: SuppliedBlocks::default(),
             held: None,
         })
     }

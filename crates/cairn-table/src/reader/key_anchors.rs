@@ -16,7 +16,7 @@ impl Table {
     /// Read errors of the index.
     pub fn anchors(&self, count: usize, io: &Io) -> Result<Vec<Vec<u8>>> {
         let mut anchors = Vec::new();
-        let mut supplied = SuppliedBlocks::reading_devices();
+        let mut supplied = SuppliedBlocks::default();
         let mut walk = IndexIter::new(self);
         let part = (self.data_end() / (count as u64 + 1)).max(1);
         walk.start(Landing::First);

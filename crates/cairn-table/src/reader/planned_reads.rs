@@ -134,6 +134,9 @@ struct State {
     held: u64,
     /// The range that the scan has entered last.
     entered: usize,
+    /// True while all chunks are in the page cache: each is read when the scan needs it. Reading them before would save
+    /// no wait, but take memory for all of them.
+    is_at_hand: bool,
 }
 
 /// The reads of a scan over many ranges, shared by the iterators over its tables.
@@ -192,6 +195,7 @@ impl PlannedReads {
                     false => 0,
                     true => usize::MAX,
                 },
+                is_at_hand: false,
             }),
         })
     }
@@ -201,9 +205,17 @@ impl PlannedReads {
         self.start_more(&mut self.state.lock());
     }
 
-    /// Executes the first reads by `read`, which receives all of them in one batch.
+    /// Executes the first reads by `read`, which receives all of them in one batch, unless the page cache has the first
+    /// chunk. Chunks are then read when the scan needs them, up to one that the page cache lacks.
     pub fn read_first(&self, read: impl FnOnce(&[ReadRequest]) -> Vec<Result<Buffer>>) {
         let mut state = self.state.lock();
+        let Some((table, at)) = self.admit_next(&mut state) else {
+            return;
+        };
+        if has_ended(&self.start_chunk(&mut state.tables[table], at)) {
+            state.is_at_hand = true;
+            return;
+        }
         let mut chosen = Vec::new();
         while let Some(next) = self.admit_next(&mut state) {
             chosen.push(next);
@@ -338,6 +350,9 @@ impl PlannedReads {
     pub(super) fn find(&self, place: usize, handle: Handle) -> Option<(Buffer, Range<usize>)> {
         let mut state = self.state.lock();
         let at = self.reach(&mut state, place, handle)?;
+        if state.is_at_hand && matches!(state.tables[place].chunks[at].content, Content::Waiting) {
+            self.start_needed(&mut state, place, at);
+        }
         if let Content::Started(started) = &state.tables[place].chunks[at].content {
             let request = started.request();
             if !has_ended(&request) {
@@ -388,19 +403,25 @@ impl PlannedReads {
         let at = self.reach(&mut state, place, handle)?;
         match &state.tables[place].chunks[at].content {
             Content::Started(started) => Some(started.request()),
-            Content::Waiting => {
-                // The scan needs it, whatever the limit.
-                let table = &mut state.tables[place];
-                let len = table.chunks[at].place.end - table.chunks[at].place.start;
-                let charge = table.table.params.charge(MemoryUse::Prefetch, len as usize);
-                table.chunks[at].charge = charge;
-                let request = self.start_chunk(table, at);
-                state.held += len;
-                self.start_more(&mut state);
-                Some(request)
-            }
+            Content::Waiting => Some(self.start_needed(&mut state, place, at)),
             Content::Reading | Content::Read(_) | Content::Gone => None,
         }
+    }
+
+    /// Starts to read a chunk that the scan needs, whatever the limit, and those after it that the limit admits, unless
+    /// all are in the page cache.
+    fn start_needed(&self, state: &mut State, place: usize, at: usize) -> ReadRequest {
+        let table = &mut state.tables[place];
+        let len = table.chunks[at].place.end - table.chunks[at].place.start;
+        let charge = table.table.params.charge(MemoryUse::Prefetch, len as usize);
+        table.chunks[at].charge = charge;
+        let request = self.start_chunk(table, at);
+        state.held += len;
+        state.is_at_hand &= has_ended(&request);
+        if !state.is_at_hand {
+            self.start_more(state);
+        }
+        request
     }
 
     /// Stores the bytes of the chunk with the block at `handle`, whose request was executed. Returns false if the

@@ -54,9 +54,7 @@ pub(crate) struct SuppliedBlock {
 pub(crate) struct SuppliedBlocks {
     blocks: Vec<SuppliedBlock>,
     pub counts: TableCounts,
-    /// True if blocks that a tier below the cache has on a device are read by the search; otherwise, they are missing.
-    pub reads_devices: bool,
-    /// The last missing block of such a tier.
+    /// The last missing block that a tier below the cache has on a device.
     on_device: Cell<Option<Box<OnDevice>>>,
 }
 
@@ -69,14 +67,6 @@ enum OnDevice {
 }
 
 impl SuppliedBlocks {
-    /// No blocks, for a search that reads devices of tiers itself.
-    pub(crate) fn reading_devices() -> SuppliedBlocks {
-        SuppliedBlocks {
-            reads_devices: true,
-            ..SuppliedBlocks::default()
-        }
-    }
-
     pub(crate) fn push(&mut self, block: SuppliedBlock) {
         self.blocks.push(block);
     }
@@ -317,20 +307,17 @@ impl Table {
     ) -> Option<Buffer> {
         let (key, lowest) = (self.cache_key(lack.handle), self.params.lowest_tier);
         let offset = lack.handle.offset;
-        let mut counts = LookupCounts::default();
-        let found = if supplied.reads_devices {
-            cache.search_below(&key, lowest, &mut counts)
-        } else if supplied.is_lost(offset) {
+        if supplied.is_lost(offset) {
             return None;
-        } else {
-            match cache.seek_below(&key, lowest, &mut counts) {
-                Sought::Absent => None,
-                Sought::Found(found) => Some(found),
-                Sought::OnDevice(read) => {
-                    let on_device = OnDevice::Read(offset, read);
-                    supplied.on_device.set(Some(Box::new(on_device)));
-                    None
-                }
+        }
+        let mut counts = LookupCounts::default();
+        let found = match cache.seek_below(&key, lowest, &mut counts) {
+            Sought::Absent => None,
+            Sought::Found(found) => Some(found),
+            Sought::OnDevice(read) => {
+                let on_device = OnDevice::Read(offset, read);
+                supplied.on_device.set(Some(Box::new(on_device)));
+                None
             }
         };
         self.count_below(lack.role, &counts, found.as_ref(), supplied);

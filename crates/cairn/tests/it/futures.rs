@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cairn::caches::{
     BlockCache, CacheOptions, FlashAdmission, FlashCache, FlashCacheOptions, SecondaryCache,
 };
-use cairn::options::enums::IoMode;
+use cairn::options::enums::{IoMode, ReadTier};
 use cairn::world::RemoteSettings;
 use cairn::{CompactRangeOptions, Db, Options, ReadOptions, World, WriteBatch, WriteOptions};
 
@@ -186,6 +186,84 @@ fn a_get_waits_for_a_flash_tier_without_blocking_its_thread() {
     }
     assert!(began.elapsed() < latency * 25, "they wait together");
     assert!(flash.counts().hits - before > 40, "{flash:?}");
+
+    // A get that may read nothing but the cache awaits flash, too.
+    let cached = ReadOptions {
+        read_tier: ReadTier::BlockCache,
+        ..ReadOptions::default()
+    };
+    let keys: Vec<_> = (50..90_u32).map(|n| (n * 20).to_be_bytes()).collect();
+    let began = Instant::now();
+    let get = |key| Box::pin(db.get_with_async(key, &cached));
+    let mut gets: Vec<_> = keys.iter().map(|key| get(&key[..])).collect();
+    for get in &mut gets {
+        assert!(get.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(began.elapsed() < latency, "none has waited");
+    for (n, get) in (50..90_u32).zip(gets) {
+        let found = pollster::block_on(get).unwrap();
+        assert_eq!(found.as_deref(), Some(&[(n * 20) as u8; 400][..]));
+    }
+}
+
+#[test]
+fn columns_in_blob_files_are_awaited_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let latency = Duration::from_millis(40);
+    let opened = |latency| {
+        let world = World::posix().remote(RemoteSettings {
+            latency,
+            bandwidth: 0,
+            queue_depth: 10_000,
+        });
+        let options = Options::default()
+            .create_if_missing(true)
+            .text("compression=kNoCompression;enable_blob_files=true;min_blob_size=100");
+        let mut options = options.unwrap();
+        options.family.enable_blob_columns = true;
+        let builder = Db::builder(dir.path()).world(world);
+        builder.options(options).open().unwrap()
+    };
+    let db = opened(Duration::ZERO);
+    for n in 0..20_u32 {
+        let columns = [
+            (&b""[..], &value(n)[..]),
+            (b"b", &value(n + 1)),
+            (b"c", b"inline"),
+        ];
+        db.default_family()
+            .put_entity(&n.to_be_bytes(), &columns)
+            .unwrap();
+    }
+    db.default_family().flush().unwrap();
+    db.close().unwrap();
+
+    let db = opened(latency);
+    assert_eq!(
+        db.get(&[0; 4]).unwrap().as_deref(),
+        Some(&value(0)[..]),
+        "the table is open"
+    );
+    let keys: Vec<_> = (0..20_u32).map(u32::to_be_bytes).collect();
+    let options = ReadOptions {
+        async_io: true,
+        ..ReadOptions::default()
+    };
+    let began = Instant::now();
+    let mut found = pin!(db.multi_get_async(&keys, &options));
+    let polled = found.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(
+        polled.is_pending() && began.elapsed() < latency,
+        "it has not waited"
+    );
+    for (n, found) in (0..20).zip(pollster::block_on(found)) {
+        assert_eq!(found.unwrap().as_deref(), Some(&value(n)[..]));
+    }
+    let family = db.default_family();
+    let entity = pollster::block_on(family.get_entity_async(&[0, 0, 0, 7], &options));
+    let entity = entity.unwrap().unwrap();
+    assert_eq!(entity.get(b"b"), Some(&value(8)[..]));
+    assert!(began.elapsed() < latency * 20, "columns are read together");
 }
 
 #[test]

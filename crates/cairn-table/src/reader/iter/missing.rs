@@ -1,6 +1,7 @@
 //! The blocks that an iterator lacks: requests for them, with readahead, and the blocks supplied in answer.
 
 use cairn_format::table::Handle;
+use cairn_memory::secondary::DeviceRead;
 use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Code, Progress, Result};
@@ -18,6 +19,9 @@ pub(super) struct Lack {
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
     part_of: PartOf,
+    /// The read of the block from the device of a tier, to which the request belongs. Boxed, so that iterators stay
+    /// small.
+    on_device: Option<Box<DeviceRead>>,
 }
 
 /// The read to which the request for a block belongs.
@@ -25,7 +29,7 @@ pub(super) struct Lack {
 enum PartOf {
     /// The block alone, or with bytes after it.
     Own,
-    /// The first chunk of the readahead.
+    /// The first chunk of the readahead
     Readahead,
     /// A chunk of planned reads.
     Plan,
@@ -39,6 +43,17 @@ impl Lack {
             charge: table.charge_read(&request),
             request,
             part_of: PartOf::Own,
+            on_device: None,
+        }
+    }
+
+    /// The lack of `block`, which a tier has on a device.
+    #[cold]
+    fn on_device(table: &Table, block: MissingBlock, read: DeviceRead) -> Lack {
+        let request = read.request().clone();
+        Lack {
+            on_device: Some(Box::new(read)),
+            ..Lack::new(table, block, request)
         }
     }
 }
@@ -88,6 +103,13 @@ impl TableIter {
             .clone()
     }
 
+    /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
+    #[must_use]
+    pub fn lacks_only_device(&self) -> bool {
+        let lack = self.lack.as_ref();
+        lack.is_some_and(|lack| lack.on_device.is_some())
+    }
+
     /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let lack = self.lack.take().expect("the iterator lacks a block");
@@ -97,8 +119,12 @@ impl TableIter {
         let Lack {
             block: lack,
             mut charge,
+            on_device,
             ..
         } = lack;
+        if let Some(read) = on_device {
+            return self.supply_from_device(lack, (*read, bytes));
+        }
         let taken = bytes.and_then(|bytes| {
             let len = bytes
                 .len()
@@ -122,6 +148,26 @@ impl TableIter {
                 self.supplied.push(block);
                 self.advance()
             }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Supplies the missing block from the device of a tier. If that fails, the block is read from the table.
+    #[cold]
+    fn supply_from_device(
+        &mut self,
+        lack: MissingBlock,
+        read: (DeviceRead, Result<Buffer>),
+    ) -> Progress {
+        match self.table.take_from_device(lack, read, &self.supplied) {
+            Ok(Some(block)) => {
+                if let Some(ahead) = &mut self.prefetch.background {
+                    ahead.learn(lack, &block.block);
+                }
+                self.supplied.push(block);
+                self.advance()
+            }
+            Ok(None) => self.advance(),
             Err(error) => self.fail(error),
         }
     }
@@ -159,7 +205,7 @@ impl TableIter {
         }
     }
 
-    /// Requests the missing block, and as much after it as is to be read ahead.
+    /// Requests the missing block, and as much after it as is to be read ahead
     pub(super) fn request_block(&mut self, lack: MissingBlock) -> Progress {
         if self.prefetch.planned.is_some()
             && let Some(progress) = self.request_by_plan(lack)
@@ -168,6 +214,10 @@ impl TableIter {
         }
         if self.prefetch.background.is_some() {
             return self.request_in_background(lack);
+        }
+        if let Some(read) = self.supplied.take_on_device(lack.handle.offset) {
+            self.lack = Some(Lack::on_device(&self.table, lack, read));
+            return Progress::Lacks;
         }
         let more = match lack.role == CacheRole::Data && !self.is_back() {
             true => self.readahead_after(lack.handle),
@@ -193,6 +243,7 @@ impl TableIter {
             request,
             charge: None,
             part_of: PartOf::Plan,
+            on_device: None,
         });
         Some(Progress::Lacks)
     }
@@ -216,29 +267,37 @@ impl TableIter {
     fn request_in_background(&mut self, block: MissingBlock) -> Progress {
         let back = self.is_back();
         let (table, walk) = (&self.table, &self.walk);
+        let on_device = self.supplied.take_on_device(block.handle.offset);
         let mut lack = None;
         if let Some(ahead) = &mut self.prefetch.background {
             if block.role == CacheRole::Data {
-                let chunk = ahead.request_for(table, walk, block.handle, back);
+                let in_table = on_device.is_none().then_some(block.handle);
+                let chunk =
+                    in_table.and_then(|handle| ahead.request_for(table, walk, handle, back));
                 lack = chunk.map(|request| Lack {
                     block,
                     request,
                     charge: None,
                     part_of: PartOf::Readahead,
+                    on_device: None,
                 });
             } else if let Some(known) = ahead.known_index(block) {
                 self.supplied.push(known);
                 return self.advance();
-            } else if let Some((request, charge)) = ahead.take_awaited(block) {
+            } else if let Some(awaited) = ahead.take_awaited(block) {
                 lack = Some(Lack {
                     block,
-                    request,
-                    charge,
+                    request: awaited.request,
+                    charge: awaited.charge,
                     part_of: PartOf::Own,
+                    on_device: awaited.on_device,
                 });
             }
         }
-        let alone = || Lack::new(table, block, table.request(block, 0));
+        let alone = || match on_device {
+            Some(read) => Lack::on_device(table, block, read),
+            None => Lack::new(table, block, table.request(block, 0)),
+        };
         self.lack = Some(lack.unwrap_or_else(alone));
         Progress::Lacks
     }
@@ -271,5 +330,6 @@ impl TableIter {
             }
             self.supplied.clear();
         }
+        self.supplied.forget_on_device();
     }
 }
