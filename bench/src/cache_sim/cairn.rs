@@ -1,6 +1,6 @@
 //! The policy of Cairn's clock cache, driven in the same way as by a shard of the cache.
 
-use cairn_memory::cache::policy::{NodeId, Policy as ShardPolicy, Seen};
+use cairn_memory::cache::policy::{MAX_LOOKS, NodeId, Policy as ShardPolicy, Seen};
 
 use crate::key_value_gen::mix;
 
@@ -44,7 +44,7 @@ impl Policy for Cairn {
         while self.policy.usage() + charge > self.capacity {
             let entries = &mut self.entries;
             let mut touches = |node: NodeId| std::mem::take(&mut entries[node as usize].0);
-            let victim = self.policy.victim(|node| Seen::Touches(touches(node)));
+            let victim = self.policy.victim(MAX_LOOKS, |node| Seen::Touches(touches(node)));
             let Some(victim) = victim else {
                 return false;
             };
