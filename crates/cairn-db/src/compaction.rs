@@ -53,7 +53,7 @@ impl Shared {
             now,
             ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
-            full_history_ts_low: family.full_history_ts_low.clone(),
+            full_history_ts_low: family.view().version.history_low().to_vec(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_read::timestamp_of_read;
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -37,28 +38,19 @@ pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, 
     })
 }
 
-/// Returns the lookup key of `key`. If keys have timestamps, it ends with that of the read.
+/// Returns the lookup key of `key` for a read of `view`. If keys have timestamps, it ends with that of the read.
+#[inline]
 pub(crate) fn lookup(
-    family: &FamilyState,
+    view: &View,
     key: &[u8],
     seq: SequenceNumber,
     options: &ReadOptions,
 ) -> Result<LookupKey> {
-    let size = family.order().timestamp_size();
-    match (size, &options.timestamp) {
-        (0, None) => Ok(LookupKey::new(key, seq)),
-        (0, Some(_)) => Err(Error::invalid_argument(
-            "the read has a timestamp, but the keys of the family have none",
-        )),
-        (size, Some(timestamp)) if timestamp.len() == size => {
-            Ok(LookupKey::new(&[key, timestamp].concat(), seq))
-        }
-        (size, Some(timestamp)) => Err(Error::invalid_argument(format!(
-            "timestamp: expected {size} bytes, found {}",
-            timestamp.len()
-        ))),
-        (size, None) => Ok(LookupKey::new(&[key, &vec![0xff; size]].concat(), seq)),
+    if view.family.order.timestamp_size() == 0 && options.timestamp.is_none() {
+        return Ok(LookupKey::new(key, seq));
     }
+    let timestamp = timestamp_of_read(view, options)?;
+    Ok(LookupKey::new(&[key, timestamp].concat(), seq))
 }
 
 impl Family {
@@ -102,10 +94,10 @@ impl Family {
         let view = self.state.view();
         let now = shared.published();
         let seq = options.snapshot.unwrap_or(now);
-        let found = get(&view, &lookup(&self.state, key, seq, options)?, options)?;
+        let found = get(&view, &lookup(&view, key, seq, options)?, options)?;
         let newer = match options.snapshot {
             Some(since) if since < now => {
-                let lookup = lookup(&self.state, key, now, options)?;
+                let lookup = lookup(&view, key, now, options)?;
                 is_written_since(&view, &lookup, since, options)?
             }
             _ => false,
@@ -163,7 +155,7 @@ impl Family {
         let view = self.state.view();
         check_held(&view)?;
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
-        let lookup = lookup(&self.state, key, seq, options)?;
+        let lookup = lookup(&view, key, seq, options)?;
         get(&view, &lookup, &tier_of(shared, options))
     }
 }

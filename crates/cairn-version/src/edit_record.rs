@@ -34,6 +34,7 @@ impl From<TreeChanges> for TreeEdit {
                 .collect(),
             blob_garbage: tree.blob_garbage.iter().map(BlobGarbage::from).collect(),
             cursors: cursors.map(|(level, key)| (level_of(level), key)).collect(),
+            history_low: None,
         }
     }
 }
@@ -75,6 +76,7 @@ impl TreeEdit {
         };
         VersionEdit {
             tree,
+            full_history_ts_low: self.history_low.clone(),
             ..VersionEdit::of_family(family)
         }
     }

@@ -51,6 +51,7 @@ mod threads;
 mod tickers;
 mod tiers;
 mod timers;
+mod timestamps;
 mod ttl;
 mod views;
 mod wal;

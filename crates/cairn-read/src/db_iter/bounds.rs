@@ -19,24 +19,15 @@ use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::value::Value;
-use crate::view::{Reading, View};
+use crate::view::{Reading, View, timestamp_of_read};
 
 /// The error for options that an iterator over `view` does not support.
 pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
-    let size = view.family.order.timestamp_size();
-    match &options.timestamp {
-        Some(_) if size == 0 => {
-            return Some(Error::invalid_argument(
-                "the read has a timestamp, but the keys of the column family have none",
-            ));
-        }
-        Some(timestamp) if timestamp.len() != size => {
-            return Some(Error::invalid_argument(format!(
-                "timestamp: expected {size} bytes, found {}",
-                timestamp.len()
-            )));
-        }
-        _ => {}
+    let has_timestamps = view.family.order.timestamp_size() > 0;
+    if (has_timestamps || options.timestamp.is_some())
+        && let Err(error) = timestamp_of_read(view, options)
+    {
+        return Some(error);
     }
     if options.iter_start_ts.is_some() {
         return Some(Error::not_supported("iterators with iter_start_ts"));

@@ -494,7 +494,9 @@ impl Replay {
             families.push(RecoveredFamily {
                 id,
                 name: family.name,
-                version: version.with_epochs(false),
+                version: version
+                    .with_epochs(false)
+                    .with_history_low(&family.full_history_ts_low),
                 log_number: family.log_number,
                 full_history_ts_low: family.full_history_ts_low,
                 persist_timestamps: family.persist_timestamps,

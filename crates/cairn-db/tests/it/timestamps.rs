@@ -1,0 +1,318 @@
+//! User-defined timestamps: writes, reads, history, and what is refused.
+
+use std::path::Path;
+
+use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{FamilyOptions, ReadOptions, WriteOptions, merge_operators};
+use cairn_platform::World;
+use cairn_types::{Code, KeyOrder, Result};
+
+use crate::basic::{db_options, small};
+
+/// A timestamp of the built-in orders.
+pub fn ts(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+/// Options of a read at a timestamp.
+fn at(number: u64) -> ReadOptions {
+    ReadOptions {
+        timestamp: Some(ts(number).to_vec()),
+        ..ReadOptions::default()
+    }
+}
+
+fn stamped() -> FamilyOptions {
+    FamilyOptions {
+        comparator: KeyOrder::BytewiseU64Ts,
+        merge_operator: Some(merge_operators::from_text("stringappend").expect("it is built in")),
+        ..small()
+    }
+}
+
+/// Opens a database whose default family and whose family `reverse` have timestamps, but not its family `plain`.
+fn opened(world: &World) -> Db {
+    let families = [
+        FamilyDescriptor::new("default", stamped()),
+        FamilyDescriptor::new(
+            "reverse",
+            FamilyOptions {
+                comparator: KeyOrder::ReverseBytewiseU64Ts,
+                ..stamped()
+            },
+        ),
+        FamilyDescriptor::new("plain", small()),
+    ];
+    let options = cairn_options::DbOptions {
+        create_missing_column_families: true,
+        ..db_options()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &families,
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+fn flush(db: &Db) {
+    for name in ["default", "reverse"] {
+        let family = db.family(name).expect("it exists");
+        family.flush().expect("it flushes");
+    }
+}
+
+fn get(family: &Family, key: &[u8], number: u64) -> Option<(Vec<u8>, u64)> {
+    let found = family.get_with_timestamp(key, &at(number));
+    let found = found.expect("the read succeeds");
+    found.map(|(value, stamp)| {
+        let stamp = stamp.try_into().expect("timestamps have eight bytes");
+        (value.to_vec(), u64::from_le_bytes(stamp))
+    })
+}
+
+/// Keys, values and timestamps at a timestamp, in both directions.
+fn scan(family: &Family, number: u64) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    let mut iter = family.iter_with(&at(number));
+    let row = |iter: &cairn_db::Iter| {
+        let stamp = iter.timestamp().try_into().expect("eight bytes");
+        (
+            iter.key().to_vec(),
+            iter.value().to_vec(),
+            u64::from_le_bytes(stamp),
+        )
+    };
+    let (mut rows, mut back) = (Vec::new(), Vec::new());
+    iter.seek_to_first();
+    while iter.valid() {
+        rows.push(row(&iter));
+        iter.next();
+    }
+    iter.status().expect("the scan succeeds");
+    iter.seek_to_last();
+    while iter.valid() {
+        back.push(row(&iter));
+        iter.prev();
+    }
+    iter.status().expect("the scan succeeds");
+    back.reverse();
+    assert_eq!(rows, back);
+    rows
+}
+
+fn fails<T>(result: Result<T>, code: Code, text: &str) {
+    match result {
+        Ok(_) => panic!("expected {text:?}"),
+        Err(error) => {
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_read_sees_the_versions_up_to_its_timestamp() {
+    let world = World::in_memory();
+    let mut db = opened(&world);
+    for name in ["default", "reverse"] {
+        let family = db.family(name).expect("it exists");
+        family.put_with_timestamp(b"a", &ts(10), b"a10").unwrap();
+        family.put_with_timestamp(b"b", &ts(10), b"b10").unwrap();
+        family.put_with_timestamp(b"a", &ts(300), b"a300").unwrap();
+        family.delete_with_timestamp(b"b", &ts(20)).unwrap();
+        family.put_with_timestamp(b"ab", &ts(30), b"ab30").unwrap();
+        family.single_delete_with_timestamp(b"ab", &ts(40)).unwrap();
+        family.merge_with_timestamp(b"m", &ts(5), b"x").unwrap();
+        family.merge_with_timestamp(b"m", &ts(6), b"y").unwrap();
+    }
+    for round in 0..3 {
+        for name in ["default", "reverse"] {
+            let family = db.family(name).expect("it exists");
+            let family = &family;
+            assert_eq!(get(family, b"a", 9), None);
+            assert_eq!(get(family, b"a", 10), Some((b"a10".to_vec(), 10)));
+            assert_eq!(get(family, b"a", 299), Some((b"a10".to_vec(), 10)));
+            assert_eq!(get(family, b"a", u64::MAX), Some((b"a300".to_vec(), 300)));
+            assert_eq!(get(family, b"b", 19), Some((b"b10".to_vec(), 10)));
+            assert_eq!(get(family, b"b", 20), None);
+            assert_eq!(get(family, b"ab", 39), Some((b"ab30".to_vec(), 30)));
+            assert_eq!(get(family, b"ab", 40), None);
+            assert_eq!(get(family, b"m", 5), Some((b"x".to_vec(), 5)));
+            assert_eq!(get(family, b"m", 6), Some((b"x,y".to_vec(), 6)));
+            let keys: Vec<_> = scan(family, 30)
+                .into_iter()
+                .map(|row| (row.0, row.2))
+                .collect();
+            let mut expected = vec![
+                (b"a".to_vec(), 10),
+                (b"ab".to_vec(), 30),
+                (b"m".to_vec(), 6),
+            ];
+            if name == "reverse" {
+                expected.reverse();
+            }
+            assert_eq!(keys, expected);
+            let many = family.multi_get_with_timestamps(&[&b"a"[..], b"b", b"m"], &at(20));
+            let many: Vec<_> = many
+                .into_iter()
+                .map(|found| found.unwrap().map(|(value, stamp)| (value.to_vec(), stamp)))
+                .collect();
+            assert_eq!(
+                many,
+                [
+                    Some((b"a10".to_vec(), ts(10).to_vec())),
+                    None,
+                    Some((b"x,y".to_vec(), ts(6).to_vec()))
+                ]
+            );
+            let values = family.multi_get(&[&b"a"[..], b"b"], &at(20));
+            assert_eq!(values[0].as_ref().unwrap().as_deref(), Some(&b"a10"[..]));
+            assert_eq!(values[1].as_ref().unwrap().as_deref(), None);
+        }
+        match round {
+            // From the log.
+            0 => {
+                drop(db);
+                db = opened(&world);
+            }
+            // From tables.
+            _ => flush(&db),
+        }
+    }
+}
+
+#[test]
+fn a_range_deletion_hides_older_timestamps_only() {
+    let db = opened(&World::in_memory());
+    for key in [b"a", b"b", b"c"] {
+        db.put_with_timestamp(key, &ts(10), b"old").unwrap();
+    }
+    db.delete_range_with_timestamp(b"a", b"c", &ts(20)).unwrap();
+    db.put_with_timestamp(b"b", &ts(30), b"new").unwrap();
+    for _ in 0..2 {
+        assert_eq!(scan(&db, 19).len(), 3);
+        assert_eq!(scan(&db, 20), [(b"c".to_vec(), b"old".to_vec(), 10)]);
+        assert_eq!(
+            scan(&db, 30),
+            [
+                (b"b".to_vec(), b"new".to_vec(), 30),
+                (b"c".to_vec(), b"old".to_vec(), 10)
+            ]
+        );
+        assert_eq!(get(&db, b"a", 20), None);
+        assert_eq!(get(&db, b"a", 19), Some((b"old".to_vec(), 10)));
+        flush(&db);
+    }
+}
+
+#[test]
+fn a_batch_without_timestamps_gets_them_before_it_is_written() {
+    let db = opened(&World::in_memory());
+    let plain = db.family("plain").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&db, b"a", b"1");
+    batch.merge_in(&db, b"b", b"2");
+    batch.delete_in(&db, b"c");
+    batch.delete_range_in(&db, b"d", b"e");
+    batch.put_parts_in(&db, &[b"f", b"g"], &[b"3", b"4"]);
+    batch.put_in(&plain, b"p", b"plain");
+    assert!(batch.lacks_timestamps());
+    fails(db.write(&batch), Code::InvalidArgument, "enables timestamp");
+    let size = |id: u32| Some(if id == plain.id() { 0 } else { 8 });
+    fails(
+        batch.update_timestamps(b"short", size),
+        Code::InvalidArgument,
+        "size mismatch",
+    );
+    fails(
+        batch.update_timestamps(&ts(7), |_| None),
+        Code::NotFound,
+        "column family",
+    );
+    fails(
+        batch.update_timestamps(b"", size),
+        Code::InvalidArgument,
+        "empty",
+    );
+    assert!(batch.lacks_timestamps());
+    batch.update_timestamps(&ts(7), size).unwrap();
+    assert!(!batch.lacks_timestamps());
+    db.write(&batch).unwrap();
+    assert_eq!(get(&db, b"a", 7), Some((b"1".to_vec(), 7)));
+    assert_eq!(get(&db, b"b", 7), Some((b"2".to_vec(), 7)));
+    assert_eq!(get(&db, b"fg", 7), Some((b"34".to_vec(), 7)));
+    assert_eq!(plain.get(b"p").unwrap().as_deref(), Some(&b"plain"[..]));
+    // The serialized form can be written, too.
+    let copy = WriteBatch::from_data(batch.data()).unwrap();
+    db.write(&copy).unwrap();
+    let mut short = WriteBatch::new();
+    short.put(b"short", b"");
+    let short = WriteBatch::from_data(short.data()).unwrap();
+    fails(db.write(&short), Code::InvalidArgument, "shorter");
+}
+
+#[test]
+fn calls_with_and_without_timestamps_are_refused_by_the_other_kind_of_family() {
+    let db = opened(&World::in_memory());
+    let plain = db.family("plain").unwrap();
+    let invalid = Code::InvalidArgument;
+    let needs = "cannot call this method on column family default that enables timestamp";
+    fails(db.put(b"k", b""), invalid, needs);
+    fails(db.delete(b"k"), invalid, needs);
+    fails(db.single_delete(b"k"), invalid, needs);
+    fails(db.merge(b"k", b""), invalid, needs);
+    fails(db.delete_range(b"k", b"l"), invalid, needs);
+    fails(db.put_entity(b"k", &[]), invalid, needs);
+    fails(db.timed_put(b"k", b"", 1), Code::NotSupported, "timed puts");
+    fails(db.get(b"k"), invalid, needs);
+    fails(db.get_entity(b"k", &ReadOptions::default()), invalid, needs);
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    fails(iter.status(), invalid, needs);
+    for found in db.multi_get(&[b"k"], &ReadOptions::default()) {
+        fails(found, invalid, needs);
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(b"key", b"");
+    fails(db.write(&batch), invalid, needs);
+    batch.clear();
+    batch.put_with_timestamp(&db, b"key", &ts(1), b"");
+    batch.put(b"key", b"");
+    fails(
+        db.write_with(&batch, &WriteOptions::default()),
+        invalid,
+        needs,
+    );
+
+    let has_none = "column family plain that does not enable timestamp";
+    fails(
+        plain.put_with_timestamp(b"k", &ts(1), b""),
+        invalid,
+        has_none,
+    );
+    fails(plain.delete_with_timestamp(b"k", &ts(1)), invalid, has_none);
+    fails(plain.get_with(b"k", &at(1)), invalid, has_none);
+    let mut iter = plain.iter_with(&at(1));
+    iter.seek_to_first();
+    fails(iter.status(), invalid, has_none);
+    let wrong = "Timestamp sizes mismatch: expect 8, 3 given";
+    fails(db.put_with_timestamp(b"k", b"abc", b""), invalid, wrong);
+    let short = ReadOptions {
+        timestamp: Some(b"abc".to_vec()),
+        ..ReadOptions::default()
+    };
+    fails(db.get_with(b"k", &short), invalid, wrong);
+    // A batch for another database, in which the family has no timestamps.
+    let mut batch = WriteBatch::new();
+    let other = opened(&World::in_memory());
+    batch.put_with_timestamp(&other.family("reverse").unwrap(), b"k", &ts(1), b"");
+    db.write(&batch).unwrap();
+    let plain_db = crate::basic::open_at(&World::in_memory(), &[]).unwrap();
+    batch.clear();
+    batch.put_with_timestamp(&other, b"k", &ts(1), b"");
+    fails(plain_db.write(&batch), invalid, "does not enable timestamp");
+}
