@@ -316,3 +316,117 @@ fn calls_with_and_without_timestamps_are_refused_by_the_other_kind_of_family() {
     batch.put_with_timestamp(&other, b"k", &ts(1), b"");
     fails(plain_db.write(&batch), invalid, "does not enable timestamp");
 }
+
+/// All versions between two timestamps, in both directions: key, timestamp, and the value unless it is a deletion.
+fn versions(family: &Family, from: u64, to: u64) -> Vec<(Vec<u8>, u64, Option<Vec<u8>>)> {
+    let mut iter = family.iter_with(&ReadOptions {
+        iter_start_ts: Some(ts(from).to_vec()),
+        ..at(to)
+    });
+    let row = |iter: &cairn_db::Iter| {
+        let stamp = iter.timestamp().try_into().expect("eight bytes");
+        let internal = iter.internal_key().expect("it is valid");
+        assert!(internal.starts_with(iter.key()));
+        assert_eq!(internal.len(), iter.key().len() + 16);
+        assert_eq!(iter.raw_key(), internal);
+        let value = (!iter.is_deletion()).then(|| iter.value().to_vec());
+        (iter.key().to_vec(), u64::from_le_bytes(stamp), value)
+    };
+    let (mut rows, mut back) = (Vec::new(), Vec::new());
+    iter.seek_to_first();
+    while iter.valid() {
+        rows.push(row(&iter));
+        iter.next();
+    }
+    iter.status().expect("the scan succeeds");
+    iter.seek_to_last();
+    while iter.valid() {
+        back.push(row(&iter));
+        // A change of direction at each version.
+        if back.len() > 1 {
+            iter.next();
+            assert_eq!(row(&iter), back[back.len() - 2]);
+            iter.prev();
+            assert_eq!(row(&iter), back[back.len() - 1]);
+        }
+        iter.prev();
+    }
+    iter.status().expect("the scan succeeds");
+    back.reverse();
+    assert_eq!(rows, back);
+    rows
+}
+
+#[test]
+fn an_iterator_with_a_start_timestamp_returns_all_versions() {
+    let db = opened(&World::in_memory());
+    let key = |name: &str| name.as_bytes().to_vec();
+    db.put_with_timestamp(b"a", &ts(1), b"a1").unwrap();
+    db.put_with_timestamp(b"a", &ts(2), b"wrong").unwrap();
+    db.put_with_timestamp(b"a", &ts(2), b"a2").unwrap();
+    db.flush().unwrap();
+    db.put_with_timestamp(b"b", &ts(3), b"b3").unwrap();
+    db.delete_with_timestamp(b"b", &ts(4)).unwrap();
+    db.put_with_timestamp(b"b", &ts(5), b"b5").unwrap();
+    db.put_with_timestamp(b"c", &ts(5), b"c5").unwrap();
+    db.delete_range_with_timestamp(b"c", b"d", &ts(6)).unwrap();
+    db.put_with_timestamp(b"c", &ts(7), b"c7").unwrap();
+    for _ in 0..2 {
+        let a = |stamp: u64, value: &str| (key("a"), stamp, Some(key(value)));
+        let b = |stamp: u64, value: &str| (key("b"), stamp, Some(key(value)));
+        assert_eq!(
+            versions(&db, 0, 9),
+            [
+                a(2, "a2"),
+                a(1, "a1"),
+                b(5, "b5"),
+                (key("b"), 4, None),
+                b(3, "b3"),
+                (key("c"), 7, Some(key("c7"))),
+            ]
+        );
+        assert_eq!(
+            versions(&db, 2, 4),
+            [a(2, "a2"), (key("b"), 4, None), b(3, "b3")]
+        );
+        assert_eq!(versions(&db, 9, 4), []);
+        let mut iter = db.iter_with(&ReadOptions {
+            iter_start_ts: Some(ts(0).to_vec()),
+            ..at(4)
+        });
+        iter.seek(b"b");
+        assert_eq!((iter.key(), iter.timestamp()), (&b"b"[..], &ts(4)[..]));
+        iter.seek_for_prev(b"b");
+        assert_eq!((iter.key(), iter.timestamp()), (&b"b"[..], &ts(3)[..]));
+        db.flush().unwrap();
+    }
+    db.merge_with_timestamp(b"m", &ts(1), b"x").unwrap();
+    let mut iter = db.iter_with(&ReadOptions {
+        iter_start_ts: Some(ts(0).to_vec()),
+        ..at(9)
+    });
+    iter.seek(b"m");
+    fails(iter.status(), Code::NotSupported, "merge operand");
+    let mut iter = db.iter_with(&ReadOptions {
+        iter_start_ts: Some(b"x".to_vec()),
+        ..at(9)
+    });
+    iter.seek(b"m");
+    fails(
+        iter.status(),
+        Code::InvalidArgument,
+        "Timestamp sizes mismatch",
+    );
+}
+
+#[test]
+fn a_scan_merges_operands_down_to_a_range_deletion_between_them() {
+    let db = opened(&World::in_memory());
+    db.merge_with_timestamp(b"m", &ts(1), b"gone").unwrap();
+    db.delete_range_with_timestamp(b"a", b"z", &ts(2)).unwrap();
+    db.merge_with_timestamp(b"m", &ts(3), b"x").unwrap();
+    db.merge_with_timestamp(b"m", &ts(4), b"y").unwrap();
+    assert_eq!(scan(&db, 9), [(b"m".to_vec(), b"x,y".to_vec(), 4)]);
+    assert_eq!(get(&db, b"m", 9), Some((b"x,y".to_vec(), 4)));
+    assert_eq!(scan(&db, 1), [(b"m".to_vec(), b"gone".to_vec(), 1)]);
+}
