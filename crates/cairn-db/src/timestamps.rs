@@ -6,16 +6,20 @@
 
 use std::sync::Arc;
 
-use cairn_options::{ReadOptions, WriteOptions};
-use cairn_read::{Value, check_timestamp_size, get_with_timestamp};
-use cairn_types::{Error, Result};
+use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions, WriteOptions};
+use cairn_read::{Value, check_timestamp_size, get_with_timestamp, shown_timestamp};
+use cairn_types::{Code, Error, Result, Subcode};
+use cairn_version::TreeEdit;
 
 use cairn_format::batch::Record;
 
 use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
+use crate::catalog::install::Change;
 use crate::catalog::release::check_held;
+use crate::db::Db;
 use crate::handle::Family;
+use crate::open::OpenRequest;
 use crate::reads::{lookup, tier_of};
 use crate::shared::Shared;
 use crate::write::entry::entry;
@@ -193,7 +197,108 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Increases `full_history_ts_low` of `family` to `low`.
+    pub(crate) fn increase_history_low(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        low: &[u8],
+    ) -> Result<()> {
+        self.check_writable()?;
+        check_size(family, low.len())?;
+        let order = family.order();
+        // Keys that differ only in their timestamps are ordered newest first. A timestamp alone is such a key.
+        let is_older = |a: &[u8], b: &[u8]| !b.is_empty() && order.compare(a, b).is_gt();
+        let current = family.view().version.clone();
+        if is_older(low, current.history_low()) {
+            return Err(Error::invalid_argument(format!(
+                "Current full_history_ts_low: {} is higher than provided ts: {}",
+                shown_timestamp(current.history_low()),
+                shown_timestamp(low)
+            )));
+        }
+        let change = Change {
+            edit: TreeEdit {
+                history_low: Some(low.to_vec()),
+                ..TreeEdit::default()
+            },
+            ..Change::default()
+        };
+        self.catalog.install(&**self, &[(family, &change)])?;
+        let now = family.view().version.clone();
+        if is_older(low, now.history_low()) {
+            return Err(Error::new(
+                Code::TryAgain,
+                Subcode::None,
+                format!(
+                    "full_history_ts_low: {} is set to be higher than the requested timestamp: {}",
+                    shown_timestamp(now.history_low()),
+                    shown_timestamp(low)
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Drops all versions with timestamps newer than `timestamp` from all families whose keys have timestamps.
+    pub(crate) fn trim_history(self: &Arc<Self>, timestamp: &[u8]) -> Result<()> {
+        let options = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
+            ..CompactRangeOptions::default()
+        };
+        let families = self.catalog.families();
+        for family in families.iter() {
+            if family.order().timestamp_size() > 0 {
+                check_size(family, timestamp.len())?;
+                self.compact_range(family, None, None, &options, Some(timestamp))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a database and drops all versions with timestamps newer than `timestamp` from the families whose keys have
+/// timestamps.
+///
+/// # Errors
+///
+/// Those of [`open`](crate::open()); `InvalidArgument` with `avoid_flush_during_recovery`, and for a timestamp of the
+/// wrong size; errors of the compaction.
+pub fn open_and_trim_history(request: &OpenRequest<'_>, timestamp: &[u8]) -> Result<Db> {
+    if request.options.avoid_flush_during_recovery {
+        return Err(Error::invalid_argument(
+            "avoid_flush_during_recovery incompatible with OpenAndTrimHistory",
+        ));
+    }
+    let db = crate::open(request)?;
+    db.handle.shared.trim_history(timestamp)?;
+    Ok(db)
+}
+
 impl Family {
+    /// Increases the timestamp below which history may be dropped (`full_history_ts_low`). Reads at older timestamps
+    /// then fail, and flushes and compactions keep only the newest of the older versions of a key.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if keys have no timestamps or timestamps of another size, or if `low` is older than the current
+    /// one; `TryAgain` if another call has set a newer one; the error that made the database read-only.
+    pub fn increase_full_history_ts_low(&self, low: &[u8]) -> Result<()> {
+        self.db.shared.increase_history_low(&self.state, low)
+    }
+
+    /// Returns the timestamp below which history may have been dropped; empty if it was never set.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if keys have no timestamps.
+    pub fn full_history_ts_low(&self) -> Result<Vec<u8>> {
+        match self.timestamp_size() {
+            0 => check_size(&self.state, 0).map(|()| Vec::new()),
+            _ => Ok(self.state.view().version.history_low().to_vec()),
+        }
+    }
+
     /// Sets `key` at `timestamp` to `value`.
     ///
     /// # Errors

@@ -350,6 +350,7 @@ impl<'a> Outputs<'a> {
         let drops_more = !self.params.bottommost && properties.num_deletions > 0;
         file.hints.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
+        file.timestamps.persisted = !properties.timestamps_stripped;
         if let Some((least, most)) = &properties.timestamps {
             (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
         }

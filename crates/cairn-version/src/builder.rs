@@ -82,7 +82,10 @@ impl Builder {
         for garbage in &edit.blob_garbage {
             self.add_garbage(garbage)?;
         }
-        if let Some(low) = &edit.history_low {
+        // Keys that differ only in their timestamps are ordered newest first. A timestamp alone is such a key.
+        if let Some(low) = &edit.history_low
+            && (self.history_low.is_empty() || self.order.compare(low, &self.history_low).is_lt())
+        {
             self.history_low = Arc::from(low.as_slice());
         }
         for (level, key) in &edit.cursors {

@@ -67,20 +67,8 @@ impl Sink for Memtables<'_> {
         let Some(family) = self.families.get(family) else {
             return;
         };
-        let memtable = &family.view().memtable;
-        if family.persist_timestamps {
-            memtable.add(seq, kind, key, value);
-            return;
-        }
-        // The timestamps of this family are kept in memtables only: recovered entries are read like those of
-        // its tables, whose keys have the smallest timestamp.
-        let size = family.order().timestamp_size();
-        let key = without_time(key, size);
-        if kind == ValueKind::RangeDeletion {
-            memtable.add(seq, kind, &key, &without_time(value, size));
-        } else {
-            memtable.add(seq, kind, &key, value);
-        }
+        // A family whose tables do not keep timestamps has them in memtables.
+        family.view().memtable.add(seq, kind, key, value);
     }
 
     fn batch_done(&mut self) -> Result<()> {
@@ -101,14 +89,6 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
-fn without_time(key: &[u8], size: usize) -> Vec<u8> {
-    let mut key = key.to_vec();
-    let end = key.len();
-    key[end.saturating_sub(size)..].fill(0);
-    key
 }
 
 /// The outcome of the replay of the logs.

@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
-use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, WriteBatch, open};
-use cairn_options::{FamilyOptions, ReadOptions, WriteOptions, merge_operators};
+use cairn_db::{
+    Db, Family, FamilyDescriptor, OpenRequest, WriteBatch, open, open_and_trim_history,
+};
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions,
+    WriteOptions, merge_operators,
+};
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder, Result};
 
@@ -32,8 +37,17 @@ fn stamped() -> FamilyOptions {
 
 /// Opens a database whose default family and whose family `reverse` have timestamps, but not its family `plain`.
 fn opened(world: &World) -> Db {
+    opened_as(world, &stamped(), |request| open(request)).expect("it opens")
+}
+
+/// [`opened`] with options of the default family, by `open`.
+fn opened_as(
+    world: &World,
+    default: &FamilyOptions,
+    open: impl Fn(&OpenRequest<'_>) -> Result<Db>,
+) -> Result<Db> {
     let families = [
-        FamilyDescriptor::new("default", stamped()),
+        FamilyDescriptor::new("default", default.clone()),
         FamilyDescriptor::new(
             "reverse",
             FamilyOptions {
@@ -43,7 +57,7 @@ fn opened(world: &World) -> Db {
         ),
         FamilyDescriptor::new("plain", small()),
     ];
-    let options = cairn_options::DbOptions {
+    let options = DbOptions {
         create_missing_column_families: true,
         ..db_options()
     };
@@ -55,7 +69,6 @@ fn opened(world: &World) -> Db {
         read_only: false,
         world: world.clone(),
     })
-    .expect("it opens")
 }
 
 fn flush(db: &Db) {
@@ -429,4 +442,270 @@ fn a_scan_merges_operands_down_to_a_range_deletion_between_them() {
     assert_eq!(scan(&db, 9), [(b"m".to_vec(), b"x,y".to_vec(), 4)]);
     assert_eq!(get(&db, b"m", 9), Some((b"x,y".to_vec(), 4)));
     assert_eq!(scan(&db, 1), [(b"m".to_vec(), b"gone".to_vec(), 1)]);
+}
+
+fn compact(family: &Family) {
+    let options = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    family
+        .compact_range(None, None, &options)
+        .expect("it compacts");
+}
+
+fn value(text: &str) -> Option<Vec<u8>> {
+    Some(text.as_bytes().to_vec())
+}
+
+#[test]
+fn compactions_keep_only_the_newest_version_below_full_history_ts_low() {
+    let world = World::in_memory();
+    let db = opened(&world);
+    assert_eq!(db.full_history_ts_low().unwrap(), b"");
+    for number in 1..=5 {
+        let text = format!("a{number}");
+        db.put_with_timestamp(b"a", &ts(number), text.as_bytes())
+            .unwrap();
+        db.flush().unwrap();
+    }
+    db.put_with_timestamp(b"b", &ts(1), b"b1").unwrap();
+    db.delete_with_timestamp(b"b", &ts(2)).unwrap();
+    db.put_with_timestamp(b"c", &ts(1), b"c1").unwrap();
+    db.put_with_timestamp(b"d", &ts(2), b"d2").unwrap();
+    db.delete_range_with_timestamp(b"c", b"d", &ts(3)).unwrap();
+    db.delete_range_with_timestamp(b"d", b"e", &ts(4)).unwrap();
+    db.merge_with_timestamp(b"m", &ts(1), b"x").unwrap();
+    db.merge_with_timestamp(b"m", &ts(2), b"y").unwrap();
+    db.merge_with_timestamp(b"m", &ts(4), b"z").unwrap();
+    compact(&db);
+    // Without a low timestamp, all history is kept.
+    assert_eq!(get(&db, b"a", 1), Some((b"a1".to_vec(), 1)));
+    assert_eq!(get(&db, b"b", 1), Some((b"b1".to_vec(), 1)));
+    assert_eq!(get(&db, b"c", 2), Some((b"c1".to_vec(), 1)));
+    assert_eq!(get(&db, b"m", 4), Some((b"x,y,z".to_vec(), 4)));
+
+    let invalid = Code::InvalidArgument;
+    db.increase_full_history_ts_low(&ts(4)).unwrap();
+    db.increase_full_history_ts_low(&ts(4)).unwrap();
+    assert_eq!(db.full_history_ts_low().unwrap(), ts(4));
+    let lower = db.increase_full_history_ts_low(&ts(3));
+    fails(
+        lower,
+        invalid,
+        "Current full_history_ts_low: 4 is higher than provided ts: 3",
+    );
+    fails(
+        db.increase_full_history_ts_low(b"x"),
+        invalid,
+        "expect 8, 1 given",
+    );
+    let plain = db.family("plain").unwrap();
+    fails(
+        plain.increase_full_history_ts_low(&ts(1)),
+        invalid,
+        "does not enable timestamp",
+    );
+    fails(
+        plain.full_history_ts_low(),
+        invalid,
+        "does not enable timestamp",
+    );
+    let old = "Read timestamp: 3 is smaller than full_history_ts_low: 4";
+    fails(db.get_with(b"a", &at(3)), invalid, old);
+    let mut iter = db.iter_with(&at(3));
+    iter.seek_to_first();
+    fails(iter.status(), invalid, old);
+    for found in db.multi_get(&[b"a"], &at(3)) {
+        fails(found, invalid, old);
+    }
+
+    compact(&db);
+    let expected = [
+        (b"a".to_vec(), 5, value("a5")),
+        (b"a".to_vec(), 4, value("a4")),
+        (b"a".to_vec(), 0, value("a3")),
+    ];
+    let of_a: Vec<_> = {
+        let end = ReadOptions {
+            iterate_upper_bound: Some(b"m".to_vec()),
+            iter_start_ts: Some(ts(0).to_vec()),
+            ..at(9)
+        };
+        let mut iter = db.iter_with(&end);
+        iter.seek_to_first();
+        let mut rows = Vec::new();
+        while iter.valid() {
+            let stamp = iter.timestamp().try_into().unwrap();
+            let value = (!iter.is_deletion()).then(|| iter.value().to_vec());
+            rows.push((iter.key().to_vec(), u64::from_le_bytes(stamp), value));
+            iter.next();
+        }
+        iter.status().unwrap();
+        rows
+    };
+    // The deletion of b and the range deletion of c are below the timestamp; that of d is not.
+    assert_eq!(of_a, expected);
+    assert_eq!(get(&db, b"d", 4), None);
+    assert_eq!(get(&db, b"m", 4), Some((b"x,y,z".to_vec(), 4)));
+    assert_eq!(get(&db, b"a", 4), Some((b"a4".to_vec(), 4)));
+    drop(db);
+
+    // The timestamp survives, and a compaction raises it.
+    let db = opened(&world);
+    assert_eq!(db.full_history_ts_low().unwrap(), ts(4));
+    let raise = CompactRangeOptions {
+        full_history_ts_low: Some(ts(9).to_vec()),
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    fails(
+        db.compact_range(Some(b"a"), None, &raise),
+        invalid,
+        "Cannot specify compaction range",
+    );
+    db.compact_range(None, None, &raise).unwrap();
+    assert_eq!(
+        scan(&db, 9),
+        [
+            (b"a".to_vec(), b"a5".to_vec(), 0),
+            (b"m".to_vec(), b"x,y,z".to_vec(), 0)
+        ]
+    );
+    assert_eq!(db.property_number("rocksdb.estimate-num-keys"), Some(2));
+}
+
+#[test]
+fn a_snapshot_keeps_the_old_version_that_it_sees() {
+    let db = opened(&World::in_memory());
+    db.put_with_timestamp(b"k", &ts(1), b"1").unwrap();
+    let snapshot = db.snapshot();
+    db.put_with_timestamp(b"k", &ts(2), b"2").unwrap();
+    db.delete_with_timestamp(b"k", &ts(3)).unwrap();
+    db.increase_full_history_ts_low(&ts(5)).unwrap();
+    compact(&db);
+    let seen = ReadOptions {
+        snapshot: Some(snapshot.sequence()),
+        ..at(5)
+    };
+    assert_eq!(
+        db.get_with(b"k", &seen).unwrap().as_deref(),
+        Some(&b"1"[..])
+    );
+    assert_eq!(get(&db, b"k", 5), None);
+    drop(snapshot);
+    compact(&db);
+    assert_eq!(versions(&db, 0, 9), []);
+    assert_eq!(db.property_number("rocksdb.total-sst-files-size"), Some(0));
+}
+
+#[test]
+fn an_open_can_drop_newer_versions() {
+    let world = World::in_memory();
+    let db = opened(&world);
+    db.put_with_timestamp(b"a", &ts(1), b"a1").unwrap();
+    db.flush().unwrap();
+    compact(&db);
+    db.put_with_timestamp(b"a", &ts(2), b"a2").unwrap();
+    db.put_with_timestamp(b"b", &ts(3), b"b3").unwrap();
+    db.flush().unwrap();
+    db.delete_range_with_timestamp(b"a", b"z", &ts(4)).unwrap();
+    db.put_with_timestamp(b"c", &ts(5), b"c5").unwrap();
+    db.family("plain").unwrap().put(b"p", b"1").unwrap();
+    drop(db);
+    let wrong = opened_as(&world, &stamped(), |request| {
+        open_and_trim_history(request, b"x")
+    });
+    fails(wrong, Code::InvalidArgument, "Timestamp sizes mismatch");
+    let keeps_memtables = opened_as(&world, &stamped(), |request| {
+        let options = DbOptions {
+            avoid_flush_during_recovery: true,
+            ..request.options.clone()
+        };
+        let request = OpenRequest {
+            options: &options,
+            path: request.path,
+            families: request.families,
+            others: None,
+            read_only: false,
+            world: request.world.clone(),
+        };
+        open_and_trim_history(&request, &ts(2))
+    });
+    fails(
+        keeps_memtables,
+        Code::InvalidArgument,
+        "avoid_flush_during_recovery",
+    );
+    let db = opened_as(&world, &stamped(), |request| {
+        open_and_trim_history(request, &ts(2))
+    })
+    .unwrap();
+    let expected = [
+        (b"a".to_vec(), 2, value("a2")),
+        (b"a".to_vec(), 1, value("a1")),
+    ];
+    assert_eq!(versions(&db, 0, 9), expected);
+    assert!(db.family("plain").unwrap().get(b"p").unwrap().is_some());
+    drop(db);
+    assert_eq!(versions(&opened(&world), 0, 9), expected);
+}
+
+#[test]
+fn tables_without_timestamps_keep_the_newest_version() {
+    let world = World::in_memory();
+    let in_memory = FamilyOptions {
+        persist_user_defined_timestamps: false,
+        ..stamped()
+    };
+    let opened = || opened_as(&world, &in_memory, |request| open(request));
+    let db = opened().unwrap();
+    for number in [5, 7] {
+        db.put_with_timestamp(b"a", &ts(number), number.to_string().as_bytes())
+            .unwrap();
+        db.merge_with_timestamp(b"m", &ts(number), number.to_string().as_bytes())
+            .unwrap();
+    }
+    db.put_with_timestamp(b"b", &ts(8), b"8").unwrap();
+    db.delete_with_timestamp(b"b", &ts(9)).unwrap();
+    db.delete_range_with_timestamp(b"x", b"y", &ts(10)).unwrap();
+    assert_eq!(get(&db, b"a", 5), Some((b"5".to_vec(), 5)));
+    drop(db);
+    // Recovery flushes.
+    let db = opened().unwrap();
+    for round in 0..3 {
+        assert_eq!(db.full_history_ts_low().unwrap(), ts(11 + round * 10));
+        let stamp = 11 + round * 10;
+        assert_eq!(
+            scan(&db, stamp),
+            [
+                (b"a".to_vec(), b"7".to_vec(), 0),
+                (b"m".to_vec(), b"5,7".to_vec(), 0)
+            ]
+        );
+        fails(
+            db.get_with(b"a", &at(stamp - 1)),
+            Code::InvalidArgument,
+            "full_history_ts_low",
+        );
+        db.put_with_timestamp(b"c", &ts(stamp + 8), b"gone")
+            .unwrap();
+        assert_eq!(
+            get(&db, b"c", stamp + 8),
+            Some((b"gone".to_vec(), stamp + 8))
+        );
+        db.delete_with_timestamp(b"c", &ts(stamp + 9)).unwrap();
+        db.flush().unwrap();
+        if round == 1 {
+            compact(&db);
+        }
+    }
+    drop(db);
+    // The flag of the tables applies to a family that is opened with the default.
+    let db = self::opened(&world);
+    assert!(
+        !db.default_family()
+            .options()
+            .persist_user_defined_timestamps
+    );
 }

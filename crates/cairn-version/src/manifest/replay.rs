@@ -278,7 +278,8 @@ struct Family {
     comparator: Option<String>,
     tree: Builder,
     log_number: FileNumber,
-    full_history_ts_low: Vec<u8>,
+    /// The recorded values of `full_history_ts_low`, of which the newest timestamp applies.
+    history_lows: Vec<Vec<u8>>,
     persist_timestamps: bool,
 }
 
@@ -289,7 +290,7 @@ impl Family {
             comparator: None,
             tree: Version::empty(KeyOrder::Bytewise, 1).builder(),
             log_number: FileNumber(0),
-            full_history_ts_low: Vec::new(),
+            history_lows: Vec::new(),
             persist_timestamps: true,
         }
     }
@@ -393,7 +394,7 @@ impl Replay {
             family.log_number = family.log_number.max(log);
         }
         if let Some(low) = edit.full_history_ts_low {
-            family.full_history_ts_low = low;
+            family.history_lows.push(low);
         }
         if let Some(persist) = edit.persist_timestamps {
             family.persist_timestamps = persist;
@@ -481,6 +482,10 @@ impl Replay {
             let comparator = family.comparator.as_deref().unwrap_or(DEFAULT_COMPARATOR);
             let order = order(&family.name, comparator)?;
             let timestamp = order.timestamp_size();
+            // Keys that differ only in their timestamps are ordered newest first.
+            let low = family.history_lows.into_iter();
+            let low = low.filter(|low| low.len() == timestamp);
+            let low = low.min_by(|a, b| order.compare(a, b)).unwrap_or_default();
             let mut tree = family.tree.with_order(order);
             if timestamp > 0 {
                 tree.map_files(|file| with_bounds_padded(file, timestamp));
@@ -494,11 +499,9 @@ impl Replay {
             families.push(RecoveredFamily {
                 id,
                 name: family.name,
-                version: version
-                    .with_epochs(false)
-                    .with_history_low(&family.full_history_ts_low),
+                version: version.with_epochs(false).with_history_low(&low),
                 log_number: family.log_number,
-                full_history_ts_low: family.full_history_ts_low,
+                full_history_ts_low: low,
                 persist_timestamps: family.persist_timestamps,
             });
         }
