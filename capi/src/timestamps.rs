@@ -1,16 +1,19 @@
 //! Writes and reads with user-defined timestamps, for families whose comparator has them.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
-use cairn_db::{Family, Value, WriteBatch};
+use cairn_db::{Family, Value, WriteBatch, open_and_trim_history};
 use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{bytes, malloc_bytes, report, save, store};
+use crate::db::{descriptors, hand_out, open_by};
+use crate::error::{bytes, malloc_bytes, maybe_bytes, path, report, report_ptr, save, store};
 use crate::handle::{of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
-use crate::options::{rocksdb_readoptions_t, rocksdb_writeoptions_t};
+use crate::options::{
+    rocksdb_compactoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
+};
 use crate::reads::{families, keys};
 use crate::value_copy::malloc_value;
 
@@ -347,5 +350,63 @@ c_functions! {
         report(errptr, || {
             of(wbwi.cast_const()).update_timestamps(bytes(ts, tslen), sizes(state, get_ts_size)?)
         });
+    }
+    /// Increases `full_history_ts_low` of a family.
+    fn rocksdb_increase_full_history_ts_low(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        ts_low: *const c_char,
+        ts_lowlen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of(column_family.cast_const()).increase_full_history_ts_low(bytes(ts_low, ts_lowlen))
+        });
+    }
+    /// Returns `full_history_ts_low` of a family, which the program frees; of length 0 if it was never set.
+    fn rocksdb_get_full_history_ts_low(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        ts_lowlen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        store(ts_lowlen, 0);
+        report_ptr(errptr, || {
+            let low = of(column_family.cast_const()).full_history_ts_low()?;
+            store(ts_lowlen, low.len());
+            Ok(malloc_bytes(&low))
+        })
+    }
+    /// `rocksdb_open_column_families`, after which versions with timestamps newer than `trim_ts` are dropped.
+    fn rocksdb_open_and_trim_history(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        trim_ts: *mut c_char,
+        trim_tslen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let timestamp = bytes(trim_ts.cast_const(), trim_tslen);
+            let db = open_by(all, &path(name), &families, false, |request| {
+                open_and_trim_history(request, timestamp)
+            })?;
+            hand_out(db, &families, column_family_handles)
+        })
+    }
+    /// Sets the timestamp to which a compaction increases `full_history_ts_low`. Copied; null removes it.
+    fn rocksdb_compactoptions_set_full_history_ts_low(
+        opt: *mut rocksdb_compactoptions_t,
+        ts: *mut c_char,
+        tslen: usize,
+    ) {
+        of_mut(opt).full_history_ts_low = maybe_bytes(ts.cast_const(), tslen)
+            .filter(|timestamp| !timestamp.is_empty())
+            .map(<[u8]>::to_vec);
     }
 }

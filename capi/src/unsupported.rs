@@ -24,9 +24,7 @@ use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
 use crate::handle::of_mut;
 use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
-use crate::options::{
-    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_options_t,
-};
+use crate::options::{rocksdb_block_based_table_options_t, rocksdb_options_t};
 
 /// An object of an unsupported feature.
 pub struct rocksdb_compaction_service_options_override_t(());
@@ -124,11 +122,4 @@ c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "user-defined timestamps":
-    at(opt) fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
-    err(errptr) fn rocksdb_get_full_history_ts_low(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, ts_lowlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_increase_full_history_ts_low(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, ts_low: *const c_char, ts_lowlen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_open_and_trim_history(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, trim_ts: *mut c_char, trim_tslen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_t;
 }

@@ -105,6 +105,21 @@ impl Family {
         Ok((found.into_value()?, newer))
     }
 
+    /// [`Family::get_with_newer`], with the timestamp of the version that is returned.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with_newer`].
+    pub fn get_with_newer_and_timestamp(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<(Option<(Value, Vec<u8>)>, bool)> {
+        // Without a snapshot there is nothing newer; with one, both reads see the same version.
+        let (_, newer) = self.get_with_newer(key, options)?;
+        Ok((self.get_with_timestamp(key, options)?, newer))
+    }
+
     /// Returns the columns of `key`, or `None` if it does not exist. A plain value is one column without a
     /// name.
     ///

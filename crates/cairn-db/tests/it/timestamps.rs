@@ -516,6 +516,7 @@ fn compactions_keep_only_the_newest_version_below_full_history_ts_low() {
     let mut iter = db.iter_with(&at(3));
     iter.seek_to_first();
     fails(iter.status(), invalid, old);
+    drop((iter, plain));
     for found in db.multi_get(&[b"a"], &at(3)) {
         fails(found, invalid, old);
     }
