@@ -117,6 +117,7 @@ pub mod repair;
 mod set_options;
 mod snapshot;
 mod tables;
+mod timestamps;
 pub mod transactions;
 pub mod ttl;
 mod wal;
