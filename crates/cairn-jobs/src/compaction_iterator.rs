@@ -105,19 +105,32 @@ struct Made {
     value: Range<usize>,
 }
 
-/// Iterator over the entries of `input` to write.
-pub struct CompactionIterator<R> {
-    input: R,
-    rules: Rules,
-    timestamps: bool,
-    /// The size of the timestamps of keys.
-    timestamp_size: usize,
+/// The timestamps of keys.
+#[derive(Default)]
+struct Timestamps {
+    /// Their size; 0 if keys have none.
+    size: usize,
     /// True if the timestamp of the current key is old.
     is_old: bool,
     /// True if the current version is dropped because of its timestamp.
     is_trimmed: bool,
     /// The newest timestamp read; only if timestamps are stripped.
-    newest_timestamp: Vec<u8>,
+    newest: Vec<u8>,
+}
+
+impl Timestamps {
+    /// True if keys have timestamps.
+    #[inline]
+    fn exist(&self) -> bool {
+        self.size > 0
+    }
+}
+
+/// Iterator over the entries of `input` to write.
+pub struct CompactionIterator<R> {
+    input: R,
+    rules: Rules,
+    timestamps: Timestamps,
     /// The current user key.
     user: Vec<u8>,
     has_user: bool,
@@ -151,11 +164,10 @@ impl<R: Run> CompactionIterator<R> {
     pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
         CompactionIterator {
-            timestamps: rules.order.timestamp_size() > 0,
-            timestamp_size: rules.order.timestamp_size(),
-            is_old: false,
-            is_trimmed: false,
-            newest_timestamp: Vec::new(),
+            timestamps: Timestamps {
+                size: rules.order.timestamp_size(),
+                ..Timestamps::default()
+            },
             input,
             rules,
             user: Vec::new(),
@@ -185,7 +197,7 @@ impl<R: Run> CompactionIterator<R> {
     /// Returns the newest timestamp read if timestamps are stripped; empty if there is none.
     #[must_use]
     pub fn newest_timestamp(&self) -> &[u8] {
-        &self.newest_timestamp
+        &self.timestamps.newest
     }
 
     /// True if a filter skipped entries by a seek, so that the entry count is not exact.
@@ -283,18 +295,18 @@ impl<R: Run> CompactionIterator<R> {
                 let user = parsed.user_key;
                 // Under a user-defined comparator, different bytes may still be equal keys.
                 let is_new = !self.has_user || self.rules.order.compare(user, &self.user).is_ne();
-                if is_new && !(self.timestamps && self.is_older_version(user)) {
+                if is_new && !(self.timestamps.exist() && self.is_older_version(user)) {
                     self.decided = None;
                     self.newest = true;
                 }
                 self.user.clear();
                 self.user.extend_from_slice(user);
                 self.has_user = true;
-                if self.timestamps {
+                if self.timestamps.exist() {
                     self.note_timestamp();
                 }
             }
-            if self.is_trimmed {
+            if self.timestamps.is_trimmed {
                 self.count_blobs(kind)?;
                 self.dropped.hidden += 1;
                 self.input.next();
@@ -308,7 +320,7 @@ impl<R: Run> CompactionIterator<R> {
             let hidden = self.decided.is_some_and(|decided| decided <= stripe);
             // A shadowed single deletion must still meet its value, possibly in another job,
             // because the newer value may be cancelled by a single deletion of its own.
-            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
+            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps.exist();
             if hidden && !is_owed {
                 self.dropped.hidden += 1;
                 self.input.next();
@@ -378,7 +390,7 @@ impl<R: Run> CompactionIterator<R> {
                     self.advance();
                     return Ok(None);
                 }
-                match self.timestamps {
+                match self.timestamps.exist() {
                     true => (ValueKind::DeletionWithTimestamp, Vec::new()),
                     false => (ValueKind::Deletion, Vec::new()),
                 }
@@ -462,7 +474,9 @@ impl<R: Run> CompactionIterator<R> {
             ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
                 self.decided = Some(stripe);
                 self.used = true;
-                if self.may_zero_seq(stripe) && (seq != SequenceNumber::ZERO || self.timestamps) {
+                if self.may_zero_seq(stripe)
+                    && (seq != SequenceNumber::ZERO || self.timestamps.exist())
+                {
                     self.rekey_zeroed(kind);
                     return Ok(Some(Out::Rekeyed));
                 }
@@ -470,7 +484,9 @@ impl<R: Run> CompactionIterator<R> {
             ValueKind::ValuePreferredSeqno => {
                 self.decided = Some(stripe);
             }
-            ValueKind::SingleDeletion if !self.timestamps => return self.take_single(seq, stripe),
+            ValueKind::SingleDeletion if !self.timestamps.exist() => {
+                return self.take_single(seq, stripe);
+            }
             ValueKind::Deletion | ValueKind::DeletionWithTimestamp | ValueKind::SingleDeletion => {
                 self.decided = Some(stripe);
                 if self.is_droppable(stripe) {
@@ -502,17 +518,19 @@ impl<R: Run> CompactionIterator<R> {
     /// timestamps are old.
     fn is_older_version(&self, user: &[u8]) -> bool {
         let order = &self.rules.order;
-        self.has_user && self.is_old && order.compare_without_timestamp(user, &self.user).is_eq()
+        self.has_user
+            && self.timestamps.is_old
+            && order.compare_without_timestamp(user, &self.user).is_eq()
     }
 
     /// Notes the timestamp of the current key.
     fn note_timestamp(&mut self) {
         let (order, rules) = (&self.rules.order, &self.rules.history);
-        let timestamp = &self.user[self.user.len().saturating_sub(self.timestamp_size)..];
-        self.is_old = rules.is_old(order, timestamp);
-        self.is_trimmed = rules.is_trimmed(order, timestamp);
+        let timestamp = &self.user[self.user.len().saturating_sub(self.timestamps.size)..];
+        self.timestamps.is_old = rules.is_old(order, timestamp);
+        self.timestamps.is_trimmed = rules.is_trimmed(order, timestamp);
         if rules.strips() {
-            history::raise(order, &mut self.newest_timestamp, timestamp);
+            history::raise(order, &mut self.timestamps.newest, timestamp);
         }
     }
 
@@ -529,7 +547,7 @@ impl<R: Run> CompactionIterator<R> {
     fn rekey(&mut self, seq: SequenceNumber, kind: ValueKind) {
         self.key.clear();
         if self.rules.history.strips() {
-            push_stripped(&mut self.key, &self.user, self.timestamp_size, seq, kind);
+            push_stripped(&mut self.key, &self.user, self.timestamps.size, seq, kind);
             return;
         }
         key::append_internal(&mut self.key, &self.user, seq, kind);
@@ -539,7 +557,7 @@ impl<R: Run> CompactionIterator<R> {
     fn rekey_zeroed(&mut self, kind: ValueKind) {
         self.key.clear();
         let seq = SequenceNumber::ZERO;
-        push_stripped(&mut self.key, &self.user, self.timestamp_size, seq, kind);
+        push_stripped(&mut self.key, &self.user, self.timestamps.size, seq, kind);
     }
 
     /// Returns the upper end of the stripe of `seq`: the oldest snapshot that sees it.
@@ -568,8 +586,8 @@ impl<R: Run> CompactionIterator<R> {
         if self.rules.tombstones.is_empty() {
             return false;
         }
-        if self.timestamps {
-            return self.is_old && self.is_covered_version(seq, stripe);
+        if self.timestamps.exist() {
+            return self.timestamps.is_old && self.is_covered_version(seq, stripe);
         }
         let (tombstones, order) = (&self.rules.tombstones, &self.rules.order);
         self.region = tombstones.region_near(order, self.region, &self.user);
@@ -591,7 +609,7 @@ impl<R: Run> CompactionIterator<R> {
     /// True if versions of the current key are dropped like those of a key without timestamps.
     #[inline]
     fn is_collapsible(&self) -> bool {
-        !self.timestamps || self.is_old
+        !self.timestamps.exist() || self.timestamps.is_old
     }
 
     /// True if a value of `stripe` may get sequence number 0.
@@ -627,7 +645,7 @@ impl<R: Run> CompactionIterator<R> {
         }
         let user = key::user_key(self.input.key());
         self.rules.order.compare(user, &self.user).is_eq()
-            || self.timestamps && self.is_older_version(user)
+            || self.timestamps.exist() && self.is_older_version(user)
     }
 
     /// Handles a single deletion. It cancels out with the value below it; above any other entry, which
@@ -684,7 +702,7 @@ impl<R: Run> CompactionIterator<R> {
         debug_assert!(self.has_user, "an entry was read");
         let start = self.made.len();
         match self.rules.history.strips() {
-            true => push_stripped(&mut self.made, &self.user, self.timestamp_size, seq, kind),
+            true => push_stripped(&mut self.made, &self.user, self.timestamps.size, seq, kind),
             false => key::append_internal(&mut self.made, &self.user, seq, kind),
         }
         self.with_value(start, value)
@@ -694,7 +712,7 @@ impl<R: Run> CompactionIterator<R> {
     fn make_zeroed(&mut self, kind: ValueKind, value: &[u8]) -> Made {
         let start = self.made.len();
         let seq = SequenceNumber::ZERO;
-        push_stripped(&mut self.made, &self.user, self.timestamp_size, seq, kind);
+        push_stripped(&mut self.made, &self.user, self.timestamps.size, seq, kind);
         self.with_value(start, value)
     }
 
@@ -752,7 +770,9 @@ impl<R: Run> CompactionIterator<R> {
                     // The key of the entry: an older version has another timestamp than the current key.
                     let user = key::user_key(self.input.key());
                     match self.rules.history.strips() {
-                        true => push_stripped(&mut self.made, user, self.timestamp_size, seq, kind),
+                        true => {
+                            push_stripped(&mut self.made, user, self.timestamps.size, seq, kind)
+                        }
                         false => key::append_internal(&mut self.made, user, seq, kind),
                     }
                     let middle = self.made.len();
