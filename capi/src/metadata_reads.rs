@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Db, Family, Value};
+use cairn_db::{Db, Family, TimestampedValue};
 use cairn_options::ReadTier;
 use cairn_types::Result;
 
@@ -15,7 +15,7 @@ use crate::options::rocksdb_readoptions_t;
 use crate::reads::{families, keys};
 
 /// The value of a key with its timestamp, if there is one, and true if there is a newer version.
-type Answer = (Option<(Value, Vec<u8>)>, bool);
+type Answer = (Option<TimestampedValue>, bool);
 
 /// The answer for `key`.
 ///

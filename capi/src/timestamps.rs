@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use cairn_db::{Family, Value, WriteBatch, open_and_trim_history};
+use cairn_db::{Family, TimestampedValue, WriteBatch, open_and_trim_history};
 use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
@@ -88,7 +88,7 @@ impl Lists {
     /// # Safety
     ///
     /// The arrays have space for it.
-    unsafe fn put(&self, at: usize, found: Result<Option<(Value, Vec<u8>)>>) {
+    unsafe fn put(&self, at: usize, found: Result<Option<TimestampedValue>>) {
         // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());

@@ -13,6 +13,7 @@ use crate::catalog::family::FamilyState;
 use crate::catalog::release::check_held;
 use crate::handle::Family;
 use crate::shared::Shared;
+use crate::timestamps::TimestampedValue;
 
 impl Shared {
     /// Returns the view and sequence number of a read without a snapshot. The view is taken first: a version
@@ -114,7 +115,7 @@ impl Family {
         &self,
         key: &[u8],
         options: &ReadOptions,
-    ) -> Result<(Option<(Value, Vec<u8>)>, bool)> {
+    ) -> Result<(Option<TimestampedValue>, bool)> {
         // Without a snapshot there is nothing newer; with one, both reads see the same version.
         let (_, newer) = self.get_with_newer(key, options)?;
         Ok((self.get_with_timestamp(key, options)?, newer))

@@ -24,6 +24,9 @@ use crate::reads::{lookup, tier_of};
 use crate::shared::Shared;
 use crate::write::entry::entry;
 
+/// A value and the timestamp of its version.
+pub type TimestampedValue = (Value, Vec<u8>);
+
 /// The error for a call without timestamp on the family `name`, whose keys have timestamps.
 #[cold]
 pub(crate) fn needs_timestamp(name: &str) -> Error {
@@ -371,7 +374,7 @@ impl Family {
         &self,
         key: &[u8],
         options: &ReadOptions,
-    ) -> Result<Option<(Value, Vec<u8>)>> {
+    ) -> Result<Option<TimestampedValue>> {
         let (found, timestamp) = self.found_by(key, options, get_with_timestamp)?;
         Ok(found.into_value()?.map(|value| (value, timestamp)))
     }
@@ -382,7 +385,7 @@ impl Family {
         &self,
         keys: &[K],
         options: &ReadOptions,
-    ) -> Vec<Result<Option<(Value, Vec<u8>)>>> {
+    ) -> Vec<Result<Option<TimestampedValue>>> {
         let keys: Vec<_> = keys.iter().map(|key| (self, key.as_ref())).collect();
         multi_get_with_timestamps(&keys, options)
     }
@@ -393,7 +396,7 @@ impl Family {
 pub fn multi_get_with_timestamps(
     keys: &[(&Family, &[u8])],
     options: &ReadOptions,
-) -> Vec<Result<Option<(Value, Vec<u8>)>>> {
+) -> Vec<Result<Option<TimestampedValue>>> {
     let Some((first, _)) = keys.first() else {
         return Vec::new();
     };

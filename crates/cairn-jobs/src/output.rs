@@ -121,7 +121,7 @@ impl<'a> Outputs<'a> {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
         };
-        let last = last_key(&self.params, open);
+        let last = last_key(self.params, open);
         let (last, next) = (key::user_key(&last), key::user_key(internal));
         partitioner.should_partition(last, next, open.builder.file_size())
     }
@@ -207,7 +207,7 @@ impl<'a> Outputs<'a> {
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
-                .compare_without_timestamp(key::user_key(&last_key(&self.params, open)), user)
+                .compare_without_timestamp(key::user_key(&last_key(self.params, open)), user)
                 .is_eq()
         });
         if !goes_on {
@@ -259,7 +259,7 @@ impl<'a> Outputs<'a> {
             None if mine().next().is_none() => return Ok(()),
             None => self.create()?,
         };
-        let mut largest = last_key(&self.params, &open).into_owned();
+        let mut largest = last_key(self.params, &open).into_owned();
         for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
@@ -326,8 +326,8 @@ impl<'a> Outputs<'a> {
         let mut file = FileMeta::new(
             open.number,
             table.file_size,
-            bound(&stored_bound(&self.params, &open.smallest))?,
-            bound(&stored_bound(&self.params, largest))?,
+            bound(&stored_bound(self.params, &open.smallest))?,
+            bound(&stored_bound(self.params, largest))?,
         );
         file.path_id = self.params.path_id;
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");

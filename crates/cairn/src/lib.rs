@@ -141,7 +141,9 @@ pub use cairn_types::{
 pub use backup::BackupEngine;
 pub use batch::WriteBatch;
 pub use builder::DbBuilder;
-pub use cairn_db::{MayExist, MultiScanArgs, Range, ScanRange, SizeApproximationOptions};
+pub use cairn_db::{
+    MayExist, MultiScanArgs, Range, ScanRange, SizeApproximationOptions, TimestampedValue,
+};
 pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
 pub use entries::{Cursor, Entries, KeyRange, KeyValue, Keys};

@@ -4,7 +4,7 @@
 //! (`ReadOptions::timestamp`) and ignores newer versions. The versions of a key must be written in the
 //! order of their timestamps.
 
-use cairn_db::Value;
+use cairn_db::TimestampedValue;
 use cairn_options::ReadOptions;
 use cairn_types::Result;
 
@@ -182,7 +182,7 @@ impl Family<'_> {
         &self,
         key: &[u8],
         options: &ReadOptions,
-    ) -> Result<Option<(Value, Vec<u8>)>> {
+    ) -> Result<Option<TimestampedValue>> {
         self.inner.get_with_timestamp(key, options)
     }
 
@@ -193,7 +193,7 @@ impl Family<'_> {
         &self,
         keys: &[K],
         options: &ReadOptions,
-    ) -> Vec<Result<Option<(Value, Vec<u8>)>>> {
+    ) -> Vec<Result<Option<TimestampedValue>>> {
         self.inner.multi_get_with_timestamps(keys, options)
     }
 

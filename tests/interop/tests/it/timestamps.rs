@@ -60,10 +60,12 @@ impl Engine {
 
     fn write(&self, batch: &Encoded) {
         match self {
-            Engine::Cairn(db) => db.write(&WriteBatch::from_data(batch.as_bytes()).unwrap()),
-            Engine::RocksDb(db) => Ok(db.write(&db.batch_of(batch.as_bytes())).unwrap()),
+            Engine::Cairn(db) => {
+                let batch = WriteBatch::from_data(batch.as_bytes()).unwrap();
+                db.write(&batch).unwrap();
+            }
+            Engine::RocksDb(db) => db.write(&db.batch_of(batch.as_bytes())).unwrap(),
         }
-        .unwrap();
     }
 
     fn flush(&self) {
