@@ -41,8 +41,8 @@ unsafe fn over(
         let batch = of(batch.cast_const());
         let mut opening = 0;
         let cursor = match take(base).into_cursor() {
-            Cursor::Family(inner) => {
-                let (iter, own) = *inner;
+            Cursor::Family(iter) => {
+                let own = iter.family().clone();
                 let family = family.unwrap_or(&own);
                 opening = own.opening();
                 let options = maybe(options).map(|options| (**options).clone());

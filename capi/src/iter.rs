@@ -60,8 +60,8 @@ impl From<Option<&[u8]>> for Part {
 
 /// An iterator of one of two kinds, or an error.
 pub enum Cursor {
-    /// An iterator over a family, and the family.
-    Family(Box<(Iter, Family)>),
+    /// An iterator over a family.
+    Family(Iter),
     /// An iterator over a family with the writes of a batch applied.
     Joined(Box<BaseDeltaIter>),
     /// The options were invalid, or the database was closed.
@@ -85,7 +85,7 @@ pub(crate) fn iter_over(
 ) -> *mut rocksdb_iterator_t {
     let cursor = match options.checked() {
         Ok(_) if family.is_released() => Cursor::Refused(closed()),
-        Ok(options) => Cursor::Family(Box::new((family.iter_with(options), family.clone()))),
+        Ok(options) => Cursor::Family(family.iter_with(options)),
         Err(error) => Cursor::Refused(error),
     };
     create_iter(cursor, family.opening())
@@ -139,9 +139,9 @@ impl IteratorHandle {
         // SAFETY: guaranteed by the caller.
         let (object, _mark) = unsafe { enter(handle) };
         match &mut object.cursor {
-            Cursor::Family(inner) => {
+            Cursor::Family(iter) => {
                 // The cached location is not read while the cursor moves.
-                family(&mut inner.0);
+                family(iter);
                 // SAFETY: the handle is live and used by this thread only.
                 unsafe { set_ready(handle, object.note()) };
             }
@@ -154,7 +154,7 @@ impl IteratorHandle {
     #[inline(never)]
     fn note(&mut self) -> bool {
         match &self.cursor {
-            Cursor::Family(inner) => self.noted.take(&inner.0),
+            Cursor::Family(iter) => self.noted.take(iter),
             Cursor::Joined(_) | Cursor::Refused(_) => false,
         }
     }
@@ -176,11 +176,11 @@ impl IteratorHandle {
         unsafe {
             let stepped = enter_ready(handle, |object| {
                 let IteratorHandle { noted, cursor } = object;
-                let Cursor::Family(inner) = cursor else {
+                let Cursor::Family(iter) = cursor else {
                     // As in `seek`: only a family's cursor is ready.
                     std::hint::unreachable_unchecked()
                 };
-                if !family(&mut inner.0, noted) {
+                if !family(iter, noted) {
                     set_ready(handle, false);
                 }
             });
@@ -338,7 +338,7 @@ impl Cursor {
     /// The timestamp, if the cursor is at an entry of a database.
     fn timestamp(&self) -> Option<&[u8]> {
         match self {
-            Cursor::Family(inner) if inner.0.valid() => Some(inner.0.timestamp()),
+            Cursor::Family(iter) if iter.valid() => Some(iter.timestamp()),
             _ => None,
         }
     }
@@ -346,7 +346,7 @@ impl Cursor {
     /// The columns, if the cursor is at an entry.
     pub(crate) fn columns(&self) -> Option<Columns> {
         match self {
-            Cursor::Family(inner) if inner.0.valid() => inner.0.columns(),
+            Cursor::Family(iter) if iter.valid() => iter.columns(),
             Cursor::Joined(iter) if iter.valid() => iter.columns(),
             _ => None,
         }
@@ -354,7 +354,7 @@ impl Cursor {
 
     fn status(&self) -> Result<()> {
         match self {
-            Cursor::Family(inner) => inner.0.status(),
+            Cursor::Family(iter) => iter.status(),
             Cursor::Joined(iter) => iter.status(),
             Cursor::Refused(error) => Err(error.clone()),
         }
@@ -409,8 +409,7 @@ c_functions! {
             let options = of(opts.cast_const()).checked()?;
             let iters = of(db.cast_const()).db.iterators(&families, options)?;
             for (at, (iter, family)) in iters.into_iter().zip(families).enumerate() {
-                let cursor = Cursor::Family(Box::new((iter, family.clone())));
-                iterators.add(at).write(create_iter(cursor, family.opening()));
+                iterators.add(at).write(create_iter(Cursor::Family(iter), family.opening()));
             }
             Ok(())
         });
@@ -421,7 +420,7 @@ c_functions! {
             let (object, _mark) = enter(iter.cast_mut());
             set_ready(iter.cast_mut(), false);
             match &mut object.cursor {
-                Cursor::Family(inner) => inner.0.refresh(),
+                Cursor::Family(iter) => iter.refresh(),
                 Cursor::Joined(_) => Err(Error::not_supported("refreshing an iterator over a batch")),
                 Cursor::Refused(error) => Err(error.clone()),
             }

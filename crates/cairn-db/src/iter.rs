@@ -18,7 +18,6 @@ use crate::catalog::release::check_held;
 use crate::catalog::snapshot::Snapshot;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::handle::Handle;
 use crate::open_iterators::{HeldView, Listed};
 use crate::shared::Shared;
 pub use awaited::{AsyncIter, Motion};
@@ -38,9 +37,8 @@ enum Renewal {
 /// An iterator over one family. It keeps the files that it reads and the database open.
 pub struct Iter {
     /// `None` only while it is dropped.
-    inner: Option<DbIter>,
-    family: Arc<FamilyState>,
-    db: Arc<Handle>,
+    inner: Option<Box<DbIter>>,
+    family: Family,
     options: Box<ReadOptions>,
     renewal: Renewal,
     listed: Listed,
@@ -98,7 +96,7 @@ impl Iter {
         view: &View,
         seq: SequenceNumber,
         options: Box<ReadOptions>,
-        inner: DbIter,
+        inner: Box<DbIter>,
     ) -> Iter {
         let renewal = match (options.tailing, options.snapshot) {
             (true, _) => Renewal::BeforeSeeks,
@@ -117,11 +115,16 @@ impl Iter {
         Iter {
             inner: Some(inner),
             listed: shared.iterators.add(&held),
-            family: family.state.clone(),
-            db: family.db.clone(),
+            family: family.clone(),
             options,
             renewal,
         }
+    }
+
+    /// The family that it iterates over.
+    #[must_use]
+    pub fn family(&self) -> &Family {
+        &self.family
     }
 
     /// Updates the iterator to the current state. It is then not positioned.
@@ -130,7 +133,7 @@ impl Iter {
     ///
     /// `NotSupported` in a forked child of the process that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
-        self.db.shared.context.check_reader()?;
+        self.family.db.shared.context.check_reader()?;
         self.options.snapshot = None;
         if self.renewal == Renewal::WithTheView {
             self.renewal = Renewal::OnRequest;
@@ -145,7 +148,7 @@ impl Iter {
     ///
     /// `InvalidArgument` for a tailing iterator, which shows the current state.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.db.shared.context.check_reader()?;
+        self.family.db.shared.context.check_reader()?;
         if self.options.tailing {
             return Err(Error::invalid_argument(
                 "a tailing iterator shows no snapshot",
@@ -160,7 +163,7 @@ impl Iter {
     }
 
     fn renew(&mut self) {
-        let (view, seq) = self.db.shared.newest(&self.family);
+        let (view, seq) = self.family.db.shared.newest(&self.family.state);
         debug_assert!(
             self.view().number <= view.number,
             "the view of an iterator is at {} or later, not at {}",
@@ -168,23 +171,23 @@ impl Iter {
             view.number
         );
         let seq = seen_by(&self.options, seq);
-        let shared = &self.db.shared;
+        let shared = &self.family.db.shared;
         let held = held_view(shared, self.family.id(), &view, seq);
         shared.iterators.renew(self.listed, &held);
         self.inner = Some(DbIter::new(view, seq, &self.options));
         // Releases files that only the old view kept.
-        self.db.shared.purge_in_background();
+        self.family.db.shared.purge_in_background();
     }
 
     fn is_outdated(&self) -> bool {
-        !Arc::ptr_eq(&self.family.view(), self.view())
+        !Arc::ptr_eq(&self.family.state.view(), self.view())
     }
 
     /// Called before a seek: updates the view if necessary. Returns false if the seek is rejected; the error
     /// is then the status.
     #[inline]
     fn before_seek(&mut self) -> bool {
-        if let Err(error) = self.db.shared.context.check_reader() {
+        if let Err(error) = self.family.db.shared.context.check_reader() {
             self.inner_mut().refuse(error);
             return false;
         }
@@ -330,15 +333,15 @@ impl std::ops::DerefMut for Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        if self.db.shared.context.is_forked() {
+        if self.family.db.shared.context.is_forked() {
             // Releasing blocks and files acquires locks.
             std::mem::forget(self.inner.take());
             return;
         }
         self.inner = None;
-        self.db.shared.iterators.remove(self.listed);
+        self.family.db.shared.iterators.remove(self.listed);
         // Files that only this iterator kept are deleted by a background thread rather than the reader's.
-        self.db.shared.purge_in_background();
+        self.family.db.shared.purge_in_background();
     }
 }
 

@@ -186,6 +186,12 @@ impl IndexedBatch {
         look(&self.shared.lock().batch)
     }
 
+    /// Starts or stops indexing further writes. Writes that are not indexed cost less memory and time, but are visible
+    /// only after the batch is written: reads and iterators over the batch do not return them.
+    pub fn set_indexing(&self, indexing: bool) {
+        self.shared.lock().indexing = indexing;
+    }
+
     /// Removes all writes and save points.
     pub fn clear(&self) {
         self.shared.lock().clear();

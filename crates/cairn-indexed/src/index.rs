@@ -7,7 +7,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use cairn_db::WriteBatch;
 use cairn_format::batch::{BatchRef, Record};
@@ -172,6 +172,10 @@ pub(crate) struct Indexed {
     /// The key order of column families for which none is given.
     default_order: KeyOrder,
     overwrite: bool,
+    /// True if further records are indexed.
+    pub(crate) indexing: bool,
+    /// The ranges of the batch with records that are not indexed, in order.
+    unindexed: Vec<Range<usize>>,
 }
 
 impl Indexed {
@@ -181,6 +185,8 @@ impl Indexed {
             families: BTreeMap::new(),
             default_order,
             overwrite,
+            indexing: true,
+            unindexed: Vec::new(),
         }
     }
 
@@ -188,7 +194,7 @@ impl Indexed {
         self.families.get(&id)
     }
 
-    /// Adds a write with `add` and indexes it under `key`, unless the batch rejects it.
+    /// Adds a write with `add` and indexes it under `key`, unless the batch rejects it or indexing is disabled.
     pub(crate) fn add(
         &mut self,
         family: u32,
@@ -199,22 +205,42 @@ impl Indexed {
     ) {
         let (at, count) = (self.batch.data().len(), self.batch.count());
         add(&mut self.batch);
-        if self.batch.count() > count {
+        if !self.indexing {
+            self.note_unindexed(at..self.batch.data().len());
+        } else if self.batch.count() > count {
             let index = self.families.entry(family);
             let index = index.or_insert_with(|| FamilyIndex::new(order()));
             index.add(key, at, self.overwrite && kind != WriteKind::Merge);
         }
     }
 
+    fn note_unindexed(&mut self, records: Range<usize>) {
+        match self.unindexed.last_mut() {
+            Some(last) if last.end == records.start => last.end = records.end,
+            _ => self.unindexed.push(records),
+        }
+    }
+
+    fn is_indexed(&self, at: usize) -> bool {
+        let next = self.unindexed.partition_point(|range| range.end <= at);
+        !self
+            .unindexed
+            .get(next)
+            .is_some_and(|range| range.contains(&at))
+    }
+
     pub(crate) fn clear(&mut self) {
         self.batch.clear();
+        self.unindexed.clear();
         for index in self.families.values_mut() {
             index.keys.clear();
         }
     }
 
-    /// Rebuilds the index from the batch.
+    /// Rebuilds the index from the batch, of which records may have been removed at the end.
     pub(crate) fn rebuild(&mut self) -> Result<()> {
+        let len = self.batch.data().len();
+        self.unindexed.retain(|range| range.start < len);
         for index in self.families.values_mut() {
             index.keys.clear();
         }
@@ -232,6 +258,9 @@ impl Indexed {
                 }
                 continue;
             };
+            if !self.is_indexed(at) {
+                continue;
+            }
             let index = self.families.entry(family);
             let index = index.or_insert_with(|| FamilyIndex::new(self.default_order.clone()));
             index.add(key, at, self.overwrite && kind != WriteKind::Merge);

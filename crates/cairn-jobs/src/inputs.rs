@@ -57,9 +57,9 @@ pub(crate) struct Tables {
     ahead: Arc<ReadAhead>,
     /// Index of the table after the one under `iter`.
     next: usize,
-    iter: Option<TableIter>,
+    iter: Option<Box<TableIter>>,
     /// The iterator of that table, if it is being read.
-    reading: Option<TableIter>,
+    reading: Option<Box<TableIter>>,
 }
 
 impl Tables {
@@ -99,7 +99,7 @@ impl Tables {
     }
 
     /// An iterator over `table`.
-    fn iter_of(&self, table: &Arc<Table>) -> TableIter {
+    fn iter_of(&self, table: &Arc<Table>) -> Box<TableIter> {
         let mut iter = TableIter::new(table.clone(), self.options);
         if self.options.readahead > 0 {
             iter.read_ahead(&self.ahead);
@@ -111,7 +111,7 @@ impl Tables {
     fn read_next(&mut self) {
         let reads_on =
             |iter: &&TableIter| iter.has_read_to_end() && iter.admits_beyond(iter.chunks_held());
-        let Some(iter) = self.iter.as_ref().filter(reads_on) else {
+        let Some(iter) = self.iter.as_deref().filter(reads_on) else {
             return;
         };
         match &mut self.reading {
@@ -185,20 +185,20 @@ impl Run for Tables {
 
     #[inline]
     fn valid(&self) -> bool {
-        self.iter.as_ref().is_some_and(TableIter::valid)
+        self.iter.as_deref().is_some_and(TableIter::valid)
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], TableIter::key)
+        self.iter.as_deref().map_or(&[], TableIter::key)
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], TableIter::value)
+        self.iter.as_deref().map_or(&[], TableIter::value)
     }
 
     fn status(&self) -> Result<()> {
-        self.iter.as_ref().map_or(Ok(()), TableIter::status)
+        self.iter.as_deref().map_or(Ok(()), TableIter::status)
     }
 }

@@ -31,7 +31,7 @@ pub mod world;
 pub mod wrapper;
 
 // Used by the macros of `fs`.
-pub use buffer::{Buffer, BufferMemory, Entry, EntryNote, buffer_memory};
+pub use buffer::{Buffer, BufferMemory, Entry, EntryNote, PrefetchHint, buffer_memory};
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;

@@ -498,9 +498,6 @@ impl<'a> Batch<'a> {
         }
         if any {
             for member in self.at_table() {
-                member.get.prefetch_header();
-            }
-            for member in self.at_table() {
                 member.get.prefetch_block();
             }
             for member in self.at_table() {

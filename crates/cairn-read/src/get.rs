@@ -289,14 +289,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         }
     }
 
-    /// Prefetches the header of the data block found by [`PointGet::search_index`].
-    #[inline]
-    pub(crate) fn prefetch_header(&mut self) {
-        if let Some(table) = &self.table {
-            table.approach(&mut self.state);
-        }
-    }
-
     /// Prefetches the data block found by [`PointGet::search_index`].
     #[inline]
     pub(crate) fn prefetch_block(&mut self) {

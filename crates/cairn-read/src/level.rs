@@ -31,7 +31,7 @@ impl Tables {
     /// An iterator over `table`. Its prefix filter is ignored if the table was opened with a
     /// different prefix extractor.
     #[must_use]
-    pub fn iter(&self, table: Arc<Table>) -> TableIter {
+    pub fn iter(&self, table: Arc<Table>) -> Box<TableIter> {
         let mut options = self.options;
         options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
         TableIter::new(table, options)
@@ -82,6 +82,9 @@ pub(crate) fn storage_forbidden() -> Error {
 /// The largest number of tables that a level reads before they are reached.
 const MOST_NEXT: usize = 16;
 
+/// Tables that follow the current one, with their positions.
+type NextTables = VecDeque<(usize, Box<TableIter>)>;
+
 /// An iterator over a sorted level. Implements the contract of `cairn_types::iter`.
 pub struct LevelIter {
     level: usize,
@@ -89,13 +92,10 @@ pub struct LevelIter {
     tables: Tables,
     /// The position of the file that `iter` reads.
     at: usize,
-    iter: Option<TableIter>,
-    /// The next tables in the direction of iteration, whose blocks are being read, and their positions.
-    #[expect(
-        clippy::box_collection,
-        reason = "few iterators read ahead, and the others stay small"
-    )]
-    next: Option<Box<VecDeque<(usize, TableIter)>>>,
+    iter: Option<Box<TableIter>>,
+    /// The next tables in the direction of iteration, whose blocks are being read. Boxed: few iterators read
+    /// ahead, and the others stay small.
+    next: Option<Box<NextTables>>,
     back: bool,
     /// True if the current seek is sampled for the file in which it ends.
     sampled: bool,
@@ -237,7 +237,7 @@ impl LevelIter {
     /// The result of the last operation.
     #[inline]
     pub fn progress(&self) -> Progress {
-        let iter = self.iter.as_ref();
+        let iter = self.iter.as_deref();
         iter.map_or(Progress::Ready, TableIter::progress)
     }
 
@@ -348,12 +348,12 @@ impl LevelIter {
 
     /// The iterator over the current table.
     pub(crate) fn table_iter(&mut self) -> Option<&mut TableIter> {
-        self.iter.as_mut()
+        self.iter.as_deref_mut()
     }
 
     /// The iterator over the current table.
     pub(crate) fn current(&self) -> Option<&TableIter> {
-        self.iter.as_ref()
+        self.iter.as_deref()
     }
 
     /// Continues with the next table if the current one is exhausted after a forward move.
@@ -366,21 +366,23 @@ impl LevelIter {
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.iter.as_ref().is_some_and(TableIter::valid)
+        self.iter.as_deref().is_some_and(TableIter::valid)
     }
 
     /// The internal key of the current entry; empty if there is none.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], TableIter::key)
+        self.iter.as_deref().map_or(&[], TableIter::key)
     }
 
     /// True if the entry is known to be the first of its user key; see `TableIter::begins_key`.
     #[inline]
     #[must_use]
     pub(crate) fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
-        self.iter.as_ref().is_some_and(|iter| iter.begins_key(same))
+        self.iter
+            .as_deref()
+            .is_some_and(|iter| iter.begins_key(same))
     }
 
     /// The internal key and the value of the current entry; empty if there is none.
@@ -421,7 +423,7 @@ impl LevelIter {
     /// If the iterator is not positioned on an entry.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
-        let iter = self.iter.as_ref();
+        let iter = self.iter.as_deref();
         iter.expect("the iterator is positioned on an entry")
             .value_pin()
     }
@@ -442,7 +444,7 @@ impl LevelIter {
     /// The missing block.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
-        self.iter.as_ref().map(TableIter::request)
+        self.iter.as_deref().map(TableIter::request)
     }
 
     /// Supplies the missing block and continues the operation.
@@ -498,7 +500,7 @@ impl LevelIter {
         if self.iter.is_none() || self.at != at {
             self.enter_other(at);
         }
-        self.iter.as_mut()
+        self.iter.as_deref_mut()
     }
 
     /// Makes the file at position `at` the current one, which it is not.
@@ -545,7 +547,7 @@ impl LevelIter {
     fn leave_readahead(&self, at: usize) -> Option<ReadaheadSize> {
         let ahead = self.tables.ahead.as_ref();
         let continues = ahead.is_some_and(|ahead| ahead.keeps_size) && at == self.at + 1;
-        let iter = self.iter.as_ref().filter(|_| continues)?;
+        let iter = self.iter.as_deref().filter(|_| continues)?;
         Some(iter.readahead())
     }
 
@@ -585,7 +587,7 @@ impl LevelIter {
     /// next file, at position `at`, starts after that prefix, so that no later file holds it
     /// either.
     fn starts_after_prefix(&self, at: usize) -> bool {
-        let Some(target) = self.iter.as_ref().and_then(TableIter::ruled_out) else {
+        let Some(target) = self.iter.as_deref().and_then(TableIter::ruled_out) else {
             return false;
         };
         let Some(extractor) = &self.tables.reading.prefix_extractor else {

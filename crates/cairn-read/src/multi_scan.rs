@@ -116,7 +116,7 @@ impl ScannedRanges {
         seq: SequenceNumber,
         options: &ReadOptions,
         args: MultiScanArgs,
-    ) -> Result<(DbIter, ScannedRanges)> {
+    ) -> Result<(Box<DbIter>, ScannedRanges)> {
         args.check(&view.family.order)?;
         let first = args.ranges.first().map(|range| range.start.clone());
         let limit = args.ranges.last().and_then(|range| range.limit.clone());

@@ -463,6 +463,17 @@ impl<'db> Transaction<'db> {
         self.inner.clear_snapshot();
     }
 
+    /// Excludes further writes from the reads of this transaction. They are locked, checked and committed as others, but
+    /// cost less memory and time: for writes that the transaction will not read.
+    pub fn disable_indexing(&mut self) {
+        self.inner.disable_indexing();
+    }
+
+    /// Includes further writes in the reads of this transaction again; the default.
+    pub fn enable_indexing(&mut self) {
+        self.inner.enable_indexing();
+    }
+
     /// Returns the sequence number of the snapshot, for [`ReadOptions`].
     #[must_use]
     pub fn snapshot(&self) -> Option<SequenceNumber> {

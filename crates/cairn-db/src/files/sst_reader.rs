@@ -234,7 +234,7 @@ impl SstFileReader {
 }
 
 /// An iterator over one table. It keeps the file open.
-pub struct SstIter(DbIter);
+pub struct SstIter(Box<DbIter>);
 
 impl std::ops::Deref for SstIter {
     type Target = DbIter;

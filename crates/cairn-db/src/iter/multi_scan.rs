@@ -86,7 +86,7 @@ impl MultiScan {
 
 impl Drop for MultiScan {
     fn drop(&mut self) {
-        if self.iter.db.shared.context.is_forked() {
+        if self.iter.family.db.shared.context.is_forked() {
             // Releasing blocks and files acquires locks.
             std::mem::forget(self.scanned.take());
         }

@@ -338,22 +338,6 @@ impl BlockCache {
         }
     }
 
-    /// True if entries have headers for [`BlockCache::prefetch_header`].
-    #[inline]
-    #[must_use]
-    pub fn has_headers(&self) -> bool {
-        matches!(self.kind, Kind::Clock(_))
-    }
-
-    /// Prefetches the header of `key`, which [`BlockCache::prefetch`] reads after the memory of
-    /// [`BlockCache::announce`]. Has no effect unless [`BlockCache::has_headers`] is true.
-    #[inline]
-    pub fn prefetch_header(&self, key: &CacheKey) {
-        if let Kind::Clock(cache) = &self.kind {
-            cache.prefetch_header(key.hash());
-        }
-    }
-
     /// Prefetches the parts of the buffer of `key` that a search reads first, if it is cached. Does not count
     /// as a lookup.
     #[inline]

@@ -16,6 +16,7 @@
 )]
 
 mod header;
+mod hint;
 pub(crate) mod pool;
 mod slab;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -27,6 +28,7 @@ use std::ptr::NonNull;
 
 pub use header::EntryNote;
 use header::Header;
+pub use hint::PrefetchHint;
 pub(crate) use slab::Memory;
 pub use slab::{BufferMemory, buffer_memory};
 
@@ -319,12 +321,11 @@ impl Buffer {
         Ok(self)
     }
 
-    /// Prefetches the header of the entry `number`.
-    #[inline]
-    pub fn prefetch_entry(number: u32) {
-        if let Some(header) = header::numbered(number) {
-            prefetch_address(std::ptr::from_ref(header).addr());
-        }
+    /// The addresses that a search of the buffer reads first, for a cache that stores them with the number of the
+    /// entry: a reader then waits for header and content at the same time.
+    #[must_use]
+    pub fn hint(&self) -> PrefetchHint {
+        PrefetchHint::new(self.whole(), self.tail as usize)
     }
 
     /// Prefetches the header of the entry `number`.
@@ -332,21 +333,6 @@ impl Buffer {
     pub fn prefetch_header(number: u32) {
         if let Some(header) = header::numbered(number) {
             prefetch_address(std::ptr::from_ref(header).addr());
-        }
-    }
-
-    /// Prefetches the parts of the buffer of the entry `number` that a search reads first.
-    #[inline]
-    pub fn prefetch_content(number: u32) {
-        let Some(header) = header::numbered(number) else {
-            return;
-        };
-        // The entry may have been removed: the addresses are only hints.
-        let start = header.memory().addr().get();
-        let end = start.wrapping_add((header.len() + header.tail()) as usize);
-        prefetch_address(start);
-        for line in 1..=(header.tail() as usize).clamp(64, 256).div_ceil(64) {
-            prefetch_address(end.wrapping_sub(64 * line));
         }
     }
 

@@ -193,7 +193,7 @@ pub(super) fn sources(
             {
                 range_dels.add_table(children.len(), file, tombstones);
             }
-            let mut iter = Box::new(tables.iter(table));
+            let mut iter = tables.iter(table);
             tables.prepare(&mut iter);
             children.push(Child::Table(iter, file.seqs.largest));
         }

@@ -237,9 +237,9 @@ impl Drop for DbIter {
 
 impl DbIter {
     /// An iterator over `view` at `seq`, without a position. Unsupported `options` are reported by
-    /// [`DbIter::status`].
+    /// [`DbIter::status`]. It is boxed because moving it costs as much as a step.
     #[must_use]
-    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Box<DbIter> {
         let ahead = bounds::read_ahead(&view, options);
         DbIter::with_readahead(view, seq, options, ahead)
     }
@@ -251,7 +251,7 @@ impl DbIter {
         seq: SequenceNumber,
         options: &ReadOptions,
         ahead: Option<Arc<ReadAhead>>,
-    ) -> DbIter {
+    ) -> Box<DbIter> {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
@@ -281,7 +281,7 @@ impl DbIter {
         });
         let RecycledBuffers { key, target } = RECYCLED.try_with(Cell::take).unwrap_or_default();
         let (no_timestamps, dated) = (order.timestamp_size() == 0, view.family.dated);
-        DbIter {
+        Box::new(DbIter {
             seq,
             settings: Settings {
                 read_ts,
@@ -333,7 +333,7 @@ impl DbIter {
             error,
             history: History::new(options),
             view,
-        }
+        })
     }
 
     /// Moves to the first key at or after `target`. Keys have no timestamps.

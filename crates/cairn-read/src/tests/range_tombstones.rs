@@ -179,7 +179,7 @@ impl Counted {
         counted
     }
 
-    fn iter(&self) -> DbIter {
+    fn iter(&self) -> Box<DbIter> {
         let seq = SequenceNumber(1 << 40);
         DbIter::new(self.world.view.clone(), seq, &ReadOptions::default())
     }

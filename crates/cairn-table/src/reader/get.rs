@@ -7,7 +7,7 @@
 //! data block.
 //!
 //! A caller with several gets passes all of them through [`Table::admits`], then [`Table::locate`],
-//! [`Table::approach`], [`Table::reach`] and [`Table::hold`], before it completes the first. Each stage prefetches the
+//! [`Table::reach`] and [`Table::hold`], before it completes the first. Each stage prefetches the
 //! memory of the next one, so that cache misses overlap.
 
 use std::cmp::Ordering;
@@ -368,16 +368,7 @@ impl Table {
         Ok(())
     }
 
-    /// Continues a get after [`Table::locate`]: prefetches the header of the data block.
-    #[inline]
-    pub fn approach(&self, state: &mut TableGet) {
-        let state = state.state();
-        if state.located && state.walk.valid() {
-            self.prefetch_header(state.walk.handle());
-        }
-    }
-
-    /// Continues a get after [`Table::approach`]: prefetches the data block.
+    /// Continues a get after [`Table::locate`]: prefetches the data block.
     #[inline]
     pub fn reach(&self, state: &mut TableGet) {
         let state = state.state();

@@ -196,16 +196,16 @@ impl RecycledBuffers {
 }
 
 impl TableIter {
-    /// Creates an iterator, which is not valid.
+    /// Creates an iterator, which is not valid. It is boxed because moving it costs as much as a search in a block.
     #[must_use]
-    pub fn new(table: Arc<Table>, options: IterOptions) -> TableIter {
+    pub fn new(table: Arc<Table>, options: IterOptions) -> Box<TableIter> {
         let RecycledBuffers {
             mut data,
             mut target,
         } = RecycledBuffers::take();
         data.clear();
         target.clear();
-        TableIter {
+        Box::new(TableIter {
             walk: IndexIter::new(&table),
             data: data.with_global_seqno(table.global_seqno),
             target,
@@ -225,7 +225,7 @@ impl TableIter {
             lack: None,
             supplied: SuppliedBlocks::reading_devices(),
             held: None,
-        }
+        })
     }
 
     /// Reads ahead by `plan`: before the first movement.

@@ -399,16 +399,6 @@ impl Table {
         }
     }
 
-    /// Prefetches the header of the data block at `handle`, if it is cached and the cache has headers.
-    #[inline]
-    pub(crate) fn prefetch_header(&self, handle: Handle) {
-        if let Some(cache) = &self.params.cache
-            && cache.has_headers()
-        {
-            cache.prefetch_header(&self.cache_key(handle));
-        }
-    }
-
     /// Prefetches the data block at `handle`, if it is cached.
     #[inline]
     pub(crate) fn prefetch(&self, handle: Handle) {

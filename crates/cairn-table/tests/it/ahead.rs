@@ -128,7 +128,7 @@ fn plan(io: &Io) -> ReadAhead {
     }
 }
 
-fn ahead(table: &Arc<Table>, plan: ReadAhead, options: IterOptions) -> TableIter {
+fn ahead(table: &Arc<Table>, plan: ReadAhead, options: IterOptions) -> Box<TableIter> {
     let mut iter = TableIter::new(table.clone(), options);
     iter.read_ahead(&Arc::new(plan));
     iter

@@ -1,17 +1,18 @@
 //! The index of a shard: from the hash of a key to the number of an entry. Readers take no lock.
 //!
 //! The index is a hash table of cache lines. A line has [`PER_LINE`] entries and the number of entries that
-//! were displaced past it. An entry is one word: a tag, which is part of the hash, and the number. It never
-//! moves within a table. A full table is replaced by one of twice the size; readers of the old one may miss
+//! were displaced past it. An entry is one word: a tag, which is part of the hash, and the number. The neighbouring
+//! line has the addresses of the contents of the entries: a reader prefetches the content while it waits for the header.
+//! An entry never moves within a table. A full table is replaced by one of twice the size; readers of the old one may miss
 //! an entry added in the meantime, at the cost of reading the block. Old tables are kept until the index is
 //! dropped; together they are smaller than the newest.
 //!
 //! Changes are serialized by the shard's lock.
 //!
-//! Cost: 9 to 26 bytes per entry; a lookup touches one line, rarely two.
+//! Cost: 24 to 49 bytes per entry; a lookup touches one pair of lines, rarely two.
 
-use cairn_platform::prefetch_address;
 use cairn_platform::sync::Ordering;
+use cairn_platform::{PrefetchHint, prefetch_address};
 
 #[cfg(not(loom))]
 use cairn_platform::sync::modelled::{AtomicU32, AtomicU64, AtomicUsize};
@@ -32,12 +33,26 @@ const LOAD: usize = 6;
 /// The word of an empty place.
 const EMPTY: u64 = 0;
 
-#[repr(align(64))]
+#[repr(C, align(128))]
 #[derive(Default)]
 struct Line {
     places: [AtomicU64; PER_LINE],
     /// Entries whose search passes this line because it was full.
     displaced: AtomicU32,
+    /// The [`PrefetchHint`]s of the entries, in the second line.
+    hints: Hints,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Hints([AtomicU64; PER_LINE]);
+
+impl Line {
+    /// The words of the entries and their hints.
+    #[inline]
+    fn pairs(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
+        self.places.iter().zip(&self.hints.0)
+    }
 }
 
 struct Table {
@@ -85,20 +100,21 @@ impl Table {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Calls `is` with the numbers of entries with the tag of `hash`, until it returns `Some`.
+    /// Calls `is` with the numbers and hints of entries with the tag of `hash`, until it returns `Some`.
     #[inline]
-    fn find<T>(&self, hash: u64, mut is: impl FnMut(u32) -> Option<T>) -> Option<T> {
+    fn find<T>(&self, hash: u64, mut is: impl FnMut(u32, PrefetchHint) -> Option<T>) -> Option<T> {
         let tag = tag(hash);
         let mut at = self.home(hash);
         for _ in 0..self.lines.len() {
             let line = &self.lines[at];
-            for place in &line.places {
+            for (place, hint) in line.pairs() {
                 // Acquire: the header of the entry was published before.
                 let word = place.load(Ordering::Acquire);
-                if word & !u64::from(u32::MAX) == tag
-                    && let Some(found) = is(number(word))
-                {
-                    return Some(found);
+                if word & !u64::from(u32::MAX) == tag {
+                    let hint = PrefetchHint::from_bits(hint.load(Ordering::Relaxed));
+                    if let Some(found) = is(number(word), hint) {
+                        return Some(found);
+                    }
                 }
             }
             if line.displaced.load(Ordering::Acquire) == 0 {
@@ -110,15 +126,15 @@ impl Table {
     }
 
     /// Adds an entry. There must be a free place.
-    fn insert(&self, hash: u64, number: u32) {
+    fn insert(&self, hash: u64, number: u32, hint: PrefetchHint) {
         let mut at = self.home(hash);
         for _ in 0..self.lines.len() {
             let line = &self.lines[at];
             let free = line
-                .places
-                .iter()
-                .find(|place| place.load(Ordering::Relaxed) == EMPTY);
-            if let Some(place) = free {
+                .pairs()
+                .find(|(place, _)| place.load(Ordering::Relaxed) == EMPTY);
+            if let Some((place, its_hint)) = free {
+                its_hint.store(hint.to_bits(), Ordering::Relaxed);
                 place.store(word(hash, number), Ordering::Release);
                 return;
             }
@@ -130,37 +146,54 @@ impl Table {
         unreachable!("a quarter of the places is free");
     }
 
-    /// Removes an entry. Returns false if it is not there.
-    fn remove(&self, hash: u64, number: u32) -> bool {
+    /// The place and the hint of an entry, and the number of lines that its search passes.
+    fn place_of(&self, hash: u64, number: u32) -> Option<(&AtomicU64, &AtomicU64, usize)> {
         let home = self.home(hash);
         let sought = word(hash, number);
-        for step in 0..self.lines.len() {
-            let at = (home + step) & (self.lines.len() - 1);
-            let line = &self.lines[at];
+        for passed in 0..self.lines.len() {
+            let line = &self.lines[(home + passed) & (self.lines.len() - 1)];
             let found = line
-                .places
-                .iter()
-                .find(|place| place.load(Ordering::Relaxed) == sought);
-            if let Some(place) = found {
-                place.store(EMPTY, Ordering::Release);
-                for passed in 0..step {
-                    let at = (home + passed) & (self.lines.len() - 1);
-                    self.lines[at].displaced.fetch_sub(1, Ordering::Release);
-                }
-                return true;
+                .pairs()
+                .find(|(place, _)| place.load(Ordering::Relaxed) == sought);
+            if let Some((place, hint)) = found {
+                return Some((place, hint, passed));
             }
             if line.displaced.load(Ordering::Relaxed) == 0 {
-                return false;
+                return None;
             }
         }
-        false
+        None
     }
 
-    fn words(&self) -> impl Iterator<Item = u64> {
-        let places = self.lines.iter().flat_map(|line| &line.places);
-        places
-            .map(|place| place.load(Ordering::Relaxed))
-            .filter(|&word| word != EMPTY)
+    /// Removes an entry. Returns false if it is not there.
+    fn remove(&self, hash: u64, number: u32) -> bool {
+        let Some((place, _, passed)) = self.place_of(hash, number) else {
+            return false;
+        };
+        place.store(EMPTY, Ordering::Release);
+        let home = self.home(hash);
+        for step in 0..passed {
+            let at = (home + step) & (self.lines.len() - 1);
+            self.lines[at].displaced.fetch_sub(1, Ordering::Release);
+        }
+        true
+    }
+
+    /// Replaces the hint of an entry, if it is there.
+    fn set_hint(&self, hash: u64, number: u32, hint: PrefetchHint) {
+        if let Some((_, its_hint, _)) = self.place_of(hash, number) {
+            its_hint.store(hint.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// The words and hints of all entries.
+    fn all(&self) -> impl Iterator<Item = (u64, PrefetchHint)> {
+        let pairs = self.lines.iter().flat_map(Line::pairs);
+        pairs.filter_map(|(place, hint)| {
+            let word = place.load(Ordering::Relaxed);
+            let hint = PrefetchHint::from_bits(hint.load(Ordering::Relaxed));
+            (word != EMPTY).then_some((word, hint))
+        })
     }
 }
 
@@ -191,28 +224,45 @@ impl Index {
         self.table().lines.len() * PER_LINE
     }
 
-    /// Calls `is` with the numbers of entries whose keys may have `hash`, until it returns `Some`.
+    /// Calls `is` with the numbers and hints of entries whose keys may have `hash`, until it returns `Some`.
     #[inline]
-    pub(super) fn find<T>(&self, hash: u64, is: impl FnMut(u32) -> Option<T>) -> Option<T> {
+    pub(super) fn find<T>(
+        &self,
+        hash: u64,
+        is: impl FnMut(u32, PrefetchHint) -> Option<T>,
+    ) -> Option<T> {
         self.table().find(hash, is)
     }
 
-    /// Prefetches the line where a search for `hash` begins.
+    /// Prefetches the lines where a search for `hash` begins.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let table = self.table();
-        prefetch_address(std::ptr::from_ref(&table.lines[table.home(hash)]).addr());
+        let line = &table.lines[table.home(hash)];
+        prefetch_address(std::ptr::from_ref(line).addr());
+        prefetch_address(std::ptr::from_ref(&line.hints).addr());
     }
 
     /// Adds an entry. `hash_of` returns the hash of an entry's key, which is needed to grow the table. Only
     /// one thread calls it at a time.
-    pub(super) fn insert(&self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+    pub(super) fn insert(
+        &self,
+        hash: u64,
+        number: u32,
+        hint: PrefetchHint,
+        hash_of: impl Fn(u32) -> u64,
+    ) {
         let len = self.len() + 1;
         if len * 8 > self.places() * LOAD {
             self.grow(hash_of);
         }
-        self.table().insert(hash, number);
+        self.table().insert(hash, number, hint);
         self.len.store(len, Ordering::Relaxed);
+    }
+
+    /// Replaces the hint of an entry. Only one thread calls it at a time.
+    pub(super) fn set_hint(&self, hash: u64, number: u32, hint: PrefetchHint) {
+        self.table().set_hint(hash, number, hint);
     }
 
     /// Removes an entry. Returns false if it is not there. Only one thread calls it at a time.
@@ -226,7 +276,7 @@ impl Index {
 
     /// The numbers of all entries.
     pub(super) fn numbers(&self) -> Vec<u32> {
-        self.table().words().map(number).collect()
+        self.table().all().map(|(word, _)| number(word)).collect()
     }
 
     #[cold]
@@ -234,9 +284,9 @@ impl Index {
         let next = self.current.load(Ordering::Relaxed) + 1;
         let old = self.table();
         let table = Table::new(old.lines.len() * 2);
-        for word in old.words() {
+        for (word, hint) in old.all() {
             let number = number(word);
-            table.insert(hash_of(number), number);
+            table.insert(hash_of(number), number, hint);
         }
         assert!(
             self.tables[next].set(table).is_ok(),
@@ -257,9 +307,28 @@ mod tests {
         u64::from(number % 5) << 32 | u64::from(number % 11)
     }
 
+    fn hint(number: u32) -> PrefetchHint {
+        PrefetchHint::from_bits(u64::from(number) + 1)
+    }
+
+    #[test]
+    fn a_hint_is_replaced_where_its_entry_is() {
+        let index = Index::new();
+        for number in 0..100 {
+            index.insert(hash(number), number, PrefetchHint::default(), hash);
+        }
+        for number in 0..120 {
+            index.set_hint(hash(number), number, hint(number));
+        }
+        for number in 0..100 {
+            assert!(numbers(&index, hash(number)).contains(&number));
+        }
+    }
+
     fn numbers(index: &Index, hash: u64) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
-        let none: Option<()> = index.find(hash, |number| {
+        let none: Option<()> = index.find(hash, |number, its_hint| {
+            assert_eq!(its_hint, hint(number));
             found.insert(number);
             None
         });
@@ -274,7 +343,7 @@ mod tests {
             let mut set = BTreeSet::new();
             for (adds, number) in steps {
                 if adds && set.insert(number) {
-                    index.insert(hash(number), number, hash);
+                    index.insert(hash(number), number, hint(number), hash);
                 } else if !adds {
                     prop_assert_eq!(index.remove(hash(number), number), set.remove(&number));
                 }
@@ -299,7 +368,7 @@ mod loom_tests {
     use loom::thread;
 
     fn has(index: &Index, hash: u64, sought: u32) -> bool {
-        let found = index.find(hash, |number| (number == sought).then_some(()));
+        let found = index.find(hash, |number, _| (number == sought).then_some(()));
         found.is_some()
     }
 
@@ -311,7 +380,7 @@ mod loom_tests {
             let index = Index::new();
             // One line of seven places, of which five may be filled.
             for number in 0..5 {
-                index.insert(0, number, |_| 0);
+                index.insert(0, number, PrefetchHint::default(), |_| 0);
             }
             let index = Arc::new(index);
             let reader = {
@@ -320,7 +389,7 @@ mod loom_tests {
                     assert!(has(&index, 0, 4), "an entry of the first table");
                 })
             };
-            index.insert(0, 5, |_| 0);
+            index.insert(0, 5, PrefetchHint::default(), |_| 0);
             assert!(index.remove(0, 0));
             reader.join().unwrap();
             assert!(has(&index, 0, 4) && has(&index, 0, 5) && !has(&index, 0, 0));

@@ -31,7 +31,7 @@ use shard::{Locked, Shard};
 
 /// The overhead of the cache per entry, approximately: the header, the node, the places in the index, and what
 /// the allocator adds.
-pub(super) const ENTRY_OVERHEAD: usize = 136;
+pub(super) const ENTRY_OVERHEAD: usize = 152;
 
 /// A clock cache; see the module's documentation.
 pub(super) struct ClockCache {
@@ -121,15 +121,6 @@ impl ClockCache {
         }
         count
     }
-
-    /// Prefetches the header of an entry whose key may have `hash`.
-    #[inline]
-    pub(super) fn prefetch_header(&self, hash: u64) {
-        self.shard(hash).index().find(hash, |number| {
-            Buffer::prefetch_header(number);
-            Some(())
-        });
-    }
 }
 
 impl Store for ClockCache {
@@ -146,8 +137,9 @@ impl Store for ClockCache {
     #[inline]
     fn prefetch(&self, hash: u64, _key: &CacheKey) {
         // Another key with the same tag is so rare that the key need not be compared.
-        self.shard(hash).index().find(hash, |number| {
-            Buffer::prefetch_content(number);
+        self.shard(hash).index().find(hash, |number, hint| {
+            Buffer::prefetch_header(number);
+            hint.prefetch();
             Some(())
         });
     }
@@ -207,7 +199,10 @@ impl Store for ClockCache {
             return Buffer::with_tail(&buffer, tail);
         };
         let buffer = match buffer.publish_tail(number, tail) {
-            Ok(laid) => return laid,
+            Ok(laid) => {
+                state.set_hint(hash, number, &laid);
+                return laid;
+            }
             Err(buffer) => buffer,
         };
         let copy = Buffer::with_tail(&buffer, tail);

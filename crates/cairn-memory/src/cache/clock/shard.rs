@@ -2,7 +2,7 @@
 
 use cairn_platform::sync::Ordering;
 use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
-use cairn_platform::{Buffer, EntryNote};
+use cairn_platform::{Buffer, EntryNote, PrefetchHint};
 
 use super::super::policy::{NodeId, Policy, Seen};
 use super::super::store::Insertion;
@@ -95,7 +95,10 @@ impl Shard {
     #[inline]
     pub(super) fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
         let words = words(key);
-        let found = self.index.find(hash, |number| Buffer::pin(number, words));
+        let found = self.index.find(hash, |number, hint| {
+            hint.prefetch();
+            Buffer::pin(number, words)
+        });
         if found.is_none() {
             self.misses[role as usize].fetch_add(1, Ordering::Relaxed);
         }
@@ -139,8 +142,9 @@ impl Locked<'_> {
     /// The number of the entry of `key`.
     pub(super) fn find(&self, hash: u64, key: &CacheKey) -> Option<u32> {
         let words = words(key);
-        self.index
-            .find(hash, |number| (look(number).key == words).then_some(number))
+        self.index.find(hash, |number, _| {
+            (look(number).key == words).then_some(number)
+        })
     }
 
     /// Adds an entry with a precomputed charge. Returns its actual charge, and the entry that it replaces.
@@ -160,14 +164,14 @@ impl Locked<'_> {
             class: class(&entry),
             born,
         };
-        let number = publish(entry.buffer, words(&entry.key), note);
+        let (number, hint) = publish(entry.buffer, words(&entry.key), note);
         // The charge of a copy differs from that of the buffer.
         let charge = look(number).memory_usage + ENTRY_OVERHEAD;
         if charge != expected {
             self.state.policy.replace_charge(node, charge);
         }
         self.set_entry(node, number);
-        self.index.insert(entry.hash, number, hash_of);
+        self.index.insert(entry.hash, number, hint, hash_of);
         let counts = &mut self.state.counts[entry.role as usize];
         counts.insertions += 1;
         counts.entries += 1;
@@ -190,8 +194,8 @@ impl Locked<'_> {
         let note = look(number).note;
         let before = self.state.policy.charge(note.link);
         let key = look(number).key;
-        let replacement = publish(copy, key, note);
-        self.index.insert(hash, replacement, hash_of);
+        let (replacement, hint) = publish(copy, key, note);
+        self.index.insert(hash, replacement, hint, hash_of);
         self.index.remove(hash, number);
         let hits = look(number).hits;
         drop(Buffer::unpublish(number));
@@ -201,6 +205,11 @@ impl Locked<'_> {
         counts.usage = counts.usage - before + charge;
         counts.hits += u64::from(hits);
         before
+    }
+
+    /// Records that the entry `number` has the content of `buffer`.
+    pub(super) fn set_hint(&self, hash: u64, number: u32, buffer: &Buffer) {
+        self.index.set_hint(hash, number, buffer.hint());
     }
 
     /// Counts an entry that was not kept.
@@ -307,12 +316,17 @@ impl Locked<'_> {
     }
 }
 
-/// Publishes `buffer`, or a copy if it already was a cache entry.
-fn publish(buffer: Buffer, key: [u64; 2], note: EntryNote) -> u32 {
+/// Publishes `buffer`, or a copy if it already was a cache entry. Returns the number and the hint of the entry.
+fn publish(buffer: Buffer, key: [u64; 2], note: EntryNote) -> (u32, PrefetchHint) {
+    let hint = buffer.hint();
     let refused = match buffer.publish(key, note) {
-        Ok(number) => return number,
+        Ok(number) => return (number, hint),
         Err(refused) => refused,
     };
     let copy = Buffer::with_tail(&refused, refused.tail());
-    copy.publish(key, note).expect("a new buffer has no key")
+    let hint = copy.hint();
+    (
+        copy.publish(key, note).expect("a new buffer has no key"),
+        hint,
+    )
 }
