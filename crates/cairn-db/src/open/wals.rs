@@ -67,8 +67,19 @@ impl Sink for Memtables<'_> {
         let Some(family) = self.families.get(family) else {
             return;
         };
-        // A family whose tables do not keep timestamps has them in memtables.
-        family.view().memtable.add(seq, kind, key, value);
+        let memtable = &family.view().memtable;
+        if family.persist_timestamps || !self.shared.context.read_only {
+            memtable.add(seq, kind, key, value);
+            return;
+        }
+        // The timestamps of this family are kept until a flush, and an open for writing would flush: a read-only open
+        // returns the same.
+        let size = family.order().timestamp_size();
+        let key = without_time(key, size);
+        match kind {
+            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value, size)),
+            _ => memtable.add(seq, kind, &key, value),
+        };
     }
 
     fn batch_done(&mut self) -> Result<()> {
@@ -89,6 +100,14 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
+fn without_time(key: &[u8], size: usize) -> Vec<u8> {
+    let mut key = key.to_vec();
+    let end = key.len();
+    key[end.saturating_sub(size)..].fill(0);
+    key
 }
 
 /// The outcome of the replay of the logs.
