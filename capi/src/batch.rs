@@ -7,7 +7,7 @@ use cairn_format::batch::{BatchRef, Record};
 use cairn_types::Result;
 
 use crate::database::rocksdb_column_family_handle_t;
-use crate::error::{array, bytes, not_built, report, store};
+use crate::error::{array, bytes, report, store};
 use crate::handle::{create, misuse, of, of_mut};
 
 handles! {
@@ -50,12 +50,6 @@ pub(crate) unsafe fn joined(
 ) -> Vec<u8> {
     // SAFETY: guaranteed by the caller.
     unsafe { parts(count, pieces, sizes) }.concat()
-}
-
-/// Marks the batch as unwritable because of an operation with a timestamp: these functions have no
-/// `errptr`, so the write of the batch reports the error.
-fn no_timestamps(batch: &mut WriteBatch, function: &str) {
-    batch.refuse(not_built(function, "user-defined timestamps"));
 }
 
 /// The family of a handle.
@@ -342,40 +336,43 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).single_delete_in(family, bytes(key, klen));
     }
-    /// Not supported: user-defined timestamps. The batch can no longer be written.
+    /// Sets `key` at a timestamp to `val` in a family whose keys have timestamps.
     fn rocksdb_writebatch_put_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
-        _column_family: *mut rocksdb_column_family_handle_t,
-        _key: *const c_char,
-        _klen: usize,
-        _ts: *const c_char,
-        _tslen: usize,
-        _val: *const c_char,
-        _vlen: usize,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        ts: *const c_char,
+        tslen: usize,
+        val: *const c_char,
+        vlen: usize,
     ) {
-        no_timestamps(of_mut(b), "rocksdb_writebatch_put_cf_with_ts");
+        let family = family(column_family);
+        of_mut(b).put_with_timestamp(family, bytes(key, klen), bytes(ts, tslen), bytes(val, vlen));
     }
-    /// Not supported: user-defined timestamps. The batch can no longer be written.
+    /// Deletes `key` at a timestamp from a family whose keys have timestamps.
     fn rocksdb_writebatch_delete_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
-        _column_family: *mut rocksdb_column_family_handle_t,
-        _key: *const c_char,
-        _klen: usize,
-        _ts: *const c_char,
-        _tslen: usize,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        ts: *const c_char,
+        tslen: usize,
     ) {
-        no_timestamps(of_mut(b), "rocksdb_writebatch_delete_cf_with_ts");
+        let family = family(column_family);
+        of_mut(b).delete_with_timestamp(family, bytes(key, klen), bytes(ts, tslen));
     }
-    /// Not supported: user-defined timestamps. The batch can no longer be written.
+    /// Deletes `key`, which must have been put exactly once, at a timestamp.
     fn rocksdb_writebatch_singledelete_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
-        _column_family: *mut rocksdb_column_family_handle_t,
-        _key: *const c_char,
-        _klen: usize,
-        _ts: *const c_char,
-        _tslen: usize,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        ts: *const c_char,
+        tslen: usize,
     ) {
-        no_timestamps(of_mut(b), "rocksdb_writebatch_singledelete_cf_with_ts");
+        let family = family(column_family);
+        of_mut(b).single_delete_with_timestamp(family, bytes(key, klen), bytes(ts, tslen));
     }
     /// Deletes a key given as slices to concatenate.
     fn rocksdb_writebatch_deletev(

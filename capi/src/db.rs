@@ -120,7 +120,7 @@ pub(crate) unsafe fn store_families(
 /// # Safety
 ///
 /// `handles` has space for them.
-unsafe fn hand_out(
+pub(crate) unsafe fn hand_out(
     db: Db,
     families: &[FamilyDescriptor],
     handles: *mut *mut rocksdb_column_family_handle_t,

@@ -305,7 +305,7 @@ impl CachedEntry {
     /// Caches the location of the current entry of `iter`. Returns false if there is none.
     #[inline]
     fn take(&mut self, iter: &Iter) -> bool {
-        let entry = iter.entry();
+        let entry = iter.valid().then(|| (iter.raw_key(), iter.value()));
         if let Some((key, value)) = entry {
             self.set(key, value);
         }

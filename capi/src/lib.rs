@@ -58,6 +58,7 @@ mod slabs;
 pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;
+pub mod timestamps;
 pub mod transaction;
 pub mod transaction_db;
 pub mod unsupported;

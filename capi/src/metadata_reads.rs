@@ -1,21 +1,23 @@
 //! Point reads that also report whether the key was written after the snapshot.
 //!
-//! The timestamps are user-defined timestamps, which are not supported: they are empty for a family
-//! without timestamps, and reads of other families fail.
+//! The timestamps are user-defined timestamps; they are empty for a family without timestamps.
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Db, Family, Value};
+use cairn_db::{Db, Family, TimestampedValue};
 use cairn_options::ReadTier;
 use cairn_types::Result;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{bytes, malloc_bytes, not_built, report, save, store};
+use crate::error::{bytes, malloc_bytes, report, save, store};
 use crate::handle::of;
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::{families, keys};
 
-/// The value of `key`, if there is one, and true if there is a newer version.
+/// The value of a key with its timestamp, if there is one, and true if there is a newer version.
+type Answer = (Option<TimestampedValue>, bool);
+
+/// The answer for `key`.
 ///
 /// # Safety
 ///
@@ -24,13 +26,14 @@ unsafe fn read(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: &[u8],
-) -> Result<(Option<Value>, bool)> {
+) -> Result<Answer> {
     // SAFETY: guaranteed by the caller.
     let options = unsafe { of(options).checked()? };
-    if !has_plain_keys(family) {
-        return Err(not_built("get_with_metadata", "user-defined timestamps"));
+    if has_plain_keys(family) {
+        let (value, newer) = family.get_with_newer(key, options)?;
+        return Ok((value.map(|value| (value, Vec::new())), newer));
     }
-    family.get_with_newer(key, options)
+    family.get_with_newer_and_timestamp(key, options)
 }
 
 /// Output pointers for one key, some of which may be null.
@@ -47,18 +50,23 @@ impl Place {
     /// # Safety
     ///
     /// The pointers are null or may be written to.
-    unsafe fn put(&self, found: Option<&(Option<Value>, bool)>) -> *mut c_char {
+    unsafe fn put(&self, found: Option<&Answer>) -> *mut c_char {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let value = found.and_then(|(value, _)| value.as_ref());
             store(self.newer, found.is_some_and(|(_, newer)| *newer).into());
-            store(self.value_len, value.map_or(0, |value| value.len()));
+            store(self.value_len, value.map_or(0, |(value, _)| value.len()));
             if !self.timestamp.is_null() && !self.timestamp_len.is_null() {
-                store(self.timestamp_len, 0);
-                let timestamp = value.map_or(std::ptr::null_mut(), |_| malloc_bytes(b""));
+                store(
+                    self.timestamp_len,
+                    value.map_or(0, |(_, timestamp)| timestamp.len()),
+                );
+                let timestamp = value.map_or(std::ptr::null_mut(), |(_, timestamp)| {
+                    malloc_bytes(timestamp)
+                });
                 store(self.timestamp, timestamp);
             }
-            value.map_or(std::ptr::null_mut(), |value| malloc_bytes(value))
+            value.map_or(std::ptr::null_mut(), |(value, _)| malloc_bytes(value))
         }
     }
 }
@@ -98,7 +106,7 @@ impl Lists {
     /// # Safety
     ///
     /// The arrays have space for it, or are null where that is allowed.
-    unsafe fn put(&self, at: usize, found: Result<(Option<Value>, bool)>) {
+    unsafe fn put(&self, at: usize, found: Result<Answer>) {
         // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             let place = |list: *mut c_uchar| match list.is_null() {
@@ -151,7 +159,10 @@ unsafe fn multi_get(
         if together {
             let found = crate::reads::multi_get(db, families, keys, checked, false);
             for (at, value) in found.into_iter().enumerate() {
-                lists.put(at, value.map(|value| (value, false)));
+                lists.put(
+                    at,
+                    value.map(|value| (value.map(|value| (value, Vec::new())), false)),
+                );
             }
             return;
         }

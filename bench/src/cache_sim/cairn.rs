@@ -44,7 +44,9 @@ impl Policy for Cairn {
         while self.policy.usage() + charge > self.capacity {
             let entries = &mut self.entries;
             let mut touches = |node: NodeId| std::mem::take(&mut entries[node as usize].0);
-            let victim = self.policy.victim(MAX_LOOKS, |node| Seen::Touches(touches(node)));
+            let victim = self
+                .policy
+                .victim(MAX_LOOKS, |node| Seen::Touches(touches(node)));
             let Some(victim) = victim else {
                 return false;
             };

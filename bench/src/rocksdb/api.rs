@@ -114,6 +114,8 @@ functions! {
     fn rocksdb_readoptions_create() -> Handle;
     fn rocksdb_readoptions_destroy(Handle);
     fn rocksdb_readoptions_set_timestamp(Handle, *const c_char, usize);
+    fn rocksdb_readoptions_set_iter_start_ts(Handle, *const c_char, usize);
+    fn rocksdb_increase_full_history_ts_low(Handle, Handle, *const c_char, usize, ErrorSlot);
     fn rocksdb_readoptions_set_verify_checksums(Handle, c_uchar);
     fn rocksdb_readoptions_set_total_order_seek(Handle, c_uchar);
     fn rocksdb_readoptions_set_async_io(Handle, c_uchar);

@@ -40,6 +40,7 @@ pub struct Db {
     read: Handle,
     write: Handle,
     timestamp: Option<Box<[u8]>>,
+    start_timestamp: Option<Box<[u8]>>,
     _options: Vec<Options>,
 }
 
@@ -140,6 +141,7 @@ impl Db {
             // SAFETY: as above.
             write: unsafe { (api.rocksdb_writeoptions_create)() },
             timestamp: None,
+            start_timestamp: None,
             _options: kept,
         })
     }
@@ -187,6 +189,38 @@ impl Db {
         // dropped.
         unsafe { (self.library.api.rocksdb_readoptions_set_timestamp)(self.read, bytes, len) };
         self.timestamp = Some(kept);
+    }
+
+    /// Sets the oldest timestamp of the versions that iterators return; without one they return the newest version.
+    pub fn versions_since(&mut self, timestamp: Option<&[u8]>) {
+        let kept: Option<Box<[u8]>> = timestamp.map(Into::into);
+        let (bytes, len) = pointer(kept.as_deref());
+        // SAFETY: RocksDB keeps the pointer; the bytes are neither moved nor freed before this object is
+        // dropped or the pointer is replaced.
+        unsafe { (self.library.api.rocksdb_readoptions_set_iter_start_ts)(self.read, bytes, len) };
+        self.start_timestamp = kept;
+    }
+
+    /// Increases `full_history_ts_low` of `family`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's errors.
+    pub fn increase_full_history_ts_low(&self, family: Family, timestamp: &[u8]) -> Result<()> {
+        let family = self.families[family.0];
+        let (bytes, len) = pointer(Some(timestamp));
+        self.library.api.call(|error| {
+            // SAFETY: live handles and readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_increase_full_history_ts_low)(
+                    self.handle,
+                    family,
+                    bytes,
+                    len,
+                    error,
+                );
+            }
+        })
     }
 
     /// Puts `key`.

@@ -687,6 +687,9 @@ typedef void (*Destructor)(void*);
 typedef unsigned char (*rocksdb_readoptions_table_filter_cb)(void*,
                                                              const struct rocksdb_table_properties_t*);
 
+// The size of the timestamps of a family, called with the state of the program and the id of the family.
+typedef size_t (*SizeOf)(void*, uint32_t);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -980,7 +983,7 @@ void rocksdb_writebatch_singledelete_cf(struct rocksdb_writebatch_t *b,
                                         const char *key,
                                         size_t klen);
 
-// Not supported: user-defined timestamps. The batch can no longer be written.
+// Sets `key` at a timestamp to `val` in a family whose keys have timestamps.
 void rocksdb_writebatch_put_cf_with_ts(struct rocksdb_writebatch_t *b,
                                        struct rocksdb_column_family_handle_t *column_family,
                                        const char *key,
@@ -990,7 +993,7 @@ void rocksdb_writebatch_put_cf_with_ts(struct rocksdb_writebatch_t *b,
                                        const char *val,
                                        size_t vlen);
 
-// Not supported: user-defined timestamps. The batch can no longer be written.
+// Deletes `key` at a timestamp from a family whose keys have timestamps.
 void rocksdb_writebatch_delete_cf_with_ts(struct rocksdb_writebatch_t *b,
                                           struct rocksdb_column_family_handle_t *column_family,
                                           const char *key,
@@ -998,7 +1001,7 @@ void rocksdb_writebatch_delete_cf_with_ts(struct rocksdb_writebatch_t *b,
                                           const char *ts,
                                           size_t tslen);
 
-// Not supported: user-defined timestamps. The batch can no longer be written.
+// Deletes `key`, which must have been put exactly once, at a timestamp.
 void rocksdb_writebatch_singledelete_cf_with_ts(struct rocksdb_writebatch_t *b,
                                                 struct rocksdb_column_family_handle_t *column_family,
                                                 const char *key,
@@ -6479,6 +6482,160 @@ const char *rocksdb_table_properties_user_collected_properties_value_at(const st
                                                                         size_t pos,
                                                                         size_t *value_len);
 
+// Sets `key` at a timestamp to `val` in the default family, whose keys have timestamps.
+void rocksdb_put_with_ts(struct rocksdb_t *db,
+                         const struct rocksdb_writeoptions_t *options,
+                         const char *key,
+                         size_t keylen,
+                         const char *ts,
+                         size_t tslen,
+                         const char *val,
+                         size_t vallen,
+                         char **errptr);
+
+// The same for a column family.
+void rocksdb_put_cf_with_ts(struct rocksdb_t *db,
+                            const struct rocksdb_writeoptions_t *options,
+                            struct rocksdb_column_family_handle_t *column_family,
+                            const char *key,
+                            size_t keylen,
+                            const char *ts,
+                            size_t tslen,
+                            const char *val,
+                            size_t vallen,
+                            char **errptr);
+
+// Deletes `key` at a timestamp from the default family, whose keys have timestamps.
+void rocksdb_delete_with_ts(struct rocksdb_t *db,
+                            const struct rocksdb_writeoptions_t *options,
+                            const char *key,
+                            size_t keylen,
+                            const char *ts,
+                            size_t tslen,
+                            char **errptr);
+
+// The same for a column family.
+void rocksdb_delete_cf_with_ts(struct rocksdb_t *db,
+                               const struct rocksdb_writeoptions_t *options,
+                               struct rocksdb_column_family_handle_t *column_family,
+                               const char *key,
+                               size_t keylen,
+                               const char *ts,
+                               size_t tslen,
+                               char **errptr);
+
+// Deletes `key`, which must have been put exactly once since its last deletion, at a timestamp.
+void rocksdb_singledelete_with_ts(struct rocksdb_t *db,
+                                  const struct rocksdb_writeoptions_t *options,
+                                  const char *key,
+                                  size_t keylen,
+                                  const char *ts,
+                                  size_t tslen,
+                                  char **errptr);
+
+// The same for a column family.
+void rocksdb_singledelete_cf_with_ts(struct rocksdb_t *db,
+                                     const struct rocksdb_writeoptions_t *options,
+                                     struct rocksdb_column_family_handle_t *column_family,
+                                     const char *key,
+                                     size_t keylen,
+                                     const char *ts,
+                                     size_t tslen,
+                                     char **errptr);
+
+// Returns the value of `key` in the default family, and its timestamp in `*ts`. The program frees both. If
+// there is no value, it returns null, and both lengths are 0.
+char *rocksdb_get_with_ts(struct rocksdb_t *db,
+                          const struct rocksdb_readoptions_t *options,
+                          const char *key,
+                          size_t keylen,
+                          size_t *vallen,
+                          char **ts,
+                          size_t *tslen,
+                          char **errptr);
+
+// The same for a column family.
+char *rocksdb_get_cf_with_ts(struct rocksdb_t *db,
+                             const struct rocksdb_readoptions_t *options,
+                             struct rocksdb_column_family_handle_t *column_family,
+                             const char *key,
+                             size_t keylen,
+                             size_t *vallen,
+                             char **ts,
+                             size_t *tslen,
+                             char **errptr);
+
+// `rocksdb_get_with_ts` for several keys.
+void rocksdb_multi_get_with_ts(struct rocksdb_t *db,
+                               const struct rocksdb_readoptions_t *options,
+                               size_t num_keys,
+                               const char *const *keys_list,
+                               const size_t *keys_list_sizes,
+                               char **values_list,
+                               size_t *values_list_sizes,
+                               char **timestamp_list,
+                               size_t *timestamp_list_sizes,
+                               char **errs);
+
+// `rocksdb_get_cf_with_ts` for several keys, each with its column family.
+void rocksdb_multi_get_cf_with_ts(struct rocksdb_t *db,
+                                  const struct rocksdb_readoptions_t *options,
+                                  const struct rocksdb_column_family_handle_t *const *column_families,
+                                  size_t num_keys,
+                                  const char *const *keys_list,
+                                  const size_t *keys_list_sizes,
+                                  char **values_list,
+                                  size_t *values_list_sizes,
+                                  char **timestamps_list,
+                                  size_t *timestamps_list_sizes,
+                                  char **errs);
+
+// Sets the timestamps of all keys of the batch to `ts`. `get_ts_size` returns the size of the timestamps of a
+// family, given `state` and the id of the family: 0 for none, the largest `size_t` for an unknown family.
+void rocksdb_writebatch_update_timestamps(struct rocksdb_writebatch_t *wb,
+                                          const char *ts,
+                                          size_t tslen,
+                                          void *state,
+                                          SizeOf get_ts_size,
+                                          char **errptr);
+
+// The same for a batch with index.
+void rocksdb_writebatch_wi_update_timestamps(struct rocksdb_writebatch_wi_t *wbwi,
+                                             const char *ts,
+                                             size_t tslen,
+                                             void *state,
+                                             SizeOf get_ts_size,
+                                             char **errptr);
+
+// Increases `full_history_ts_low` of a family.
+void rocksdb_increase_full_history_ts_low(struct rocksdb_t *db,
+                                          struct rocksdb_column_family_handle_t *column_family,
+                                          const char *ts_low,
+                                          size_t ts_lowlen,
+                                          char **errptr);
+
+// Returns `full_history_ts_low` of a family, which the program frees; of length 0 if it was never set.
+char *rocksdb_get_full_history_ts_low(struct rocksdb_t *db,
+                                      struct rocksdb_column_family_handle_t *column_family,
+                                      size_t *ts_lowlen,
+                                      char **errptr);
+
+// `rocksdb_open_column_families`, after which versions with timestamps newer than `trim_ts` are dropped.
+struct rocksdb_t *rocksdb_open_and_trim_history(const struct rocksdb_options_t *options,
+                                                const char *name,
+                                                int num_column_families,
+                                                const char *const *column_family_names,
+                                                const struct rocksdb_options_t *const *column_family_options,
+                                                struct rocksdb_column_family_handle_t **column_family_handles,
+                                                char *trim_ts,
+                                                size_t trim_tslen,
+                                                char **errptr);
+
+// Sets the timestamp to which a compaction increases `full_history_ts_low`. Copied; null removes it.
+void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoptions_t *opt,
+                                                    char *ts,
+                                                    size_t tslen);
+
 // Destroys a transaction. It is rolled back if it was not committed or prepared. A prepared one keeps its locks, and
 // `rocksdb_transactiondb_get_prepared_transactions` returns it.
 //
@@ -7018,158 +7175,6 @@ void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
                                              char v6,
                                              unsigned char v7,
                                              unsigned char v8);
-
-// Not supported: user-defined timestamps.
-void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoptions_t *opt,
-                                                    char *ts,
-                                                    size_t tslen);
-
-// Not supported: user-defined timestamps.
-void rocksdb_delete_cf_with_ts(struct rocksdb_t *db,
-                               const struct rocksdb_writeoptions_t *options,
-                               struct rocksdb_column_family_handle_t *column_family,
-                               const char *key,
-                               size_t keylen,
-                               const char *ts,
-                               size_t tslen,
-                               char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_delete_with_ts(struct rocksdb_t *db,
-                            const struct rocksdb_writeoptions_t *options,
-                            const char *key,
-                            size_t keylen,
-                            const char *ts,
-                            size_t tslen,
-                            char **errptr);
-
-// Not supported: user-defined timestamps.
-char *rocksdb_get_cf_with_ts(struct rocksdb_t *db,
-                             const struct rocksdb_readoptions_t *options,
-                             struct rocksdb_column_family_handle_t *column_family,
-                             const char *key,
-                             size_t keylen,
-                             size_t *vallen,
-                             char **ts,
-                             size_t *tslen,
-                             char **errptr);
-
-// Not supported: user-defined timestamps.
-char *rocksdb_get_full_history_ts_low(struct rocksdb_t *db,
-                                      struct rocksdb_column_family_handle_t *column_family,
-                                      size_t *ts_lowlen,
-                                      char **errptr);
-
-// Not supported: user-defined timestamps.
-char *rocksdb_get_with_ts(struct rocksdb_t *db,
-                          const struct rocksdb_readoptions_t *options,
-                          const char *key,
-                          size_t keylen,
-                          size_t *vallen,
-                          char **ts,
-                          size_t *tslen,
-                          char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_increase_full_history_ts_low(struct rocksdb_t *db,
-                                          struct rocksdb_column_family_handle_t *column_family,
-                                          const char *ts_low,
-                                          size_t ts_lowlen,
-                                          char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_multi_get_cf_with_ts(struct rocksdb_t *db,
-                                  const struct rocksdb_readoptions_t *options,
-                                  const struct rocksdb_column_family_handle_t *const *column_families,
-                                  size_t num_keys,
-                                  const char *const *keys_list,
-                                  const size_t *keys_list_sizes,
-                                  char **values_list,
-                                  size_t *values_list_sizes,
-                                  char **timestamps_list,
-                                  size_t *timestamps_list_sizes,
-                                  char **errs);
-
-// Not supported: user-defined timestamps.
-void rocksdb_multi_get_with_ts(struct rocksdb_t *db,
-                               const struct rocksdb_readoptions_t *options,
-                               size_t num_keys,
-                               const char *const *keys_list,
-                               const size_t *keys_list_sizes,
-                               char **values_list,
-                               size_t *values_list_sizes,
-                               char **timestamp_list,
-                               size_t *timestamp_list_sizes,
-                               char **errs);
-
-// Not supported: user-defined timestamps.
-struct rocksdb_t *rocksdb_open_and_trim_history(const struct rocksdb_options_t *options,
-                                                const char *name,
-                                                int num_column_families,
-                                                const char *const *column_family_names,
-                                                const struct rocksdb_options_t *const *column_family_options,
-                                                struct rocksdb_column_family_handle_t **column_family_handles,
-                                                char *trim_ts,
-                                                size_t trim_tslen,
-                                                char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_put_cf_with_ts(struct rocksdb_t *db,
-                            const struct rocksdb_writeoptions_t *options,
-                            struct rocksdb_column_family_handle_t *column_family,
-                            const char *key,
-                            size_t keylen,
-                            const char *ts,
-                            size_t tslen,
-                            const char *val,
-                            size_t vallen,
-                            char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_put_with_ts(struct rocksdb_t *db,
-                         const struct rocksdb_writeoptions_t *options,
-                         const char *key,
-                         size_t keylen,
-                         const char *ts,
-                         size_t tslen,
-                         const char *val,
-                         size_t vallen,
-                         char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_singledelete_cf_with_ts(struct rocksdb_t *db,
-                                     const struct rocksdb_writeoptions_t *options,
-                                     struct rocksdb_column_family_handle_t *column_family,
-                                     const char *key,
-                                     size_t keylen,
-                                     const char *ts,
-                                     size_t tslen,
-                                     char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_singledelete_with_ts(struct rocksdb_t *db,
-                                  const struct rocksdb_writeoptions_t *options,
-                                  const char *key,
-                                  size_t keylen,
-                                  const char *ts,
-                                  size_t tslen,
-                                  char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_writebatch_update_timestamps(struct rocksdb_writebatch_t *wb,
-                                          const char *ts,
-                                          size_t tslen,
-                                          void *state,
-                                          size_t (*get_ts_size)(void*, uint32_t),
-                                          char **errptr);
-
-// Not supported: user-defined timestamps.
-void rocksdb_writebatch_wi_update_timestamps(struct rocksdb_writebatch_wi_t *wbwi,
-                                             const char *ts,
-                                             size_t tslen,
-                                             void *state,
-                                             size_t (*get_ts_size)(void*, uint32_t),
-                                             char **errptr);
 
 // Sets `key` to `val` in the default family.
 void rocksdb_put(struct rocksdb_t *db,

@@ -4,6 +4,7 @@ use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::handle::Family;
+use crate::timestamps::Stamped;
 use crate::write::entry::entry;
 
 /// A list of writes, to one or several column families, that becomes visible and durable as a
@@ -15,10 +16,16 @@ pub struct WriteBatch {
     encoded: Encoded,
     /// Save points, each with a flag that is true if no write had been rejected before it.
     save_points: Vec<(Mark, bool)>,
-    /// The families of the records, except the default family, without duplicates.
+    /// The families of the records without timestamps, except the default family, without duplicates.
     families: Vec<u32>,
     /// True if a record may belong to the default family.
     in_default: bool,
+    /// The families whose keys were added with timestamps, and the size of these; they are not in `families`.
+    stamped: Vec<(u32, usize)>,
+    /// True if keys end with placeholders for timestamps, which [`WriteBatch::update_timestamps`] replaces.
+    pub(crate) has_placeholders: bool,
+    /// True if the batch was read from its serialized form: keys may end with timestamps.
+    is_raw: bool,
     /// The maximum size of [`WriteBatch::data`] in bytes; 0 for no limit.
     max_bytes: usize,
     /// The error of the first write that was not added: a key or value of 4 GiB, or a batch above its maximum
@@ -105,6 +112,9 @@ impl WriteBatch {
             save_points: Vec::new(),
             families,
             in_default,
+            stamped: Vec::new(),
+            has_placeholders: false,
+            is_raw: true,
             max_bytes: 0,
             refused: None,
         })
@@ -112,7 +122,10 @@ impl WriteBatch {
 
     /// Makes a batch of a prepared section, with its markers.
     pub(crate) fn of_section(encoded: &Encoded) -> Result<WriteBatch> {
-        let mut section = WriteBatch::default();
+        let mut section = WriteBatch {
+            is_raw: true,
+            ..WriteBatch::default()
+        };
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("a prepared section", 0))?;
             match record.family() {
@@ -177,6 +190,9 @@ impl WriteBatch {
         self.save_points.clear();
         self.families.clear();
         self.in_default = false;
+        self.stamped.clear();
+        self.has_placeholders = false;
+        self.is_raw = false;
     }
 
     /// Returns the memory of the serialized form, in bytes.
@@ -200,6 +216,9 @@ impl WriteBatch {
 
     /// Sets `key` to `value` in `family`.
     pub fn put_in(&mut self, family: &Family, key: &[u8], value: &[u8]) {
+        if family.timestamp_size() > 0 {
+            return self.add_stamped(family, key, None, &Stamped::Put(value));
+        }
         self.add(family.id(), |encoded| encoded.put(family.id(), key, value));
     }
 
@@ -219,6 +238,9 @@ impl WriteBatch {
 
     /// [`WriteBatch::put_parts`] in `family`.
     pub fn put_parts_in(&mut self, family: &Family, key: &[&[u8]], value: &[&[u8]]) {
+        if family.timestamp_size() > 0 {
+            return self.put_in(family, &key.concat(), &value.concat());
+        }
         self.add(family.id(), |encoded| {
             encoded.put_parts(family.id(), key, value)
         });
@@ -231,6 +253,9 @@ impl WriteBatch {
 
     /// [`WriteBatch::merge_parts`] in `family`.
     pub fn merge_parts_in(&mut self, family: &Family, key: &[&[u8]], operand: &[&[u8]]) {
+        if family.timestamp_size() > 0 {
+            return self.merge_in(family, &key.concat(), &operand.concat());
+        }
         self.add(family.id(), |encoded| {
             encoded.merge_parts(family.id(), key, operand)
         });
@@ -243,6 +268,9 @@ impl WriteBatch {
 
     /// Deletes `key` from `family`.
     pub fn delete_in(&mut self, family: &Family, key: &[u8]) {
+        if family.timestamp_size() > 0 {
+            return self.add_stamped(family, key, None, &Stamped::Delete);
+        }
         self.add(family.id(), |encoded| encoded.delete(family.id(), key));
     }
 
@@ -254,6 +282,9 @@ impl WriteBatch {
 
     /// [`WriteBatch::single_delete`] in `family`.
     pub fn single_delete_in(&mut self, family: &Family, key: &[u8]) {
+        if family.timestamp_size() > 0 {
+            return self.add_stamped(family, key, None, &Stamped::SingleDelete);
+        }
         self.add(family.id(), |encoded| {
             encoded.single_delete(family.id(), key)
         });
@@ -266,6 +297,9 @@ impl WriteBatch {
 
     /// [`WriteBatch::delete_range`] in `family`.
     pub fn delete_range_in(&mut self, family: &Family, begin: &[u8], end: &[u8]) {
+        if family.timestamp_size() > 0 {
+            return self.add_stamped(family, begin, None, &Stamped::DeleteRange(end));
+        }
         self.add(family.id(), |encoded| {
             encoded.delete_range(family.id(), begin, end)
         });
@@ -278,6 +312,9 @@ impl WriteBatch {
 
     /// Adds an operand for the merge operator of `family`.
     pub fn merge_in(&mut self, family: &Family, key: &[u8], operand: &[u8]) {
+        if family.timestamp_size() > 0 {
+            return self.add_stamped(family, key, None, &Stamped::Merge(operand));
+        }
         self.add(family.id(), |encoded| {
             encoded.merge(family.id(), key, operand)
         });
@@ -325,6 +362,16 @@ impl WriteBatch {
     }
 
     pub(crate) fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
+        self.add_record(write);
+        match family {
+            0 => self.in_default = true,
+            family => note(&mut self.families, family),
+        }
+    }
+
+    /// Adds a record of a family that is noted elsewhere.
+    #[inline]
+    fn add_record(&mut self, write: impl FnOnce(&mut Encoded) -> Result<()>) {
         let limited = (self.max_bytes > 0).then(|| self.encoded.mark());
         if let Err(error) = write(&mut self.encoded) {
             self.refuse(error);
@@ -332,10 +379,39 @@ impl WriteBatch {
         if let Some(before) = limited {
             self.keep_within(before);
         }
-        match family {
-            0 => self.in_default = true,
-            family => note(&mut self.families, family),
+    }
+
+    /// Adds a record of a family whose keys have timestamps of `size` bytes.
+    pub(crate) fn add_of_stamped(
+        &mut self,
+        family: u32,
+        size: usize,
+        write: impl FnOnce(&mut Encoded) -> Result<()>,
+    ) {
+        self.add_record(write);
+        if !self.stamped.contains(&(family, size)) {
+            self.stamped.push((family, size));
         }
+    }
+
+    /// Copies the facts about timestamps from `other`, a batch with the same keys.
+    pub(crate) fn stamp_like(&mut self, other: &WriteBatch) {
+        self.stamped.clone_from(&other.stamped);
+        self.families.clone_from(&other.families);
+        self.in_default = other.in_default;
+        self.has_placeholders = other.has_placeholders;
+        self.is_raw = other.is_raw;
+    }
+
+    /// Sets the last bytes of the keys of the families for which `size_of` returns the length of `timestamp`.
+    pub(crate) fn set_timestamps(
+        &mut self,
+        timestamp: &[u8],
+        size_of: impl FnMut(u32) -> Option<usize>,
+    ) -> Result<()> {
+        self.encoded.set_timestamps(timestamp, size_of)?;
+        self.has_placeholders = false;
+        Ok(())
     }
 
     /// Removes the writes added since `before` if the batch exceeds its maximum size.
@@ -356,7 +432,18 @@ impl WriteBatch {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// True if a record may belong to the family with this id.
+    /// The families whose keys were added with timestamps, and the size of these.
+    #[inline]
+    pub(crate) fn stamped(&self) -> &[(u32, usize)] {
+        &self.stamped
+    }
+
+    /// True if the batch was read from its serialized form.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
+    /// True if a record without a timestamp may belong to the family with this id.
     pub(crate) fn writes_to(&self, family: u32) -> bool {
         match family {
             0 => self.in_default,
@@ -364,7 +451,7 @@ impl WriteBatch {
         }
     }
 
-    /// The families other than the default one that the records may belong to.
+    /// The families other than the default one that the records without timestamps may belong to.
     pub(crate) fn families(&self) -> &[u32] {
         &self.families
     }

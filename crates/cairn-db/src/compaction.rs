@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, KeyRange, compact, flush, multi_level};
-use cairn_jobs::{JobContext, JobDatabase, JobFamily};
+use cairn_jobs::{History, JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::CompactionJobInfo;
@@ -38,6 +38,8 @@ pub(crate) struct Chosen {
     pub(crate) id: JobId,
     /// The blobs to relocate, if other than the family's options specify.
     pub(crate) blob_gc: Option<BlobGc>,
+    /// The timestamp above which versions are dropped.
+    pub(crate) trim: Option<Vec<u8>>,
     /// Space reserved for its output, which counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
 }
@@ -53,7 +55,7 @@ impl Shared {
             now,
             ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
-            full_history_ts_low: family.full_history_ts_low.clone(),
+            full_history_ts_low: family.view().version.history_low().to_vec(),
         }
     }
 
@@ -114,6 +116,7 @@ impl Shared {
             version,
             id,
             blob_gc: None,
+            trim: None,
             _room: room,
         })
     }
@@ -152,6 +155,7 @@ impl Shared {
         if let Some(blob_gc) = chosen.blob_gc {
             context.blob_gc = blob_gc;
         }
+        context.history.trim.clone_from(&chosen.trim);
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
         context.request_thread = Some(self.spare());
@@ -377,6 +381,10 @@ impl Shared {
             },
             blob_gc: BlobGc::new(&family.options()),
             snapshots: self.catalog.snapshots.list(),
+            history: History {
+                low: family.view().version.history_low().to_vec(),
+                trim: None,
+            },
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),

@@ -359,13 +359,19 @@ impl Family {
     ///
     /// See [`Family::merge`].
     pub fn merge_with(&self, key: &[u8], operand: &[u8], options: &WriteOptions) -> Result<()> {
-        if self.state.options().merge_operator.is_none() {
-            return Err(Error::not_supported(format!(
+        self.check_merge_operator()?;
+        self.single(options, |batch| batch.merge_in(self, key, operand))
+    }
+
+    /// Returns an error if the family has no merge operator.
+    pub(crate) fn check_merge_operator(&self) -> Result<()> {
+        match self.state.options().merge_operator {
+            Some(_) => Ok(()),
+            None => Err(Error::not_supported(format!(
                 "column family {:?} has no merge operator",
                 self.name()
-            )));
+            ))),
         }
-        self.single(options, |batch| batch.merge_in(self, key, operand))
     }
 
     /// Writes the records that `fill` adds to an empty batch.

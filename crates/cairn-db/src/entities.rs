@@ -12,6 +12,7 @@ use cairn_types::{Error, Result};
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::handle::Family;
+use crate::timestamps::needs_timestamp;
 
 /// A column to write: name and value.
 pub type Column<'a> = (&'a [u8], &'a [u8]);
@@ -32,6 +33,9 @@ impl WriteBatch {
 
     /// [`WriteBatch::put_entity`] in `family`.
     pub fn put_entity_in(&mut self, family: &Family, key: &[u8], columns: &[Column<'_>]) {
+        if family.timestamp_size() > 0 {
+            return self.refuse(needs_timestamp(family.name()));
+        }
         self.put_entity_of(family.id(), key, columns);
     }
 
@@ -56,6 +60,11 @@ impl WriteBatch {
 
     /// [`WriteBatch::timed_put`] in `family`.
     pub fn timed_put_in(&mut self, family: &Family, key: &[u8], value: &[u8], unix_seconds: u64) {
+        if family.timestamp_size() > 0 {
+            return self.refuse(Error::not_supported(
+                "timed puts in a column family whose keys have timestamps",
+            ));
+        }
         self.add(family.id(), |batch| {
             batch.timed_put(family.id(), key, value, unix_seconds)
         });

@@ -75,7 +75,7 @@ impl Family {
         let view = AwaitedView::new(view, shared);
         check_held(&view)?;
         let seq = options.snapshot.unwrap_or(seq);
-        let lookup = lookup(&self.state, key, seq, options)?;
+        let lookup = lookup(&view, key, seq, options)?;
         // Boxed: a future has room for the rare case, too.
         let of_tier = match tier_of(shared, options) {
             Cow::Borrowed(_) => None,

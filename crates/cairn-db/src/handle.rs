@@ -77,6 +77,13 @@ impl Family {
         Arc::clone(&self.state.options())
     }
 
+    /// Returns the length in bytes of the user-defined timestamps of keys; 0 if keys have none.
+    #[inline]
+    #[must_use]
+    pub fn timestamp_size(&self) -> usize {
+        self.state.order().timestamp_size()
+    }
+
     /// Writes an error to the database's LOG.
     pub fn log_error(&self, line: &str) {
         self.db

@@ -100,7 +100,13 @@ impl Iter {
     ) -> Iter {
         let renewal = match (options.tailing, options.snapshot) {
             (true, _) => Renewal::BeforeSeeks,
-            (false, Some(_)) if options.auto_refresh_iterator_with_snapshot => Renewal::WithTheView,
+            // A renewal would lose the version at which the iterator is.
+            (false, Some(_))
+                if options.auto_refresh_iterator_with_snapshot
+                    && options.iter_start_ts.is_none() =>
+            {
+                Renewal::WithTheView
+            }
             _ => Renewal::OnRequest,
         };
         let shared = &family.db.shared;

@@ -64,6 +64,7 @@ mod stats_text;
 mod table_properties;
 mod telemetry;
 mod timers;
+mod timestamps;
 mod ttl;
 mod two_phase;
 mod verify;
@@ -108,6 +109,7 @@ pub use remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_a
 pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
+pub use timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
 pub use two_phase::PreparedTransaction;
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};

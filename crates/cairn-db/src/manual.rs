@@ -3,6 +3,7 @@
 //! They run on the caller's thread. The inputs are reserved under the lock of the tree like those of any compaction, so
 //! automatic compactions run in parallel unless the manual one is exclusive.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cairn_format::key::{self, InternalKey};
@@ -25,14 +26,24 @@ use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
 use crate::write::stall::{Condition, condition};
 
+/// Returns the bound `key` of a range of keys, with a timestamp of bytes `fill`: 0xff before all versions of the key, 0
+/// after them.
+fn with_timestamp<'k>(family: &FamilyState, key: &'k [u8], fill: u8) -> Cow<'k, [u8]> {
+    match family.order().timestamp_size() {
+        0 => Cow::Borrowed(key),
+        size => Cow::Owned([key, &vec![fill; size]].concat()),
+    }
+}
+
 impl Shared {
     /// Compacts the keys of `family` from `begin` to `end`, both inclusive.
-    fn compact_range(
+    pub(crate) fn compact_range(
         self: &Arc<Self>,
         family: &Arc<FamilyState>,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
         options: &CompactRangeOptions,
+        trim: Option<&[u8]>,
     ) -> Result<()> {
         self.check_writable()?;
         self.tree.lock().jobs.check_manual(&options.canceled)?;
@@ -43,6 +54,19 @@ impl Shared {
                 "FIFO compaction does not support change_level",
             ));
         }
+        if let Some(low) = &options.full_history_ts_low {
+            if begin.is_some() || end.is_some() {
+                return Err(Error::invalid_argument(
+                    "Cannot specify compaction range with full_history_ts_low",
+                ));
+            }
+            self.increase_history_low(family, low)?;
+        }
+        let (begin, end) = (
+            begin.map(|begin| with_timestamp(family, begin, 0xff)),
+            end.map(|end| with_timestamp(family, end, 0)),
+        );
+        let (begin, end) = (begin.as_deref(), end.as_deref());
         let needs_flush = match (begin, end) {
             (Some(begin), Some(end)) => in_memtables(family, begin, end),
             _ => true,
@@ -58,7 +82,7 @@ impl Shared {
         self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
-            || self.run_manual(family, &mut manual, blob_gc, &options.canceled),
+            || self.run_manual(family, &mut manual, (blob_gc, trim), &options.canceled),
         )?;
         match manual.reached().filter(|_| options.change_level) {
             Some(level) => {
@@ -130,7 +154,7 @@ impl Shared {
         self: &Arc<Self>,
         family: &Arc<FamilyState>,
         manual: &mut Manual,
-        blob_gc: BlobGc,
+        (blob_gc, trim): (BlobGc, Option<&[u8]>),
         canceled: &Canceled,
     ) -> Result<()> {
         loop {
@@ -149,6 +173,7 @@ impl Shared {
                     Step::Wait => None,
                     Step::Run(pick) => Some(Chosen {
                         blob_gc: Some(blob_gc),
+                        trim: trim.map(<[u8]>::to_vec),
                         ..self.take(&mut tree, family, *pick, version)?
                     }),
                 };
@@ -196,6 +221,7 @@ impl Shared {
             version,
             id,
             blob_gc: None,
+            trim: None,
             _room: room,
         })
     }
@@ -432,7 +458,7 @@ impl Family {
     ) -> Result<()> {
         self.db
             .shared
-            .compact_range(&self.state, begin, end, options)
+            .compact_range(&self.state, begin, end, options, None)
     }
 
     /// Compacts the tables named `files`, and those that must be included with them, into `output_level`;
@@ -477,9 +503,11 @@ impl Family {
     ///
     /// The error that made the database read-only.
     pub fn suggest_compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        let begin = begin.map(|begin| with_timestamp(&self.state, begin, 0xff));
+        let end = end.map(|end| with_timestamp(&self.state, end, 0));
         self.db
             .shared
-            .suggest_compact_range(&self.state, begin, end)
+            .suggest_compact_range(&self.state, begin.as_deref(), end.as_deref())
     }
 
     /// Deletes the tables of level 1 and below that lie completely in one of `ranges`, without reading them.

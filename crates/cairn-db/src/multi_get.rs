@@ -206,7 +206,7 @@ impl<'a> Wanted<'a> {
         for (at, (&(family, key), &of)) in keys.iter().zip(of_key).enumerate() {
             let view = view(of);
             let found = match Arc::ptr_eq(&family.db.shared, shared) {
-                true => check_held(view).and_then(|()| lookup(&family.state, key, seq, options)),
+                true => check_held(view).and_then(|()| lookup(view, key, seq, options)),
                 false => Err(Error::invalid_argument(format!(
                     "column family {:?} belongs to another database",
                     family.name()

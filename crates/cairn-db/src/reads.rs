@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_read::timestamp_of_read;
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -12,6 +13,7 @@ use crate::catalog::family::FamilyState;
 use crate::catalog::release::check_held;
 use crate::handle::Family;
 use crate::shared::Shared;
+use crate::timestamps::TimestampedValue;
 
 impl Shared {
     /// Returns the view and sequence number of a read without a snapshot. The view is taken first: a version
@@ -37,28 +39,19 @@ pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, 
     })
 }
 
-/// Returns the lookup key of `key`. If keys have timestamps, it ends with that of the read.
+/// Returns the lookup key of `key` for a read of `view`. If keys have timestamps, it ends with that of the read.
+#[inline]
 pub(crate) fn lookup(
-    family: &FamilyState,
+    view: &View,
     key: &[u8],
     seq: SequenceNumber,
     options: &ReadOptions,
 ) -> Result<LookupKey> {
-    let size = family.order().timestamp_size();
-    match (size, &options.timestamp) {
-        (0, None) => Ok(LookupKey::new(key, seq)),
-        (0, Some(_)) => Err(Error::invalid_argument(
-            "the read has a timestamp, but the keys of the family have none",
-        )),
-        (size, Some(timestamp)) if timestamp.len() == size => {
-            Ok(LookupKey::new(&[key, timestamp].concat(), seq))
-        }
-        (size, Some(timestamp)) => Err(Error::invalid_argument(format!(
-            "timestamp: expected {size} bytes, found {}",
-            timestamp.len()
-        ))),
-        (size, None) => Ok(LookupKey::new(&[key, &vec![0xff; size]].concat(), seq)),
+    if view.family.order.timestamp_size() == 0 && options.timestamp.is_none() {
+        return Ok(LookupKey::new(key, seq));
     }
+    let timestamp = timestamp_of_read(view, options)?;
+    Ok(LookupKey::new(&[key, timestamp].concat(), seq))
 }
 
 impl Family {
@@ -103,15 +96,30 @@ impl Family {
         let view = self.state.view();
         let now = shared.published();
         let seq = options.snapshot.unwrap_or(now);
-        let found = get(&view, &lookup(&self.state, key, seq, options)?, options)?;
+        let found = get(&view, &lookup(&view, key, seq, options)?, options)?;
         let newer = match options.snapshot {
             Some(since) if since < now => {
-                let lookup = lookup(&self.state, key, now, options)?;
+                let lookup = lookup(&view, key, now, options)?;
                 is_written_since(&view, &lookup, since, options)?
             }
             _ => false,
         };
         Ok((found.into_value()?, newer))
+    }
+
+    /// [`Family::get_with_newer`], with the timestamp of the version that is returned.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with_newer`].
+    pub fn get_with_newer_and_timestamp(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<(Option<TimestampedValue>, bool)> {
+        // Without a snapshot there is nothing newer; with one, both reads see the same version.
+        let (_, newer) = self.get_with_newer(key, options)?;
+        Ok((self.get_with_timestamp(key, options)?, newer))
     }
 
     /// Returns the columns of `key`, or `None` if it does not exist. A plain value is one column without a
@@ -170,7 +178,7 @@ impl Family {
             }
             None => shared.published(),
         };
-        let lookup = lookup(&self.state, key, seq, options)?;
+        let lookup = lookup(&view, key, seq, options)?;
         get(&view, &lookup, &tier_of(shared, options))
     }
 }

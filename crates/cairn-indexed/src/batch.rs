@@ -130,6 +130,23 @@ impl IndexedBatch {
         self.shared.lock().batch.put_log_data(data);
     }
 
+    /// Sets the timestamps of all keys; see [`WriteBatch::update_timestamps`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WriteBatch::update_timestamps`].
+    pub fn update_timestamps(
+        &self,
+        timestamp: &[u8],
+        size_of: impl FnMut(u32) -> Option<usize>,
+    ) -> Result<()> {
+        // A copy: `size_of` may call the batch.
+        let mut batch = self.shared.lock().batch.clone();
+        batch.update_timestamps(timestamp, size_of)?;
+        self.shared.lock().batch = batch;
+        Ok(())
+    }
+
     /// Limits the serialized size to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {

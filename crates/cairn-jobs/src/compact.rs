@@ -32,6 +32,7 @@ use crate::blobs::BlobReader;
 use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::{JobContext, Permit};
 use crate::filter::Filter;
+use crate::history::TimestampRules;
 use crate::inputs::{InputTable, Tables};
 use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
@@ -490,6 +491,7 @@ impl Compaction {
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
+            history: TimestampRules::of_compaction(context),
         };
         let mut entries = CompactionIterator::new(merge, rules);
         entries.blobs = Some(BlobReader::of(&target.params));
@@ -521,7 +523,8 @@ impl Compaction {
             garbage.merge(&part.garbage);
         }
         done.stats.input_raw = self.input_raw();
-        if self.covers_all && !done.stats.inexact {
+        let trims = TimestampRules::of_compaction(&self.context).trims();
+        if self.covers_all && !done.stats.inexact && !trims {
             self.check_count(done.stats.input_entries)?;
         }
         self.check_outputs(&done.edit);
@@ -611,6 +614,8 @@ impl Target {
         let order = &job.context.family.order;
         let inputs = runs.iter().flatten();
         let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
+        let history = TimestampRules::of_compaction(&job.context);
+        let tombstones = history.kept_tombstones(order, tombstones);
         let tombstones = Arc::new(Fragments::build(order, tombstones));
         let below = match job.pick.more_may_come {
             true => LowerLevels::anything(),
@@ -622,7 +627,14 @@ impl Target {
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
-            written: range_tombstones::written(order, &tombstones, snapshots, bottommost, &below),
+            written: range_tombstones::written(
+                order,
+                &tombstones,
+                snapshots,
+                bottommost,
+                &below,
+                &history,
+            ),
             tombstones,
             below,
         }

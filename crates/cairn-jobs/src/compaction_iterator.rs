@@ -14,8 +14,10 @@
 //! 5. A value in the oldest stripe gets sequence number 0 if no lower level can hold any key of the
 //!    output. Range tombstones of that stripe, than which it would become older, are dropped too.
 //!
-//! With user-defined timestamps, each key with its timestamp is a separate key and history is
-//! retained, so only rules 1 (without range tombstones) and 2 apply.
+//! With user-defined timestamps, each key with its timestamp is a separate key, and only rules 1 (without range
+//! tombstones) and 2 apply, until its timestamp is old (see [`crate::history`]). The old versions of a key are versions
+//! of one key, to which all rules but the third apply; rule 5 also sets their timestamps to the minimum. A single
+//! deletion has the effect of a deletion.
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ use crate::blobs::BlobReader;
 use crate::context::Cancel;
 use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
+use crate::history::{self, TimestampRules};
 use crate::lower_levels::LowerLevels;
 use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
@@ -73,6 +76,8 @@ pub struct Rules {
     pub cancel: Cancel,
     /// Statistics sink for the merge operator.
     pub meter: Meter,
+    /// The treatment of timestamps.
+    pub history: TimestampRules,
 }
 
 /// An entry to write.
@@ -100,11 +105,32 @@ struct Made {
     value: Range<usize>,
 }
 
+/// The timestamps of keys.
+#[derive(Default)]
+struct Timestamps {
+    /// Their size; 0 if keys have none.
+    size: usize,
+    /// True if the timestamp of the current key is old.
+    is_old: bool,
+    /// True if the current version is dropped because of its timestamp.
+    is_trimmed: bool,
+    /// The newest timestamp read; only if timestamps are stripped.
+    newest: Vec<u8>,
+}
+
+impl Timestamps {
+    /// True if keys have timestamps.
+    #[inline]
+    fn exist(&self) -> bool {
+        self.size > 0
+    }
+}
+
 /// Iterator over the entries of `input` to write.
 pub struct CompactionIterator<R> {
     input: R,
     rules: Rules,
-    timestamps: bool,
+    timestamps: Timestamps,
     /// The current user key.
     user: Vec<u8>,
     has_user: bool,
@@ -138,7 +164,10 @@ impl<R: Run> CompactionIterator<R> {
     pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
         CompactionIterator {
-            timestamps: rules.order.timestamp_size() > 0,
+            timestamps: Timestamps {
+                size: rules.order.timestamp_size(),
+                ..Timestamps::default()
+            },
             input,
             rules,
             user: Vec::new(),
@@ -163,6 +192,12 @@ impl<R: Run> CompactionIterator<R> {
     #[must_use]
     pub fn input(&self) -> &R {
         &self.input
+    }
+
+    /// Returns the newest timestamp read if timestamps are stripped; empty if there is none.
+    #[must_use]
+    pub fn newest_timestamp(&self) -> &[u8] {
+        &self.timestamps.newest
     }
 
     /// True if a filter skipped entries by a seek, so that the entry count is not exact.
@@ -259,22 +294,33 @@ impl<R: Run> CompactionIterator<R> {
                 }
                 let user = parsed.user_key;
                 // Under a user-defined comparator, different bytes may still be equal keys.
-                if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
+                let is_new = !self.has_user || self.rules.order.compare(user, &self.user).is_ne();
+                if is_new && !(self.timestamps.exist() && self.is_older_version(user)) {
                     self.decided = None;
                     self.newest = true;
                 }
                 self.user.clear();
                 self.user.extend_from_slice(user);
                 self.has_user = true;
+                if self.timestamps.exist() {
+                    self.note_timestamp();
+                }
+            }
+            if self.timestamps.is_trimmed {
+                self.count_blobs(kind)?;
+                self.dropped.hidden += 1;
+                self.input.next();
+                continue;
             }
             let newest = std::mem::take(&mut self.newest);
             self.count_blobs(kind)?;
             let stripe = self.stripe(seq);
             debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
-            let hidden = self.decided == Some(stripe);
+            // A version in an older stripe can precede one in a newer stripe only if it has a newer timestamp.
+            let hidden = self.decided.is_some_and(|decided| decided <= stripe);
             // A shadowed single deletion must still meet its value, possibly in another job,
             // because the newer value may be cancelled by a single deletion of its own.
-            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
+            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps.exist();
             if hidden && !is_owed {
                 self.dropped.hidden += 1;
                 self.input.next();
@@ -344,7 +390,7 @@ impl<R: Run> CompactionIterator<R> {
                     self.advance();
                     return Ok(None);
                 }
-                match self.timestamps {
+                match self.timestamps.exist() {
                     true => (ValueKind::DeletionWithTimestamp, Vec::new()),
                     false => (ValueKind::Deletion, Vec::new()),
                 }
@@ -357,8 +403,10 @@ impl<R: Run> CompactionIterator<R> {
         );
         self.decided = Some(stripe);
         let zero = !kind.is_deletion() && self.may_zero_seq(stripe);
-        let seq = if zero { SequenceNumber::ZERO } else { seq };
-        let made = self.make(seq, kind, &value);
+        let made = match zero {
+            true => self.make_zeroed(kind, &value),
+            false => self.make(seq, kind, &value),
+        };
         self.advance();
         Ok(Some(Out::Made(made)))
     }
@@ -426,15 +474,20 @@ impl<R: Run> CompactionIterator<R> {
             ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
                 self.decided = Some(stripe);
                 self.used = true;
-                if self.may_zero_seq(stripe) && seq != SequenceNumber::ZERO {
-                    self.rekey(SequenceNumber::ZERO, kind);
+                if self.may_zero_seq(stripe)
+                    && (seq != SequenceNumber::ZERO || self.timestamps.exist())
+                {
+                    self.rekey_zeroed(kind);
                     return Ok(Some(Out::Rekeyed));
                 }
             }
-            ValueKind::ValuePreferredSeqno | ValueKind::DeletionWithTimestamp => {
+            ValueKind::ValuePreferredSeqno => {
                 self.decided = Some(stripe);
             }
-            ValueKind::Deletion => {
+            ValueKind::SingleDeletion if !self.timestamps.exist() => {
+                return self.take_single(seq, stripe);
+            }
+            ValueKind::Deletion | ValueKind::DeletionWithTimestamp | ValueKind::SingleDeletion => {
                 self.decided = Some(stripe);
                 if self.is_droppable(stripe) {
                     self.count_obsolete();
@@ -442,8 +495,6 @@ impl<R: Run> CompactionIterator<R> {
                     return Ok(None);
                 }
             }
-            ValueKind::SingleDeletion if !self.timestamps => return self.take_single(seq, stripe),
-            ValueKind::SingleDeletion => self.decided = Some(stripe),
             ValueKind::Merge => {
                 if let Some(operator) = self.rules.merge_operator.clone() {
                     return self.take_merge(&*operator, stripe);
@@ -456,7 +507,31 @@ impl<R: Run> CompactionIterator<R> {
             }
         }
         self.used = true;
+        if self.rules.history.strips() {
+            self.rekey(seq, kind);
+            return Ok(Some(Out::Rekeyed));
+        }
         Ok(Some(Out::Input))
+    }
+
+    /// True if `user` is an older version of the current key, which counts as a version without timestamp because both
+    /// timestamps are old.
+    fn is_older_version(&self, user: &[u8]) -> bool {
+        let order = &self.rules.order;
+        self.has_user
+            && self.timestamps.is_old
+            && order.compare_without_timestamp(user, &self.user).is_eq()
+    }
+
+    /// Notes the timestamp of the current key.
+    fn note_timestamp(&mut self) {
+        let (order, rules) = (&self.rules.order, &self.rules.history);
+        let timestamp = &self.user[self.user.len().saturating_sub(self.timestamps.size)..];
+        self.timestamps.is_old = rules.is_old(order, timestamp);
+        self.timestamps.is_trimmed = rules.is_trimmed(order, timestamp);
+        if rules.strips() {
+            history::raise(order, &mut self.timestamps.newest, timestamp);
+        }
     }
 
     /// Counts a dropped deletion.
@@ -471,7 +546,18 @@ impl<R: Run> CompactionIterator<R> {
     /// Stores the current key with another sequence number and kind in `self.key`.
     fn rekey(&mut self, seq: SequenceNumber, kind: ValueKind) {
         self.key.clear();
+        if self.rules.history.strips() {
+            push_stripped(&mut self.key, &self.user, self.timestamps.size, seq, kind);
+            return;
+        }
         key::append_internal(&mut self.key, &self.user, seq, kind);
+    }
+
+    /// Stores the current key with sequence number 0, the smallest timestamp and another kind in `self.key`.
+    fn rekey_zeroed(&mut self, kind: ValueKind) {
+        self.key.clear();
+        let seq = SequenceNumber::ZERO;
+        push_stripped(&mut self.key, &self.user, self.timestamps.size, seq, kind);
     }
 
     /// Returns the upper end of the stripe of `seq`: the oldest snapshot that sees it.
@@ -497,23 +583,44 @@ impl<R: Run> CompactionIterator<R> {
     /// True if a range tombstone of the same stripe covers an entry of the current key.
     #[inline]
     fn is_covered(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
-        if self.rules.tombstones.is_empty() || self.timestamps {
+        if self.rules.tombstones.is_empty() {
             return false;
+        }
+        if self.timestamps.exist() {
+            return self.timestamps.is_old && self.is_covered_version(seq, stripe);
         }
         let (tombstones, order) = (&self.rules.tombstones, &self.rules.order);
         self.region = tombstones.region_near(order, self.region, &self.user);
         tombstones.newest(self.region, stripe) > seq
     }
 
+    /// [`CompactionIterator::is_covered`] for an old version.
+    fn is_covered_version(&self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
+        let Rules {
+            order,
+            tombstones,
+            history,
+            ..
+        } = &self.rules;
+        let user = key::user_key(self.input.key());
+        tombstones.covering_at(order, user, stripe, history.newest_covering()) > seq
+    }
+
+    /// True if versions of the current key are dropped like those of a key without timestamps.
+    #[inline]
+    fn is_collapsible(&self) -> bool {
+        !self.timestamps.exist() || self.timestamps.is_old
+    }
+
     /// True if a value of `stripe` may get sequence number 0.
     #[inline]
     fn may_zero_seq(&self, stripe: SequenceNumber) -> bool {
-        self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
+        self.rules.bottommost && self.is_collapsible() && self.is_oldest(stripe)
     }
 
     /// True if a deletion of the current key in `stripe` shadows nothing.
     fn is_droppable(&mut self, stripe: SequenceNumber) -> bool {
-        !self.timestamps && self.is_oldest(stripe) && !self.is_below()
+        self.is_collapsible() && self.is_oldest(stripe) && !self.is_below()
     }
 
     /// True if a lower level may hold the current key.
@@ -533,12 +640,12 @@ impl<R: Run> CompactionIterator<R> {
     }
 
     fn is_same_key(&self) -> bool {
-        self.input.valid()
-            && self
-                .rules
-                .order
-                .compare(key::user_key(self.input.key()), &self.user)
-                .is_eq()
+        if !self.input.valid() {
+            return false;
+        }
+        let user = key::user_key(self.input.key());
+        self.rules.order.compare(user, &self.user).is_eq()
+            || self.timestamps.exist() && self.is_older_version(user)
     }
 
     /// Handles a single deletion. It cancels out with the value below it; above any other entry, which
@@ -594,7 +701,23 @@ impl<R: Run> CompactionIterator<R> {
     fn make(&mut self, seq: SequenceNumber, kind: ValueKind, value: &[u8]) -> Made {
         debug_assert!(self.has_user, "an entry was read");
         let start = self.made.len();
-        key::append_internal(&mut self.made, &self.user, seq, kind);
+        match self.rules.history.strips() {
+            true => push_stripped(&mut self.made, &self.user, self.timestamps.size, seq, kind),
+            false => key::append_internal(&mut self.made, &self.user, seq, kind),
+        }
+        self.with_value(start, value)
+    }
+
+    /// Builds an entry of the current key with sequence number 0 and the smallest timestamp.
+    fn make_zeroed(&mut self, kind: ValueKind, value: &[u8]) -> Made {
+        let start = self.made.len();
+        let seq = SequenceNumber::ZERO;
+        push_stripped(&mut self.made, &self.user, self.timestamps.size, seq, kind);
+        self.with_value(start, value)
+    }
+
+    /// Completes an entry whose key was appended at `start`.
+    fn with_value(&mut self, start: usize, value: &[u8]) -> Made {
         let middle = self.made.len();
         self.made.extend_from_slice(value);
         Made {
@@ -619,7 +742,7 @@ impl<R: Run> CompactionIterator<R> {
         let mut newest = None;
         let base = loop {
             let Some((seq, kind)) = self.same(stripe)? else {
-                break match self.is_same_key() || self.is_below() || self.timestamps {
+                break match self.is_same_key() || self.is_below() || !self.is_collapsible() {
                     true => Base::Unknown,
                     false => Base::Nothing,
                 };
@@ -644,7 +767,14 @@ impl<R: Run> CompactionIterator<R> {
                     newest = newest.or(Some(seq));
                     let value = changed.as_deref().unwrap_or_else(|| self.input.value());
                     let start = self.made.len();
-                    key::append_internal(&mut self.made, &self.user, seq, kind);
+                    // The key of the entry: an older version has another timestamp than the current key.
+                    let user = key::user_key(self.input.key());
+                    match self.rules.history.strips() {
+                        true => {
+                            push_stripped(&mut self.made, user, self.timestamps.size, seq, kind)
+                        }
+                        false => key::append_internal(&mut self.made, user, seq, kind),
+                    }
                     let middle = self.made.len();
                     self.made.extend_from_slice(value);
                     operands.push(Made {
@@ -673,11 +803,10 @@ impl<R: Run> CompactionIterator<R> {
             Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
                 let (kind, value) = self.merge_into(&base, operator, &operands)?;
                 self.decided = Some(stripe);
-                let seq = if self.may_zero_seq(stripe) {
-                    SequenceNumber::ZERO
-                } else {
-                    seq
-                };
+                if self.may_zero_seq(stripe) {
+                    let made = self.make_zeroed(kind, &value);
+                    return Ok(Some(Out::Made(made)));
+                }
                 Some((seq, kind, value))
             }
             Base::Unknown if operands.len() > 1 => self
@@ -797,6 +926,18 @@ impl<R> Drop for CompactionIterator<R> {
                 .add(Ticker::MergeOperationTotalTime, merging);
         }
     }
+}
+
+/// Appends the internal key of `user` with the smallest timestamp, of `size` bytes.
+fn push_stripped(
+    out: &mut Vec<u8>,
+    user: &[u8],
+    size: usize,
+    seq: SequenceNumber,
+    kind: ValueKind,
+) {
+    history::push_with_minimum(out, user, size);
+    out.extend_from_slice(&key::pack(seq, kind).to_le_bytes());
 }
 
 /// Counts the blob references of an input entry.

@@ -420,6 +420,7 @@ impl Tree {
                 host_id: String::new(),
             },
             blob_gc: BlobGc::new(&self.family),
+            history: crate::context::History::default(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
@@ -794,6 +795,7 @@ fn a_cancelled_compaction_removes_its_files() {
     let before = files();
     let job = CompactJob {
         context: Arc::new(JobContext {
+            history: crate::context::History::default(),
             events: None,
             cancel: Cancel::any([Arc::new(AtomicBool::new(true))]),
             ..JobContext::clone(&tree.context())

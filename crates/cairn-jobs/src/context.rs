@@ -50,6 +50,8 @@ pub struct JobContext {
     /// Sequence numbers of live snapshots, ascending, taken after the job's inputs became immutable.
     /// Every later snapshot sees all inputs.
     pub snapshots: Vec<SequenceNumber>,
+    /// The treatment of old timestamps.
+    pub history: History,
     /// Receiver of job events.
     pub events: Option<Arc<dyn JobEvents>>,
     /// Cancellation token: once set, the job fails with `Aborted`.
@@ -59,6 +61,15 @@ pub struct JobContext {
     /// Source of extra threads, queried periodically while the job runs. `None` disables runtime
     /// splits.
     pub request_thread: Option<Arc<RequestThread>>,
+}
+
+/// The treatment of old timestamps by a job, in a family whose keys have timestamps.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// `full_history_ts_low`: of the versions with older timestamps, only the newest is kept. Empty if all are kept.
+    pub low: Vec<u8>,
+    /// Versions with newer timestamps are dropped.
+    pub trim: Option<Vec<u8>>,
 }
 
 /// The column family of a job.

@@ -13,6 +13,7 @@ use crate::blobs::BlobReader;
 use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::JobContext;
 use crate::filter::Filter;
+use crate::history::{TimestampRules, raise, successor};
 use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
 use crate::output_params::{BlobPlan, OutputParams, warm};
@@ -110,6 +111,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let context = &job.context;
     assert!(!job.memtables.is_empty(), "a flush has a memtable");
     assert!(context.snapshots.is_sorted(), "snapshots ascend");
+    let history = TimestampRules::of_flush(context);
     let tombstones = Arc::new(Fragments::build(
         &context.family.order,
         job.memtables
@@ -122,7 +124,9 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
         &context.snapshots,
         false,
         &LowerLevels::anything(),
+        &history,
     );
+    let newest_deletion = newest_range_deletion(job, &history);
     let rules = Rules {
         order: context.family.order.clone(),
         snapshots: context.snapshots.clone(),
@@ -144,6 +148,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
         )?,
         cancel: context.cancel.clone(),
         meter: context.meter.clone(),
+        history,
     };
     let mut merge = Merge::new(
         context.family.order.clone(),
@@ -164,6 +169,10 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     if !entries.jumped() {
         check_count(context, read, expected.sum::<usize>() as u64)?;
     }
+    let mut newest = entries.newest_timestamp().to_vec();
+    if let Some(timestamp) = newest_deletion {
+        raise(&context.family.order, &mut newest, &timestamp);
+    }
     let written = outputs.finish(None)?;
     assert!(written.files.len() <= 1, "a flush writes at most one table");
     entries.garbage.merge(&written.garbage);
@@ -172,6 +181,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
             added: written.files.into_iter().map(|file| (0, file)).collect(),
             added_blobs: written.blobs,
             blob_garbage: entries.garbage.counted(),
+            history_low: successor(&newest),
             ..TreeEdit::default()
         },
         stats: JobStats {
@@ -187,6 +197,19 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
             ..written.stats
         },
     })
+}
+
+/// The newest timestamp of the range deletions of `job`, if timestamps are stripped.
+fn newest_range_deletion(job: &FlushJob, history: &TimestampRules) -> Option<Vec<u8>> {
+    if !history.strips() {
+        return None;
+    }
+    let mut newest = Vec::new();
+    let tables = job.memtables.iter();
+    for tombstone in tables.flat_map(|table| table.raw_range_tombstones()) {
+        raise(&job.context.family.order, &mut newest, &tombstone.ts);
+    }
+    (!newest.is_empty()).then_some(newest)
 }
 
 /// A flush writes one table of any size.

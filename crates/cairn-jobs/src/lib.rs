@@ -22,6 +22,7 @@ mod entity_merge;
 mod events;
 pub mod filter;
 pub mod flush;
+pub mod history;
 pub mod ingest;
 mod inputs;
 pub mod lower_levels;
@@ -44,7 +45,9 @@ pub mod ttl;
 mod value_separation;
 
 pub use compact::{CompactJob, KeyRange};
-pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
+pub use context::{
+    BlobGc, Cancel, History, JobContext, JobDatabase, JobFamily, Permit, RequestThread,
+};
 pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{InProgress, Manual, Pick, PickOptions, pick};

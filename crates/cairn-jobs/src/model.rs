@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::Cancel;
 use crate::filter::Filter;
+use crate::history::TimestampRules;
 use crate::lower_levels::LowerLevels;
 use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
@@ -238,7 +239,14 @@ pub(crate) fn compact_filtered(
     let order = KeyOrder::Bytewise;
     let snapshots: Vec<SequenceNumber> = snapshots.iter().copied().map(SequenceNumber).collect();
     let tombstones = Arc::new(Fragments::build(&order, state.tombstones.iter().cloned()));
-    let written = range_tombstones::written(&order, &tombstones, &snapshots, bottommost, &below);
+    let written = range_tombstones::written(
+        &order,
+        &tombstones,
+        &snapshots,
+        bottommost,
+        &below,
+        &TimestampRules::default(),
+    );
     let lists = (0..runs).map(|run| {
         let mine = state
             .points
@@ -261,6 +269,7 @@ pub(crate) fn compact_filtered(
         strict_single_deletions: false,
         cancel: Cancel::default(),
         meter: Meter::default(),
+        history: TimestampRules::default(),
     };
     let mut visible = CompactionIterator::new(merge, rules);
     let mut result = State::default();

@@ -8,6 +8,8 @@
 //!
 //! Values are separated or relocated by [`crate::value_separation`] before their entry is written.
 
+use std::borrow::Cow;
+
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragment, Fragments};
@@ -27,6 +29,7 @@ use crate::property_collectors::PropertyCollectors;
 
 use crate::blob_garbage::BlobGarbageMeter;
 use crate::compaction_iterator::Entry;
+use crate::history::push_with_minimum;
 use crate::output_params::OutputParams;
 use crate::output_splitter::OutputSplitter;
 use crate::output_verification::OutputValidator;
@@ -118,10 +121,8 @@ impl<'a> Outputs<'a> {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
         };
-        let (last, next) = (
-            key::user_key(open.builder.last_key()),
-            key::user_key(internal),
-        );
+        let last = last_key(self.params, open);
+        let (last, next) = (key::user_key(&last), key::user_key(internal));
         partitioner.should_partition(last, next, open.builder.file_size())
     }
 
@@ -206,7 +207,7 @@ impl<'a> Outputs<'a> {
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
-                .compare_without_timestamp(key::user_key(open.builder.last_key()), user)
+                .compare_without_timestamp(key::user_key(&last_key(self.params, open)), user)
                 .is_eq()
         });
         if !goes_on {
@@ -258,7 +259,7 @@ impl<'a> Outputs<'a> {
             None if mine().next().is_none() => return Ok(()),
             None => self.create()?,
         };
-        let mut largest = open.builder.last_key().to_vec();
+        let mut largest = last_key(self.params, &open).into_owned();
         for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
@@ -325,8 +326,8 @@ impl<'a> Outputs<'a> {
         let mut file = FileMeta::new(
             open.number,
             table.file_size,
-            bound(&open.smallest)?,
-            bound(largest)?,
+            bound(&stored_bound(self.params, &open.smallest))?,
+            bound(&stored_bound(self.params, largest))?,
         );
         file.path_id = self.params.path_id;
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
@@ -350,6 +351,7 @@ impl<'a> Outputs<'a> {
         let drops_more = !self.params.bottommost && properties.num_deletions > 0;
         file.hints.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
+        file.timestamps.persisted = !properties.timestamps_stripped;
         if let Some((least, most)) = &properties.timestamps {
             (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
         }
@@ -403,4 +405,40 @@ impl<'a> Outputs<'a> {
         }
         bytes
     }
+}
+
+/// Returns the bytes of timestamps that the table builder omits from keys.
+fn stripped_size(params: &OutputParams) -> usize {
+    let family = &params.context.family;
+    match family.options.persist_user_defined_timestamps {
+        true => 0,
+        false => family.order.timestamp_size(),
+    }
+}
+
+/// Returns the last key of the table. If the builder omits timestamps, it has the smallest one; empty if there is no key.
+fn last_key<'o>(params: &OutputParams, open: &'o Open) -> Cow<'o, [u8]> {
+    let last = open.builder.last_key();
+    match stripped_size(params) {
+        0 => Cow::Borrowed(last),
+        _ if last.is_empty() => Cow::Borrowed(last),
+        size => {
+            let user = key::user_key(last);
+            Cow::Owned([user, &vec![0; size], &last[user.len()..]].concat())
+        }
+    }
+}
+
+/// Returns the bound `internal` of a table as it is when the table is recovered: with the smallest timestamp if keys are
+/// stored without.
+fn stored_bound<'b>(params: &OutputParams, internal: &'b [u8]) -> Cow<'b, [u8]> {
+    let size = stripped_size(params);
+    if size == 0 {
+        return Cow::Borrowed(internal);
+    }
+    let user = key::user_key(internal);
+    let mut bound = Vec::with_capacity(internal.len());
+    push_with_minimum(&mut bound, user, size);
+    bound.extend_from_slice(&internal[user.len()..]);
+    Cow::Owned(bound)
 }

@@ -101,6 +101,7 @@ impl OutputParams {
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
             bottommost: self.bottommost,
+            strip_timestamps: !context.family.options.persist_user_defined_timestamps,
             times: TableTimes {
                 creation: self.oldest_time,
                 oldest_key: self.oldest_time,

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_types::{KeyOrder, SequenceNumber};
 
+use crate::history::TimestampRules;
 use crate::lower_levels::LowerLevels;
 
 /// Returns the tombstones of `all` to write: for each range the newest tombstone of each snapshot
-/// stripe; in the oldest stripe only if a lower level may hold covered data. Column families with
-/// timestamps keep all tombstones.
+/// stripe; in the oldest stripe only if a lower level may hold covered data.
 pub(crate) fn written(
     order: &KeyOrder,
     all: &Arc<Fragments>,
     snapshots: &[SequenceNumber],
     bottommost: bool,
     below: &LowerLevels,
+    history: &TimestampRules,
 ) -> Arc<Fragments> {
     debug_assert!(snapshots.is_sorted(), "snapshots ascend");
     if order.timestamp_size() > 0 {
-        return all.clone();
+        return written_with_timestamps(order, all, snapshots, bottommost, below, history);
     }
     let mut kept: Vec<Tombstone> = Vec::new();
     for fragment in all.iter() {
@@ -35,6 +36,36 @@ pub(crate) fn written(
                 });
             }
         });
+    }
+    Arc::new(Fragments::build(order, kept))
+}
+
+/// Returns the tombstones of `all` to write: all but those with old timestamps in the oldest stripe over ranges of which
+/// no lower level may hold data. The old versions that they cover are dropped.
+fn written_with_timestamps(
+    order: &KeyOrder,
+    all: &Arc<Fragments>,
+    snapshots: &[SequenceNumber],
+    bottommost: bool,
+    below: &LowerLevels,
+    history: &TimestampRules,
+) -> Arc<Fragments> {
+    let oldest = snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
+    let mut kept = Vec::new();
+    for fragment in all.iter() {
+        let range = fragment.start..fragment.end;
+        let is_last = bottommost || !below.may_touch(order, range);
+        for mut tombstone in fragment.tombstones() {
+            let vanishes =
+                is_last && tombstone.seq <= oldest && history.is_old(order, &tombstone.ts);
+            if vanishes {
+                continue;
+            }
+            if history.strips() {
+                tombstone.ts.fill(0);
+            }
+            kept.push(tombstone);
+        }
     }
     Arc::new(Fragments::build(order, kept))
 }

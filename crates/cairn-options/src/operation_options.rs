@@ -127,6 +127,9 @@ options! {
             BlobGarbageCollectionPolicy::UseDefault;
         /// Age cutoff of blob garbage collection; negative for that of the column family.
         blob_garbage_collection_age_cutoff: f64 = -1.0;
+        /// The timestamp to which `full_history_ts_low` is increased first. Only for comparators with timestamps, and for a
+        /// compaction of all keys.
+        full_history_ts_low: Option<Vec<u8>> = None, unwritten;
     }
 }
 

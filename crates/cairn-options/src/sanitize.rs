@@ -382,6 +382,10 @@ impl FamilyOptions {
     pub fn check_supported(&self) -> Result<()> {
         let mut names = self.unsupported();
         names.extend(self.table.unsupported());
+        // The timestamp after those that a flush drops is computed.
+        if !self.persist_user_defined_timestamps && !self.comparator.name().ends_with(".u64ts") {
+            names.push("persist_user_defined_timestamps=false with a custom comparator");
+        }
         if self.table.format_version < OLDEST_WRITTEN_VERSION {
             names.push("format_version");
         }

@@ -878,6 +878,29 @@ pub fn get_in(
     found
 }
 
+/// [`get`], and the timestamp of the newest version of the key, which may be a deletion; empty if there is none, or
+/// if keys have no timestamps.
+///
+/// # Errors
+///
+/// Those of [`get`].
+pub fn get_with_timestamp(
+    view: &View,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+) -> Result<(Found, Vec<u8>)> {
+    let began = view.family.began();
+    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    let found = get.run_blocking();
+    let hit = get.hit();
+    let found = found.and_then(|()| get.finish());
+    count_get(&view.family, began, get.state.counts(), hit, &found);
+    let size = view.family.order.timestamp_size();
+    let key = &get.versions.key;
+    let timestamp = key[key.len().saturating_sub(size)..].to_vec();
+    Ok((found?, timestamp))
+}
+
 /// True if `view` holds a write to the key of `lookup` that is newer than `since`. Range tombstones
 /// over the key count.
 ///

@@ -32,14 +32,17 @@ pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
 pub use db_iter::DbIter;
-pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands, try_get};
+pub use get::{
+    Found, GetScratch, get, get_async, get_in, get_with_timestamp, is_written_since, operands,
+    try_get,
+};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
 pub use multi_scan::{MultiScanArgs, ScannedRanges};
 pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};
 pub use row_cache::RowCache;
 pub use value::Value;
-pub use view::{Reading, View, ViewEnd};
+pub use view::{Reading, View, ViewEnd, check_timestamp_size, shown_timestamp, timestamp_of_read};
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cairn_memtable::Memtable;
 use cairn_observe::Statistics;
+use cairn_options::ReadOptions;
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_platform::{Clock, Io, Random};
-use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
+use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use cairn_version::{TableSource, Version};
 
 use crate::blob::BlobSource;
@@ -95,6 +96,62 @@ impl Drop for ViewEnd {
         if !self.is_noted() {
             self.0.store(true, Ordering::Release);
         }
+    }
+}
+
+/// Returns the timestamp of a read of `view` with `options`.
+///
+/// # Errors
+///
+/// `InvalidArgument` if keys have no timestamps; if they have, and the read has none or one of another size; if the
+/// history at the timestamp may have been dropped.
+#[cold]
+pub fn timestamp_of_read<'o>(view: &View, options: &'o ReadOptions) -> Result<&'o [u8]> {
+    let (order, name) = (&view.family.order, &view.family.family);
+    let size = order.timestamp_size();
+    let Some(timestamp) = options.timestamp.as_deref() else {
+        return Err(Error::invalid_argument(format!(
+            "cannot call this method on column family {name} that enables timestamp: the read has no timestamp"
+        )));
+    };
+    if size == 0 {
+        return Err(Error::invalid_argument(format!(
+            "cannot call this method on column family {name} that does not enable timestamp: the read has a timestamp"
+        )));
+    }
+    check_timestamp_size(size, timestamp.len())?;
+    let low = view.version.history_low();
+    // Keys that differ only in their timestamps are ordered newest first.
+    if !low.is_empty() && order.compare(timestamp, low).is_gt() {
+        return Err(Error::invalid_argument(format!(
+            "Read timestamp: {} is smaller than full_history_ts_low: {}",
+            shown_timestamp(timestamp),
+            shown_timestamp(low)
+        )));
+    }
+    Ok(timestamp)
+}
+
+/// Checks the size of a timestamp.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it is not `expected`.
+pub fn check_timestamp_size(expected: usize, found: usize) -> Result<()> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "Timestamp sizes mismatch: expect {expected}, {found} given"
+        ))),
+    }
+}
+
+/// Returns `timestamp` as text: 8 bytes as a number, other sizes in hexadecimal.
+#[must_use]
+pub fn shown_timestamp(timestamp: &[u8]) -> String {
+    match <[u8; 8]>::try_from(timestamp) {
+        Ok(bytes) => u64::from_le_bytes(bytes).to_string(),
+        Err(_) => timestamp.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }
 

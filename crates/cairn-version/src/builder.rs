@@ -24,6 +24,7 @@ pub struct Builder {
     levels: Vec<Level>,
     blob_files: Arc<BTreeMap<FileNumber, Arc<BlobFileMeta>>>,
     cursors: Vec<Option<InternalKey>>,
+    history_low: Arc<[u8]>,
     /// True if a blob file may have lost its last referring table.
     blobs_touched: bool,
 }
@@ -43,6 +44,7 @@ impl From<&Version> for Builder {
             levels: version.levels.iter().cloned().map(Level::Whole).collect(),
             blob_files: version.blob_files.clone(),
             cursors: version.cursors.clone(),
+            history_low: version.history_low.clone(),
             blobs_touched: false,
         }
     }
@@ -79,6 +81,12 @@ impl Builder {
         }
         for garbage in &edit.blob_garbage {
             self.add_garbage(garbage)?;
+        }
+        // Keys that differ only in their timestamps are ordered newest first. A timestamp alone is such a key.
+        if let Some(low) = &edit.history_low
+            && (self.history_low.is_empty() || self.order.compare(low, &self.history_low).is_lt())
+        {
+            self.history_low = Arc::from(low.as_slice());
         }
         for (level, key) in &edit.cursors {
             self.check_level(*level)?;
@@ -130,6 +138,7 @@ impl Builder {
             levels,
             blob_files: self.blob_files,
             cursors: self.cursors,
+            history_low: self.history_low,
         };
         assert!(!version.levels.is_empty(), "a tree has level 0");
         assert_eq!(

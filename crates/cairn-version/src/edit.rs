@@ -24,6 +24,8 @@ pub struct TreeEdit {
     pub blob_garbage: Vec<BlobGarbage>,
     /// Start keys of the next round-robin compaction of a level.
     pub cursors: Vec<(usize, InternalKey)>,
+    /// The timestamp below which history may be dropped from now on; `None` if it is unchanged.
+    pub history_low: Option<Vec<u8>>,
 }
 
 impl TreeEdit {
@@ -35,6 +37,7 @@ impl TreeEdit {
             && self.added_blobs.is_empty()
             && self.blob_garbage.is_empty()
             && self.cursors.is_empty()
+            && self.history_low.is_none()
     }
 
     /// Appends the changes of `other`.
@@ -44,5 +47,6 @@ impl TreeEdit {
         self.added_blobs.extend(other.added_blobs);
         self.blob_garbage.extend(other.blob_garbage);
         self.cursors.extend(other.cursors);
+        self.history_low = other.history_low.or(self.history_low.take());
     }
 }

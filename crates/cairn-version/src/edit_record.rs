@@ -1,5 +1,6 @@
 //! Conversion between a change of the tree and its MANIFEST record.
 
+use cairn_format::key::{self, InternalKey};
 use cairn_format::manifest::{self, BlobAddition, NewFile, TreeChanges, VersionEdit};
 use cairn_platform::sync::{Arc, OnceLock};
 
@@ -34,6 +35,7 @@ impl From<TreeChanges> for TreeEdit {
                 .collect(),
             blob_garbage: tree.blob_garbage.iter().map(BlobGarbage::from).collect(),
             cursors: cursors.map(|(level, key)| (level_of(level), key)).collect(),
+            history_low: None,
         }
     }
 }
@@ -75,6 +77,7 @@ impl TreeEdit {
         };
         VersionEdit {
             tree,
+            full_history_ts_low: self.history_low.clone(),
             ..VersionEdit::of_family(family)
         }
     }
@@ -109,7 +112,19 @@ impl From<NewFile> for FileMeta {
     }
 }
 
+/// The size of timestamps in tables that do not keep them: only the built-in comparators support this.
+const STRIPPED_TIMESTAMP: usize = 8;
+
 impl FileMeta {
+    /// Returns `bound` as it is recorded: without timestamp if the table does not keep timestamps.
+    fn recorded_bound(&self, bound: &InternalKey) -> InternalKey {
+        if self.timestamps.persisted {
+            return bound.clone();
+        }
+        let plain = key::strip_timestamp(bound.user_key(), STRIPPED_TIMESTAMP);
+        InternalKey::new(plain, bound.seq(), bound.kind())
+    }
+
     /// Returns the record that adds this file to `level`.
     fn record(&self, level: u32) -> NewFile {
         NewFile {
@@ -117,8 +132,8 @@ impl FileMeta {
             number: self.number,
             path_id: self.path_id,
             size: self.size,
-            smallest: self.smallest.clone(),
-            largest: self.largest.clone(),
+            smallest: self.recorded_bound(&self.smallest),
+            largest: self.recorded_bound(&self.largest),
             seqs: self.seqs,
             marked_for_compaction: self.hints.marked,
             oldest_blob_file: self.oldest_blob,

@@ -23,6 +23,8 @@ pub struct Version {
     pub(crate) levels: Vec<Arc<LevelFiles>>,
     pub(crate) blob_files: Arc<BTreeMap<FileNumber, Arc<BlobFileMeta>>>,
     pub(crate) cursors: Vec<Option<InternalKey>>,
+    /// The timestamp below which history may have been dropped; empty if never set.
+    pub(crate) history_low: Arc<[u8]>,
 }
 
 impl Version {
@@ -35,7 +37,22 @@ impl Version {
             levels: vec![nothing; num_levels.max(1)],
             blob_files: Arc::default(),
             cursors: vec![None; num_levels.max(1)],
+            history_low: Arc::from([]),
         }
+    }
+
+    /// The timestamp below which history may have been dropped (`full_history_ts_low`); empty if never set.
+    #[inline]
+    #[must_use]
+    pub fn history_low(&self) -> &[u8] {
+        &self.history_low
+    }
+
+    /// Returns the version with this timestamp below which history may have been dropped.
+    #[must_use]
+    pub fn with_history_low(mut self, low: &[u8]) -> Version {
+        self.history_low = Arc::from(low);
+        self
     }
 
     /// Charges the metadata of the files that are in this version and not in `before`.
@@ -216,6 +233,7 @@ impl Version {
             cursors: cursors
                 .filter_map(|(level, key)| Some((level, key.clone()?)))
                 .collect(),
+            history_low: (!self.history_low.is_empty()).then(|| self.history_low.to_vec()),
         }
     }
 

@@ -161,6 +161,13 @@ impl<'db> Iter<'db> {
 
     cursor_methods!();
 
+    /// With `ReadOptions::iter_start_ts`, which makes the iterator return all versions of a key down to
+    /// a timestamp: true if the current version is a deletion.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        self.inner.is_deletion()
+    }
+
     /// Reads the value of the entry, if that was deferred (`allow_unprepared_value`). Returns false
     /// if it cannot be read; the error is then the status, and the iterator is not valid.
     pub fn prepare_value(&mut self) -> bool {
@@ -168,7 +175,7 @@ impl<'db> Iter<'db> {
     }
 
     /// Like [`Iter::next`], but passes key and value of the new entry to `show`. Returns false if
-    /// there is none.
+    /// there is none. With `ReadOptions::iter_start_ts`, the key is RocksDB's internal key.
     #[inline]
     pub fn next_shown(&mut self, show: impl FnMut(&[u8], &[u8])) -> bool {
         self.inner.next_shown(show)

@@ -117,6 +117,7 @@ pub mod repair;
 mod set_options;
 mod snapshot;
 mod tables;
+mod timestamps;
 pub mod transactions;
 pub mod ttl;
 mod wal;
@@ -140,7 +141,9 @@ pub use cairn_types::{
 pub use backup::BackupEngine;
 pub use batch::WriteBatch;
 pub use builder::DbBuilder;
-pub use cairn_db::{MayExist, MultiScanArgs, Range, ScanRange, SizeApproximationOptions};
+pub use cairn_db::{
+    MayExist, MultiScanArgs, Range, ScanRange, SizeApproximationOptions, TimestampedValue,
+};
 pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
 pub use entries::{Cursor, Entries, KeyRange, KeyValue, Keys};

@@ -19,14 +19,14 @@ use super::invariants::check_version;
 use super::sources::Sources;
 
 /// Returns the state of a new database: the empty default family.
-pub(crate) fn new_database(order: KeyOrder) -> Recovered {
+pub(crate) fn new_database(order: KeyOrder, persist_timestamps: bool) -> Recovered {
     let default = RecoveredFamily {
         id: 0,
         name: "default".to_owned(),
         version: Version::empty(order, 1),
         log_number: FileNumber(0),
         full_history_ts_low: Vec::new(),
-        persist_timestamps: true,
+        persist_timestamps,
     };
     Recovered {
         manifest: FileNumber(0),
@@ -62,7 +62,7 @@ impl NewFamily {
             }),
             log_number: Some(log),
             max_family: Some(id),
-            persist_timestamps: Some(true),
+            persist_timestamps: Some(self.options.persist_user_defined_timestamps),
             ..VersionEdit::of_family(id)
         }];
         assert!(
@@ -104,7 +104,7 @@ impl NewFamily {
             version: version.clone(),
             log_number: log,
             full_history_ts_low: Vec::new(),
-            persist_timestamps: true,
+            persist_timestamps: options.persist_user_defined_timestamps,
         };
         Ok(sources.new_family(&recovered, options, version, memtable))
     }

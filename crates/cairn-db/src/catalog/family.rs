@@ -42,8 +42,6 @@ pub(crate) struct FamilyState {
     pub(crate) work: WorkCounts,
     /// The largest epoch assigned to a table of this family.
     last_epoch: AtomicU64,
-    /// The timestamp below which history may have been dropped; empty if never set.
-    pub(crate) full_history_ts_low: Vec<u8>,
     /// True if tables keep user-defined timestamps.
     pub(crate) persist_timestamps: bool,
     /// The charge of this state; `None` once the database is released.
@@ -69,7 +67,6 @@ impl FamilyState {
             charge: Mutex::new(tables.charge.charge(MemoryUse::Family, FAMILY_BYTES)),
             id: family.id,
             name: family.name.clone(),
-            full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),

@@ -198,7 +198,7 @@ impl Catalog {
                     name: family.name(),
                     version,
                     log_number: logs.families.get(&family.id()).copied().unwrap_or_default(),
-                    full_history_ts_low: &family.full_history_ts_low,
+                    full_history_ts_low: version.history_low(),
                     persist_timestamps: family.persist_timestamps,
                 })
                 .collect(),

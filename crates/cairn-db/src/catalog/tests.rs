@@ -139,7 +139,7 @@ impl Fixture {
             telemetry,
             settings,
         } = Ground::new(options);
-        let recovered = new_database(KeyOrder::Bytewise);
+        let recovered = new_database(KeyOrder::Bytewise, true);
         let catalog = Catalog::new(
             context.clone(),
             telemetry.clone(),

@@ -257,7 +257,8 @@ fn recover_manifest(
             let given = descriptor(request, "default").map(|given| &given.options);
             let given = given.or(request.others);
             let order = given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
-            Ok(new_database(order))
+            let persists = given.is_none_or(|options| options.persist_user_defined_timestamps);
+            Ok(new_database(order, persists))
         }
     }
 }
@@ -315,6 +316,21 @@ fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
 /// The families to be opened, with their options and trees.
 type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions, Version)>;
 
+/// Makes the options of a family whose keys have timestamps agree with its tables, which keep them or not.
+fn adopt_timestamps(family: &RecoveredFamily, given: &mut FamilyOptions) -> Result<()> {
+    if given.comparator.timestamp_size() == 0 {
+        return Ok(());
+    }
+    if family.persist_timestamps && !given.persist_user_defined_timestamps {
+        return Err(Error::invalid_argument(format!(
+            "persist_user_defined_timestamps=false of column family {:?}, whose tables keep timestamps",
+            family.name
+        )));
+    }
+    given.persist_user_defined_timestamps = family.persist_timestamps;
+    Ok(())
+}
+
 /// Sets the options of each recovered family; if no merge operator is specified, the `recorded` one is used.
 fn match_families<'r>(
     request: &OpenRequest<'_>,
@@ -333,6 +349,7 @@ fn match_families<'r>(
             continue;
         };
         given.comparator = family.version.order().clone();
+        adopt_timestamps(family, &mut given)?;
         ttl::agree(dated, &family.name, &mut given)?;
         given.validate()?;
         if !request.read_only {

@@ -68,19 +68,18 @@ impl Sink for Memtables<'_> {
             return;
         };
         let memtable = &family.view().memtable;
-        if family.persist_timestamps {
+        if family.persist_timestamps || !self.shared.context.read_only {
             memtable.add(seq, kind, key, value);
             return;
         }
-        // The timestamps of this family are kept in memtables only: recovered entries are read like those of
-        // its tables, whose keys have the smallest timestamp.
+        // The timestamps of this family are kept until a flush, and an open for writing would flush: a read-only open
+        // returns the same.
         let size = family.order().timestamp_size();
         let key = without_time(key, size);
-        if kind == ValueKind::RangeDeletion {
-            memtable.add(seq, kind, &key, &without_time(value, size));
-        } else {
-            memtable.add(seq, kind, &key, value);
-        }
+        match kind {
+            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value, size)),
+            _ => memtable.add(seq, kind, &key, value),
+        };
     }
 
     fn batch_done(&mut self) -> Result<()> {

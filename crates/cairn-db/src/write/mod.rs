@@ -49,7 +49,6 @@ use cairn_options::WriteOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
@@ -146,31 +145,14 @@ impl Shared {
             self.check_families(batch)?;
         }
         // Relaxed: a batch for a family is written after the creation of the family.
-        if self.signals.has_timestamps() {
-            self.refuse_timestamps(batch)?;
+        if self.signals.has_timestamps() || !batch.stamped().is_empty() {
+            self.check_timestamps(batch)?;
         }
         options.check_supported()?;
         if options.low_pri {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
         }
         Ok(())
-    }
-
-    /// Returns an error for a batch with a write to a family whose keys have timestamps: the last bytes of
-    /// the key would be taken for one.
-    #[cold]
-    fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
-        let families = self.catalog.families();
-        let stamped = |family: &&Arc<FamilyState>| {
-            family.order().timestamp_size() > 0 && batch.writes_to(family.id())
-        };
-        match families.iter().find(stamped) {
-            Some(family) => Err(Error::not_supported(format!(
-                "writes to column family {:?}, whose keys have timestamps",
-                family.name()
-            ))),
-            None => Ok(()),
-        }
     }
 
     /// Writes a line about a slow write to the LOG, at most once per second. Stalls and slow appends have
@@ -240,11 +222,12 @@ impl Shared {
 
     /// Returns an error for a batch with dropped families, before any of it is logged.
     fn check_families(&self, batch: &WriteBatch) -> Result<()> {
-        if batch.families().is_empty() {
+        if batch.families().is_empty() && batch.stamped().is_empty() {
             return Ok(());
         }
         let families = self.catalog.families();
-        for id in batch.families() {
+        let stamped = batch.stamped().iter().map(|(id, _)| id);
+        for id in batch.families().iter().chain(stamped) {
             if families.get(*id).is_none() {
                 return Err(Error::invalid_argument(format!(
                     "the batch writes to column family {id}, which does not exist or was dropped"

@@ -52,6 +52,7 @@ mod threads;
 mod tickers;
 mod tiers;
 mod timers;
+mod timestamps;
 mod ttl;
 mod views;
 mod wal;

@@ -396,6 +396,53 @@ impl WriteBatch {
         }
     }
 
+    /// Replaces the end of each key with `timestamp` in the families for which `size_of` returns its length. Families
+    /// for which it returns 0 are left unchanged.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a family for which `size_of` returns `None`; `InvalidArgument` for another length, for a key
+    /// shorter than the timestamp, and for an entity, whose keys have no timestamps. The batch is then unchanged.
+    pub fn set_timestamps(
+        &mut self,
+        timestamp: &[u8],
+        mut size_of: impl FnMut(u32) -> Option<usize>,
+    ) -> Result<()> {
+        let mut ends = Vec::new();
+        for record in self.view().records() {
+            let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
+            let Some(family) = record.family() else {
+                continue;
+            };
+            let size = size_of(family).ok_or_else(|| {
+                Error::not_found(format!("column family {family}, to which the batch writes"))
+            })?;
+            if size == 0 {
+                continue;
+            }
+            if size != timestamp.len() {
+                return Err(Error::invalid_argument(format!(
+                    "timestamp size mismatch: column family {family} expects {size} bytes, {} given",
+                    timestamp.len()
+                )));
+            }
+            for key in stamped_keys(&record)? {
+                if key.len() < size {
+                    return Err(Error::invalid_argument(format!(
+                        "a key of column family {family} is shorter than its timestamp of {size} bytes"
+                    )));
+                }
+                // The key is part of the batch, so that the difference of the addresses is its position.
+                let at = key.as_ptr().addr() - self.bytes.as_ptr().addr();
+                ends.push(at + key.len());
+            }
+        }
+        for end in ends {
+            self.bytes[end - timestamp.len()..end].copy_from_slice(timestamp);
+        }
+        Ok(())
+    }
+
     /// Appends the records of `other`.
     ///
     /// # Errors
@@ -488,6 +535,23 @@ impl WriteBatch {
             .first_chunk()
             .expect("a batch always has its header")
     }
+}
+
+/// Returns the keys of a record, which end with timestamps in a family that has them.
+fn stamped_keys<'r>(record: &Record<'r>) -> Result<Vec<&'r [u8]>> {
+    Ok(match *record {
+        Record::Put { key, .. }
+        | Record::Delete { key, .. }
+        | Record::SingleDelete { key, .. }
+        | Record::Merge { key, .. }
+        | Record::PutBlobIndex { key, .. } => vec![key],
+        Record::DeleteRange { begin, end, .. } => vec![begin, end],
+        _ => {
+            return Err(Error::invalid_argument(
+                "entities and timed puts have no timestamps",
+            ));
+        }
+    })
 }
 
 /// Rejects a key and value that, individually or together, are too large for a table.

@@ -9,6 +9,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
+use crate::history::TimestampRules;
 use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact, user, with_valid_single_deletions, writes};
 
@@ -263,6 +264,7 @@ fn a_cancelled_job_ends_with_aborted() {
         below: LowerLevels::anything(),
         cancel: crate::Cancel::any([Arc::new(cairn_platform::sync::AtomicBool::new(true))]),
         meter: Meter::default(),
+        history: TimestampRules::default(),
     };
     let mut visible = super::CompactionIterator::new(merge, rules);
     let ended = loop {

@@ -151,7 +151,7 @@ impl DbIter {
     }
 
     /// The current entry, of kind `kind`, as a version that hides all older ones.
-    fn version(&self, kind: ValueKind) -> Result<Newest> {
+    pub(super) fn version(&self, kind: ValueKind) -> Result<Newest> {
         let value = || self.merging.value_pin();
         Ok(match kind {
             ValueKind::Value => Newest::Value(value()),
@@ -200,10 +200,14 @@ impl DbIter {
     /// Moves the merging iterator backward to the last entry before all versions of `key`.
     pub(super) fn seek_before_key(&mut self) {
         self.needs_reposition = false;
-        let user = std::mem::take(&mut self.key);
-        let size = self.view.family.order.timestamp_size();
-        self.set_target_before_all(key::strip_timestamp(&user, size));
-        self.key = user;
+        if self.history.is_some() {
+            self.set_target_before_version();
+        } else {
+            let user = std::mem::take(&mut self.key);
+            let size = self.view.family.order.timestamp_size();
+            self.set_target_before_all(key::strip_timestamp(&user, size));
+            self.key = user;
+        }
         let _progress = self.merging.seek_for_prev(&self.target);
     }
 }

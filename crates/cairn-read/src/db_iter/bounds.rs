@@ -19,24 +19,15 @@ use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::value::Value;
-use crate::view::{Reading, View};
+use crate::view::{Reading, View, check_timestamp_size, timestamp_of_read};
 
 /// The error for options that an iterator over `view` does not support.
 pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
-    let size = view.family.order.timestamp_size();
-    match &options.timestamp {
-        Some(_) if size == 0 => {
-            return Some(Error::invalid_argument(
-                "the read has a timestamp, but the keys of the column family have none",
-            ));
-        }
-        Some(timestamp) if timestamp.len() != size => {
-            return Some(Error::invalid_argument(format!(
-                "timestamp: expected {size} bytes, found {}",
-                timestamp.len()
-            )));
-        }
-        _ => {}
+    let has_timestamps = view.family.order.timestamp_size() > 0;
+    if (has_timestamps || options.timestamp.is_some())
+        && let Err(error) = timestamp_of_read(view, options)
+    {
+        return Some(error);
     }
     if view.family.follows && (options.snapshot.is_some() || options.tailing) {
         let what = match options.tailing {
@@ -47,11 +38,24 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
             "{what} not supported in secondary mode"
         )));
     }
-    if options.iter_start_ts.is_some() {
-        return Some(Error::not_supported("iterators with iter_start_ts"));
+    if let Some(start) = &options.iter_start_ts
+        && let Err(error) = check_start_timestamp(view, start)
+    {
+        return Some(error);
     }
     (options.read_tier == ReadTier::Persisted)
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
+}
+
+/// Checks `iter_start_ts`.
+fn check_start_timestamp(view: &View, start: &[u8]) -> Result<()> {
+    match view.family.order.timestamp_size() {
+        0 => Err(Error::invalid_argument(format!(
+            "iter_start_ts on column family {} that does not enable timestamp",
+            view.family.family
+        ))),
+        size => check_timestamp_size(size, start.len()),
+    }
 }
 
 /// The bounds and the readahead of an iterator; `None` if it has no upper bound and `options` request nothing.
@@ -398,6 +402,9 @@ impl DbIter {
 
     /// Sets the target after all versions of `key`.
     pub(super) fn set_target_after_key(&mut self) {
+        if self.history.is_some() {
+            return self.set_target_after_version();
+        }
         let user = std::mem::take(&mut self.key);
         self.set_target_after_all(key::strip_timestamp(
             &user,

@@ -124,6 +124,16 @@ impl DbIter {
             }
             let internal = self.merging.key();
             let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
+            if !self.settings.no_timestamps && self.is_same(parsed.user_key, &self.key) {
+                if parsed.seq > self.seq {
+                    // Versions with older timestamps may have newer sequence numbers.
+                    let _progress = self.merging.next();
+                    continue;
+                }
+                if let Some(range_dels) = &mut self.range_dels {
+                    self.versions.covered_by = range_dels.covering(parsed.user_key)?;
+                }
+            }
             if !self.is_same(parsed.user_key, &self.key) || parsed.seq < self.versions.covered_by {
                 return self.merge_into(Below::Nothing);
             }

@@ -98,6 +98,10 @@ enum Task {
     /// Searching forward for the newest visible version of `key`, which has too many versions to
     /// gather.
     Newest,
+    /// Searching for the next version (`iter_start_ts`).
+    NextVersion,
+    /// Searching for the previous version (`iter_start_ts`).
+    PrevVersion,
 }
 
 /// The newest version of a key that is not a merge operand, among those gathered.
@@ -133,6 +137,8 @@ pub struct DbIter {
     /// Values in blob files that are being read (`async_io`).
     blobs_ahead: Option<Box<RefCell<BlobsAhead>>>,
     error: Option<Error>,
+    /// With `iter_start_ts`, all versions of a key are returned.
+    history: Option<Box<History>>,
     /// The last field: dropped after everything else that keeps files of the view open.
     view: Arc<View>,
 }
@@ -326,6 +332,7 @@ impl DbIter {
             last_reseek_target: Vec::new(),
             blobs_ahead: bounds::blobs_ahead(&view, options),
             error,
+            history: History::new(options),
             view,
         })
     }
@@ -439,8 +446,7 @@ impl DbIter {
         self.step_forward::<false>(&mut |_, _| {});
     }
 
-    /// [`DbIter::next`] combined with [`DbIter::entry`]: passes key and value of the next entry to
-    /// `visit`, if there is one, and returns true. The cheapest way to read both.
+    /// [`DbIter::next`] combined with [`DbIter::raw_key`] and [`DbIter::value`]: passes both to `visit`, if there is one, and returns true. The cheapest way to read both.
     #[inline]
     pub fn next_shown(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> bool {
         self.step_forward::<true>(&mut visit)
@@ -463,7 +469,7 @@ impl DbIter {
         }
         self.next_general(fast);
         if VISITS && self.valid() {
-            visit(self.key(), self.value());
+            visit(self.raw_key(), self.value());
         }
         self.valid()
     }
@@ -632,6 +638,16 @@ impl DbIter {
         match self.settings.no_timestamps {
             true => key,
             false => key::strip_timestamp(key, self.view.family.order.timestamp_size()),
+        }
+    }
+
+    /// The key as RocksDB's iterators return it: [`DbIter::key`], but [`DbIter::internal_key`] with `iter_start_ts`.
+    #[inline]
+    #[must_use]
+    pub fn raw_key(&self) -> &[u8] {
+        match self.settings.no_timestamps {
+            true => self.whole_key(),
+            false => self.internal_key().unwrap_or_else(|| self.key()),
         }
     }
 
@@ -808,7 +824,10 @@ impl DbIter {
     /// Runs `task` to completion, reading missing blocks.
     #[inline]
     fn run(&mut self, task: Task) {
-        self.task = task;
+        self.task = match self.history.is_some() {
+            false => task,
+            true => task.of_versions(),
+        };
         while self.task != Task::Rest {
             let step = match self.task {
                 Task::Rest => return,
@@ -816,6 +835,8 @@ impl DbIter {
                 Task::Collect => self.collect_operands(),
                 Task::Backward => self.find_prev_entry(),
                 Task::Newest => self.find_newest(),
+                Task::NextVersion => self.find_next_version(),
+                Task::PrevVersion => self.find_prev_version(),
             };
             match step {
                 Ok(Progress::Ready) => {}
@@ -904,8 +925,10 @@ mod forward;
 mod iter_stats;
 mod scan_flush_trigger;
 mod tombstone_skip;
+mod versions;
 
 use bounds::{refused, sources};
 use fast_path::FastRange;
 use iter_stats::IterCounts;
 use scan_flush_trigger::ScanFlushTrigger;
+use versions::History;

@@ -435,11 +435,12 @@ fn timestamps_select_versions() {
         assert_eq!(seen(12), ["a=ten", "b=twelve"]);
         assert_eq!(seen(20), ["a=twenty"]);
         assert_eq!(seen(30), ["a=twenty", "c=thirty"]);
-        let mut iter = DbIter::new(
-            world.view.clone(),
-            SequenceNumber(9),
-            &ReadOptions::default(),
-        );
+        let mut options = ReadOptions::default();
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(9), &options);
+        iter.seek(b"a");
+        assert!(!iter.valid() && iter.status().is_err());
+        options.timestamp = Some(vec![0xff; 8]);
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(9), &options);
         iter.seek(b"a");
         assert_eq!(
             (iter.key(), iter.timestamp()),

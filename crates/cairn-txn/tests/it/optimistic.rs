@@ -235,19 +235,19 @@ fn writes_that_are_not_indexed_are_committed_but_not_read() {
         txn.enable_indexing();
         txn.put(b"d", b"4").unwrap();
         assert_eq!(txn.get(b"a", &read()).unwrap().unwrap(), b"1"[..]);
-        assert_eq!(txn.get(b"b", &read()).unwrap(), None);
+        assert!(txn.get(b"b", &read()).unwrap().is_none());
         assert_eq!(txn.get(b"d", &read()).unwrap().unwrap(), b"4"[..]);
         assert_eq!(txn.num_keys(), 4);
         txn.rollback_to_save_point().unwrap();
         // The index is rebuilt without the writes that were excluded.
         assert_eq!(txn.get(b"a", &read()).unwrap().unwrap(), b"1"[..]);
-        assert_eq!(txn.get(b"b", &read()).unwrap(), None);
+        assert!(txn.get(b"b", &read()).unwrap().is_none());
         txn.put(b"c", b"5").unwrap();
         assert_eq!(txn.get(b"c", &read()).unwrap().unwrap(), b"5"[..]);
         txn.commit().unwrap();
         for (key, value) in [(b"a", b"2"), (b"b", b"2"), (b"c", b"5")] {
             assert_eq!(db.db().get(key).unwrap().unwrap(), value[..]);
         }
-        assert_eq!(db.db().get(b"d").unwrap(), None);
+        assert!(db.db().get(b"d").unwrap().is_none());
     });
 }

@@ -300,7 +300,8 @@ struct Family {
     comparator: Option<String>,
     tree: Builder,
     log_number: FileNumber,
-    full_history_ts_low: Vec<u8>,
+    /// The recorded values of `full_history_ts_low`, of which the newest timestamp applies.
+    history_lows: Vec<Vec<u8>>,
     persist_timestamps: bool,
     /// The version that was built last, whose files have their final bounds.
     built: Option<Version>,
@@ -313,10 +314,20 @@ impl Family {
             comparator: None,
             tree: Version::empty(KeyOrder::Bytewise, 1).builder(),
             log_number: FileNumber(0),
-            full_history_ts_low: Vec::new(),
+            history_lows: Vec::new(),
             persist_timestamps: true,
             built: None,
         }
+    }
+
+    /// The newest recorded value of `full_history_ts_low` for keys in `order`; empty if there is none.
+    fn history_low(&self, order: &KeyOrder) -> Vec<u8> {
+        let lows = self.history_lows.iter();
+        let lows = lows.filter(|low| low.len() == order.timestamp_size());
+        // Keys that differ only in their timestamps are ordered newest first.
+        lows.min_by(|a, b| order.compare(a, b))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Builds the version of the edits so far, in which `order` is the order of the keys. Later edits continue it.
@@ -445,7 +456,7 @@ impl Replay {
             family.log_number = family.log_number.max(log);
         }
         if let Some(low) = edit.full_history_ts_low {
-            family.full_history_ts_low = low;
+            family.history_lows.push(low);
         }
         if let Some(persist) = edit.persist_timestamps {
             family.persist_timestamps = persist;
@@ -563,6 +574,7 @@ impl Replay {
             let Some(order) = order(&family.name, comparator)? else {
                 continue;
             };
+            let low = family.history_low(&order);
             let version = family
                 .build(order)
                 .map_err(|error| error.context(format_args!("column family {:?}", family.name)))?;
@@ -572,9 +584,9 @@ impl Replay {
             families.push(RecoveredFamily {
                 id,
                 name: family.name.clone(),
-                version: version.with_epochs(false),
+                version: version.with_epochs(false).with_history_low(&low),
                 log_number: family.log_number,
-                full_history_ts_low: family.full_history_ts_low.clone(),
+                full_history_ts_low: low,
                 persist_timestamps: family.persist_timestamps,
             });
         }

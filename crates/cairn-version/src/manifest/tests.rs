@@ -437,7 +437,8 @@ fn the_names_of_families_need_no_comparator() {
 #[test]
 fn bounds_without_timestamps_get_the_smallest() {
     let fs = MemFileSystem::new();
-    let mut stripped = FileMeta::clone(&file(20, "c", "d"));
+    let [smallest, largest] = ["c", "d"].map(|key| format!("{key}{}", "\0".repeat(8)));
+    let mut stripped = FileMeta::clone(&file(20, &smallest, &largest));
     stripped.timestamps.persisted = false;
     let mut edit = adds(1, vec![Arc::new(stripped)]);
     edit.comparator = Some("leveldb.BytewiseComparator.u64ts".to_owned());
@@ -445,6 +446,8 @@ fn bounds_without_timestamps_get_the_smallest() {
     let recovered = read_back(&fs).unwrap();
     let file = &recovered.families[0].version.level(1).files()[0];
     assert_eq!(file.smallest.user_key(), b"c\0\0\0\0\0\0\0\0");
+    // They are recorded without.
+    assert_eq!(file.largest.user_key(), largest.as_bytes());
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod outgoing;
 mod perf;
 mod secondary;
 mod sizes;
+mod timestamps;
 mod ttl;
 mod turns;
 
