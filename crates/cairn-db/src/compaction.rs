@@ -159,7 +159,9 @@ impl Shared {
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
         context.request_thread = Some(self.spare());
-        let remote = service.filter(|_| !(pick.trivial_move || pick.drops));
+        // The request has no place for the timestamp to trim to.
+        let is_local = pick.trivial_move || pick.drops || chosen.trim.is_some();
+        let remote = service.filter(|_| !is_local);
         let remote = match remote {
             Some(service) => self.remote_compactor(service, family, &info, &pick)?,
             None => None,

@@ -37,7 +37,7 @@ fn stamped() -> FamilyOptions {
 
 /// Opens a database whose default family and whose family `reverse` have timestamps, but not its family `plain`.
 fn opened(world: &World) -> Db {
-    opened_as(world, &stamped(), |request| open(request)).expect("it opens")
+    opened_as(world, &stamped(), open).expect("it opens")
 }
 
 /// [`opened`] with options of the default family, by `open`.
@@ -659,7 +659,7 @@ fn tables_without_timestamps_keep_the_newest_version() {
         persist_user_defined_timestamps: false,
         ..stamped()
     };
-    let opened = || opened_as(&world, &in_memory, |request| open(request));
+    let opened = || opened_as(&world, &in_memory, open);
     let db = opened().unwrap();
     for number in [5, 7] {
         db.put_with_timestamp(b"a", &ts(number), number.to_string().as_bytes())
