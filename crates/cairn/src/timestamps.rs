@@ -224,7 +224,7 @@ impl DbBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::open`]; `InvalidArgument` with `avoid_flush_during_recovery`, and for a
+    /// Those of [`DbBuilder::open`]; `InvalidArgument` with `avoid_flush_during_recovery`, and for a
     /// timestamp of another length than those of a family; errors of the compaction.
     pub fn open_and_trim_history(self, timestamp: &[u8]) -> Result<Db> {
         let open = |request: &cairn_db::OpenRequest<'_>| {
