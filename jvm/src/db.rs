@@ -201,6 +201,54 @@ pub fn open_families_read_only(
     open_families_as(env, &all, path, names, options, true)
 }
 
+pub fn open_as_secondary(
+    env: Env,
+    all: Ref<AllOptions>,
+    path: JString,
+    secondary: JString,
+) -> Outcome<New<Database>> {
+    let secondary = env_path(env, secondary)?;
+    let db = open_by(
+        &all,
+        &env.text(path)?,
+        &default_family(&all),
+        false,
+        |request| cairn_follow::open_as_secondary(request, &secondary),
+    )?;
+    Ok(New(Database::new(db, Kind::Plain, &all)))
+}
+
+pub fn open_families_as_secondary(
+    env: Env,
+    all: Ref<AllOptions>,
+    path: JString,
+    secondary: JString,
+    names: ObjectArray,
+    options: LongArray,
+) -> Outcome<LongArray> {
+    let families = descriptors(env, names, options)?;
+    let secondary = env_path(env, secondary)?;
+    let db = open_by(&all, &env.text(path)?, &families, false, |request| {
+        cairn_follow::open_as_secondary(request, &secondary)
+    })?;
+    handles(env, Database::new(db, Kind::Plain, &all), &families)
+}
+
+pub fn try_catch_up(_env: Env, db: Ref<Database>) -> Outcome<()> {
+    Ok(db.db.try_catch_up_with_primary()?)
+}
+
+pub fn promote_level_zero(
+    _env: Env,
+    db: Ref<Database>,
+    family: jlong,
+    target_level: jint,
+) -> Outcome<()> {
+    let target = usize::try_from(target_level)
+        .map_err(|_| Error::invalid_argument("Invalid target level: it is negative"))?;
+    Ok(family_or_default(db.0, family)?.promote_level_zero(target)?)
+}
+
 pub fn open_ttl(
     env: Env,
     all: Ref<AllOptions>,
