@@ -16,7 +16,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{exchange, leaks, pages, prefix, registry, unsupported};
+use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
 const PROGRAMS: [&str; 15] = [
@@ -93,6 +93,9 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let stand = prefix::run(root, selection)?;
     if selection.has("rocksdb-crate") {
         published_crate(root, &target)?;
+    }
+    if selection.has("javac") {
+        jni::smoke(root)?;
     }
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     pages::run(root, &stand, selection)

@@ -38,7 +38,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that the stages need beyond cargo and a C compiler.
-pub const NEEDS: [Need; 14] = [
+pub const NEEDS: [Need; 15] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],
@@ -120,6 +120,16 @@ pub const NEEDS: [Need; 14] = [
         parts: &[program("cmake", "cmake"), program("make", "make")],
         cached: None,
         steps: &[("capi", "programs built with CMake")],
+        whole: None,
+    },
+    Need {
+        name: "javac",
+        parts: &[
+            program("javac", "default-jdk-headless"),
+            program("mvn", "maven"),
+        ],
+        cached: None,
+        steps: &[("capi", "tests of RocksJava")],
         whole: None,
     },
     Need {
