@@ -19,5 +19,5 @@ fn every_example_runs() {
         assert!(done.status.success(), "{}: {told}", name.display());
         count += 1;
     }
-    assert_eq!(count, 14, "each capability has an example");
+    assert_eq!(count, 15, "each capability has an example");
 }
