@@ -446,7 +446,8 @@ impl DbIter {
         self.step_forward::<false>(&mut |_, _| {});
     }
 
-    /// [`DbIter::next`] combined with [`DbIter::raw_key`] and [`DbIter::value`]: passes both to `visit`, if there is one, and returns true. The cheapest way to read both.
+    /// [`DbIter::next`] combined with [`DbIter::raw_key`] and [`DbIter::value`]: passes both to `visit`, if there is a next
+    /// entry, and returns true. The cheapest way to read both.
     #[inline]
     pub fn next_shown(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> bool {
         self.step_forward::<true>(&mut visit)
