@@ -156,8 +156,7 @@ static int stamped_compare_without(void* state, const char* a, size_t alen, unsi
   return stamped_compare(state, a, a_has ? alen - 8 : alen, b, b_has ? blen - 8 : blen);
 }
 
-/* Writes with timestamps are not built. A function that adds one to a batch has no place for an error: the write
- * of the batch fails, and so does each write without a timestamp to a family whose keys have them. */
+/* A family whose keys have timestamps beside one whose keys have none. */
 static void stamped(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
   char* err = NULL;
   rocksdb_options_t* o = rocksdb_options_create();
@@ -166,39 +165,48 @@ static void stamped(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   rocksdb_options_set_comparator(o, order);
   rocksdb_column_family_handle_t* family = rocksdb_create_column_family(db, o, "stamped", &err);
   CHECK_OK(err);
-  for (int which = 0; which < 3; which++) {
-    rocksdb_writebatch_t* batch = rocksdb_writebatch_create();
-    rocksdb_writebatch_put(batch, "beside", 6, "v", 1);
-    rocksdb_writebatch_set_save_point(batch);
-    if (which == 0)
-      rocksdb_writebatch_put_cf_with_ts(batch, family, "k", 1, "12345678", 8, "v", 1);
-    else if (which == 1)
-      rocksdb_writebatch_delete_cf_with_ts(batch, family, "k", 1, "12345678", 8);
-    else
-      rocksdb_writebatch_singledelete_cf_with_ts(batch, family, "k", 1, "12345678", 8);
-    rocksdb_write(db, w, batch, &err);
-    CHECK_ERROR(err, "Not implemented: rocksdb_writebatch_");
-    CHECK_GET(db, r, "beside", NULL);
-    if (which == 2) { /* without what could not be added */
-      rocksdb_writebatch_rollback_to_save_point(batch, &err);
-      CHECK_OK(err);
-      rocksdb_write(db, w, batch, &err);
-      CHECK_OK(err);
-      CHECK_GET(db, r, "beside", "v");
-    }
-    rocksdb_writebatch_destroy(batch);
-  }
-  rocksdb_put_cf(db, w, family, "key-and-12345678", 16, "v", 1, &err);
-  CHECK_ERROR(err, "Not implemented: ");
-  rocksdb_delete_cf(db, w, family, "key-and-12345678", 16, &err);
-  CHECK_ERROR(err, "Not implemented: ");
-  rocksdb_put_cf_with_ts(db, w, family, "k", 1, "12345678", 8, "v", 1, &err);
-  CHECK_ERROR(err, "Not implemented: ");
   rocksdb_writebatch_t* batch = rocksdb_writebatch_create();
+  rocksdb_writebatch_put(batch, "beside", 6, "v", 1);
+  rocksdb_writebatch_put_cf_with_ts(batch, family, "k", 1, "12345678", 8, "v1", 2);
+  rocksdb_writebatch_put_cf_with_ts(batch, family, "l", 1, "12345678", 8, "v", 1);
+  rocksdb_writebatch_delete_cf_with_ts(batch, family, "l", 1, "22345678", 8);
+  rocksdb_write(db, w, batch, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_destroy(batch);
+  CHECK_GET(db, r, "beside", "v");
+  rocksdb_put_cf_with_ts(db, w, family, "k", 1, "22345678", 8, "v2", 2, &err);
+  CHECK_OK(err);
+  const char* const times[] = {"12345678", "22345678"};
+  for (int at = 0; at < 2; at++) {
+    rocksdb_readoptions_t* then = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_timestamp(then, times[at], 8);
+    size_t len = 0, ts_len = 0;
+    char* ts = NULL;
+    char* value = rocksdb_get_cf_with_ts(db, then, family, "k", 1, &len, &ts, &ts_len, &err);
+    CHECK_OK(err);
+    CHECK(same(value, len, at == 0 ? "v1" : "v2") && same(ts, ts_len, times[at]));
+    rocksdb_free(value);
+    rocksdb_free(ts);
+    value = rocksdb_get_cf(db, then, family, "l", 1, &len, &err);
+    CHECK_OK(err);
+    CHECK((value != NULL) == (at == 0));
+    rocksdb_free(value);
+    rocksdb_readoptions_destroy(then);
+  }
+  /* Calls with a timestamp too few or too many. */
+  rocksdb_put_cf(db, w, family, "key-and-12345678", 16, "v", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_delete_cf(db, w, family, "key-and-12345678", 16, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_put_with_ts(db, w, "k", 1, "12345678", 8, "v", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_put_cf_with_ts(db, w, family, "k", 1, "1234", 4, "v", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  batch = rocksdb_writebatch_create();
   rocksdb_writebatch_put(batch, "beside2", 7, "v", 1);
   rocksdb_writebatch_put_cf(batch, family, "key-and-12345678", 16, "v", 1);
   rocksdb_write(db, w, batch, &err);
-  CHECK_ERROR(err, "Not implemented: ");
+  CHECK_ERROR(err, "Invalid argument: ");
   CHECK_GET(db, r, "beside2", NULL);
   rocksdb_writebatch_destroy(batch);
 

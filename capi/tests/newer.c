@@ -351,10 +351,6 @@ static void options_of_11_12(void) {
   CHECK(rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(options) == 0);
   rocksdb_options_set_use_session_tmp_dir_for_remote_compaction(options, 1);
   CHECK(rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(options) == 1);
-  rocksdb_options_set_create_if_missing(options, 1);
-  char* err = NULL;
-  CHECK(rocksdb_open(options, "/tmp/never-made-by-newer-c", &err) == NULL);
-  CHECK_ERROR(err, "Not implemented: ");
   rocksdb_options_destroy(options);
 
   rocksdb_write_buffer_manager_t* manager =
