@@ -110,7 +110,7 @@ impl DbIter {
 
 impl DbIter {
     /// Records a completed fast step to an entry of `bytes` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_fast_step(&mut self, back: bool, bytes: u64) {
         if !self.settings.has_statistics && !perf::is_in_use() {
             return;
