@@ -102,9 +102,10 @@ pub fn check(root: &Path, complaints: &mut Vec<String>) {
         let name = &function.name;
         let is_refused = match function.kind.as_str() {
             "no" => function.is_of_objects(&text),
-            "at" => function.takes.first().is_some_and(|of| {
-                of == "*mut rocksdb_options_t" || of == "*mut rocksdb_compactoptions_t"
-            }),
+            "at" => function
+                .takes
+                .first()
+                .is_some_and(|of| of == "*mut rocksdb_options_t"),
             _ => true,
         };
         if !is_refused {
@@ -160,11 +161,7 @@ pub fn calls(root: &Path) -> (String, usize) {
     for function in functions.filter(|function| function.kind == "at") {
         let name = &function.name;
         let zeros = ", 0".repeat(function.takes.len() - 1);
-        let case = match function.takes[0].contains("compactoptions") {
-            true => format!("  COMPACTION({name}, {name}(options{zeros}));\n"),
-            false => format!("  OPENING(\"{name}\", {name}(options{zeros}));\n"),
-        };
-        body.push_str(&case);
+        body.push_str(&format!("  OPENING(\"{name}\", {name}(options{zeros}));\n"));
         count += 1;
     }
     for setter in setters(root) {
@@ -289,35 +286,6 @@ static void open_with(rocksdb_options_t* options, const char* path, const char* 
     rocksdb_close(db);                                             \
     rocksdb_writeoptions_destroy(options);                         \
     rocksdb_options_destroy(with);                                 \
-  } while (0)
-
-/* A manual compaction has no errptr: the LOG has the error, and nothing is compacted. */
-static void compact_with(rocksdb_compactoptions_t* compaction, const char* path, const char* what) {
-  char* err = NULL;
-  char name[4096], line[4096];
-  rocksdb_options_t* with = fresh_options();
-  rocksdb_t* db = rocksdb_open(with, path, &err);
-  rocksdb_compact_range_opt(db, compaction, NULL, 0, NULL, 0);
-  rocksdb_close(db);
-  int named = 0;
-  snprintf(name, sizeof name, "%s/LOG", path);
-  FILE* log = fopen(name, "r");
-  while (log != NULL && fgets(line, sizeof line, log) != NULL)
-    named |= strstr(line, "Not implemented: ") != NULL && strstr(line, what) != NULL;
-  if (log != NULL) fclose(log);
-  if (!named) {
-    fprintf(stderr, "%s: the LOG does not name it\n", what);
-    wrong = 1;
-  }
-  rocksdb_options_destroy(with);
-}
-
-#define COMPACTION(what, call)                                       \
-  do {                                                               \
-    rocksdb_compactoptions_t* options = rocksdb_compactoptions_create(); \
-    call;                                                            \
-    compact_with(options, path, #what);                              \
-    rocksdb_compactoptions_destroy(options);                         \
   } while (0)
 
 int main(int argc, char** argv) {
