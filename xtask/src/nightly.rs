@@ -24,9 +24,14 @@ const THREADED: [Tests; 3] = [
     ("cairn-memory", "arena"),
 ];
 
-/// Tests of reads in flight, which own memory and descriptors that the kernel uses: by package and test binary.
+/// Tests of reads in flight, which own memory and descriptors that the kernel uses: by package and test binary. Without
+/// those whose process ends with reads in flight, which leak by intent, or has no descriptors left for the sanitizer.
 const IN_FLIGHT: [(&str, &str, &str); 2] = [
-    ("cairn-platform", "--lib", "io::"),
+    (
+        "cairn-platform",
+        "--lib",
+        "io::reactor --skip a_process_ends_with_reads --skip without_a_ring",
+    ),
     ("cairn", "--test it", "futures::"),
 ];
 
