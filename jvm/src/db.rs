@@ -201,21 +201,27 @@ pub fn open_families_read_only(
     open_families_as(env, &all, path, names, options, true)
 }
 
+/// Opens a secondary instance with a LOG in the directory `secondary`.
+fn secondary_of(
+    env: Env,
+    all: &AllOptions,
+    path: JString,
+    secondary: JString,
+    families: &[FamilyDescriptor],
+) -> Outcome<Database> {
+    let secondary = env_path(env, secondary)?;
+    let open = |request: &OpenRequest<'_>| cairn_follow::open_as_secondary(request, &secondary);
+    let db = open_by(all, &env.text(path)?, families, false, open)?;
+    Ok(Database::new(db, Kind::Plain, all))
+}
+
 pub fn open_as_secondary(
     env: Env,
     all: Ref<AllOptions>,
     path: JString,
     secondary: JString,
 ) -> Outcome<New<Database>> {
-    let secondary = env_path(env, secondary)?;
-    let db = open_by(
-        &all,
-        &env.text(path)?,
-        &default_family(&all),
-        false,
-        |request| cairn_follow::open_as_secondary(request, &secondary),
-    )?;
-    Ok(New(Database::new(db, Kind::Plain, &all)))
+    secondary_of(env, &all, path, secondary, &default_family(&all)).map(New)
 }
 
 pub fn open_families_as_secondary(
@@ -227,11 +233,8 @@ pub fn open_families_as_secondary(
     options: LongArray,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, options)?;
-    let secondary = env_path(env, secondary)?;
-    let db = open_by(&all, &env.text(path)?, &families, false, |request| {
-        cairn_follow::open_as_secondary(request, &secondary)
-    })?;
-    handles(env, Database::new(db, Kind::Plain, &all), &families)
+    let database = secondary_of(env, &all, path, secondary, &families)?;
+    handles(env, database, &families)
 }
 
 pub fn try_catch_up(_env: Env, db: Ref<Database>) -> Outcome<()> {

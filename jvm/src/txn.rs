@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, Snapshot, Value};
+use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot, Value};
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
 use cairn_txn::{
@@ -89,21 +89,37 @@ impl Drop for Txn {
     }
 }
 
+/// Opens a database of pessimistic transactions.
+fn open_locking(
+    all: &AllOptions,
+    options: &TransactionDbOptions,
+    path: &str,
+    families: &[FamilyDescriptor],
+) -> Outcome<Database> {
+    let open = |request: &OpenRequest<'_>| TransactionDb::open(request, options);
+    let txn = open_by(all, path, families, false, open)?;
+    Ok(Database::new(txn.db().clone(), Kind::Locking(txn), all))
+}
+
+/// Opens a database of optimistic transactions.
+fn open_validating(
+    all: &AllOptions,
+    path: &str,
+    families: &[FamilyDescriptor],
+) -> Outcome<Database> {
+    let options = OptimisticTransactionDbOptions::default();
+    let open = |request: &OpenRequest<'_>| OptimisticTransactionDb::open(request, &options);
+    let txn = open_by(all, path, families, false, open)?;
+    Ok(Database::new(txn.db().clone(), Kind::Optimistic(txn), all))
+}
+
 pub fn open(
     env: Env,
     all: Ref<AllOptions>,
     options: Ref<TransactionDbOptions>,
     path: JString,
 ) -> Outcome<New<Database>> {
-    let path = env.text(path)?;
-    let txn = open_by(&all, &path, &default_family(&all), false, |request| {
-        TransactionDb::open(request, &options)
-    })?;
-    Ok(New(Database::new(
-        txn.db().clone(),
-        Kind::Locking(txn),
-        &all,
-    )))
+    open_locking(&all, &options, &env.text(path)?, &default_family(&all)).map(New)
 }
 
 pub fn open_families(
@@ -115,28 +131,12 @@ pub fn open_families(
     family_options: LongArray,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, family_options)?;
-    let path = env.text(path)?;
-    let txn = open_by(&all, &path, &families, false, |request| {
-        TransactionDb::open(request, &options)
-    })?;
-    handles(
-        env,
-        Database::new(txn.db().clone(), Kind::Locking(txn), &all),
-        &families,
-    )
+    let database = open_locking(&all, &options, &env.text(path)?, &families)?;
+    handles(env, database, &families)
 }
 
 pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
-    let path = env.text(path)?;
-    let options = OptimisticTransactionDbOptions::default();
-    let txn = open_by(&all, &path, &default_family(&all), false, |request| {
-        OptimisticTransactionDb::open(request, &options)
-    })?;
-    Ok(New(Database::new(
-        txn.db().clone(),
-        Kind::Optimistic(txn),
-        &all,
-    )))
+    open_validating(&all, &env.text(path)?, &default_family(&all)).map(New)
 }
 
 pub fn open_families_optimistic(
@@ -147,16 +147,8 @@ pub fn open_families_optimistic(
     family_options: LongArray,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, family_options)?;
-    let path = env.text(path)?;
-    let options = OptimisticTransactionDbOptions::default();
-    let txn = open_by(&all, &path, &families, false, |request| {
-        OptimisticTransactionDb::open(request, &options)
-    })?;
-    handles(
-        env,
-        Database::new(txn.db().clone(), Kind::Optimistic(txn), &all),
-        &families,
-    )
+    let database = open_validating(&all, &env.text(path)?, &families)?;
+    handles(env, database, &families)
 }
 
 /// The handle of the database without transactions, which this one owns.

@@ -63,9 +63,9 @@ fn update(
     };
     let family = family_or_default(db, family)?;
     match (&db.kind, op) {
-        (Kind::Plain | Kind::Optimistic(_), Op::Put) => family.put_with(key, value, options)?,
-        (Kind::Plain | Kind::Optimistic(_), Op::Delete) => family.delete_with(key, options)?,
-        (Kind::Plain | Kind::Optimistic(_), Op::Merge) => family.merge_with(key, value, options)?,
+        (Kind::Plain, Op::Put) => family.put_with(key, value, options)?,
+        (Kind::Plain, Op::Delete) => family.delete_with(key, options)?,
+        (Kind::Plain, Op::Merge) => family.merge_with(key, value, options)?,
         (Kind::Locking(txn), Op::Put) => txn.put(family, key, value, options)?,
         (Kind::Locking(txn), Op::Delete) => txn.delete(family, key, options)?,
         (Kind::Locking(txn), Op::Merge) => txn.merge(family, key, value, options)?,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_read::timestamp_of_read;
-use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
+use cairn_read::{
+    Columns, Found, GetScratch, Value, View, get, get_in, get_with_timestamp, is_written_since,
+};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::catalog::family::FamilyState;
@@ -86,24 +88,7 @@ impl Family {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<(Option<Value>, bool)> {
-        if options.read_tier == ReadTier::Persisted {
-            return Err(Error::not_supported(
-                "reads of the persisted tier do not tell whether there is a newer version",
-            ));
-        }
-        let shared = &self.db.shared;
-        shared.context.check_snapshot(options.snapshot)?;
-        let view = self.state.view();
-        let now = shared.published();
-        let seq = options.snapshot.unwrap_or(now);
-        let found = get(&view, &lookup(&view, key, seq, options)?, options)?;
-        let newer = match options.snapshot {
-            Some(since) if since < now => {
-                let lookup = lookup(&view, key, now, options)?;
-                is_written_since(&view, &lookup, since, options)?
-            }
-            _ => false,
-        };
+        let (found, newer) = self.found_with_newer(key, options, get)?;
         Ok((found.into_value()?, newer))
     }
 
@@ -117,9 +102,35 @@ impl Family {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<(Option<TimestampedValue>, bool)> {
-        // Without a snapshot there is nothing newer; with one, both reads see the same version.
-        let (_, newer) = self.get_with_newer(key, options)?;
-        Ok((self.get_with_timestamp(key, options)?, newer))
+        let ((found, timestamp), newer) =
+            self.found_with_newer(key, options, get_with_timestamp)?;
+        Ok((found.into_value()?.map(|value| (value, timestamp)), newer))
+    }
+
+    /// Returns the result of `get`, and true if `key` was written after the snapshot.
+    fn found_with_newer<T>(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+        get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        if options.read_tier == ReadTier::Persisted {
+            return Err(Error::not_supported(
+                "reads of the persisted tier do not tell whether there is a newer version",
+            ));
+        }
+        self.found_by(key, options, |view, at_snapshot, options| {
+            let found = get(view, at_snapshot, options)?;
+            let now = self.db.shared.published();
+            let newer = match options.snapshot {
+                Some(since) if since < now => {
+                    let lookup = lookup(view, key, now, options)?;
+                    is_written_since(view, &lookup, since, options)?
+                }
+                _ => false,
+            };
+            Ok((found, newer))
+        })
     }
 
     /// Returns the columns of `key`, or `None` if it does not exist. A plain value is one column without a
