@@ -9,8 +9,8 @@
 //! cargo xtask tidy             check the style rules (takes a second; part of lint)
 //! cargo xtask compat           regenerate the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   generate capi/include from the definitions in capi/, or compare
-//! cargo xtask counts [update]  compare the instruction counts of twelve code paths with
-//!                              bench/instructions.txt, or update it
+//! cargo xtask counts [update]  compare the instructions, system calls, allocations and copied bytes of
+//!                              twenty code paths with bench/path_costs.txt, or update it
 //! cargo xtask advisories       check dependencies against the advisory database of cargo-deny
 //! cargo xtask loom             run the loom tests of lock-free code (part of unit)
 //! cargo xtask miri             run tests of raw memory under Miri (needs a nightly toolchain)
@@ -39,7 +39,6 @@ mod exchange;
 mod go;
 mod header;
 mod install;
-mod instruction_counts;
 mod jni;
 mod leaks;
 mod limits;
@@ -48,6 +47,7 @@ mod microbench;
 mod nightly;
 mod packages;
 mod pages;
+mod path_costs;
 mod pgo;
 mod prefix;
 mod python;
@@ -71,8 +71,8 @@ fn main() -> ExitCode {
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
         Some("advisories") if words.len() == 1 => deny::advisories(&root()),
-        Some("counts") if words.len() == 1 => instruction_counts::run(&root(), false),
-        Some("counts") if words[1..] == ["update"] => instruction_counts::run(&root(), true),
+        Some("counts") if words.len() == 1 => path_costs::run(&root(), false),
+        Some("counts") if words[1..] == ["update"] => path_costs::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("microbench") => microbench::run(&root(), &words[1..]),
         Some("miri") if words.len() == 1 => nightly::miri(&root()),

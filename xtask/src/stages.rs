@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::commands::printed;
 use crate::tool_requirements::Selection;
-use crate::{capi, deny, header, instruction_counts, loom, packages, soak, tidy};
+use crate::{capi, deny, header, loom, packages, path_costs, soak, tidy};
 
 /// Mutated inputs for each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -65,7 +65,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "counts",
-        run: |root, _| instruction_counts::run(root, false),
+        run: |root, _| path_costs::run(root, false),
     },
 ];
 

@@ -1,8 +1,9 @@
-//! Sixteen code paths of the engine, for counting instructions.
+//! Twenty code paths of the engine, for counting their costs.
 //!
-//! `cargo xtask counts` runs this program under callgrind and compares the instructions of the
-//! functions named `path_*` with `bench/instructions.txt`. Each runs [`OPERATIONS`] operations on one
-//! thread, on as many records with keys of 16 and values of 100 bytes, uncompressed and in memory.
+//! `cargo xtask counts` runs this program under Valgrind and compares the instructions, system calls,
+//! allocations and copied bytes of the functions named `path_*` with `bench/path_costs.txt`. Each runs
+//! [`OPERATIONS`] operations on one thread, on as many records with keys of 16 and values of 100 bytes,
+//! uncompressed and in memory.
 
 use std::future::Future;
 use std::path::Path;
@@ -10,7 +11,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use cairn::{
-    CompactRangeOptions, Db, Options, ReadOptions, Result, Value, WriteBatch, WriteOptions,
+    CompactRangeOptions, Db, Options, ReadOptions, Result, SstFileWriter, TransactionDb, Value,
+    WriteBatch, WriteOptions,
 };
 
 const OPERATIONS: u64 = 20_000;
@@ -27,8 +29,29 @@ fn main() -> Result<()> {
     let dir = Path::new(&dir);
     let options = Options::default().create_if_missing(true).text(OPTIONS)?;
 
+    path_sst_file_writer(
+        &mut SstFileWriter::new(&options.world, &options.db, &options.family),
+        dir,
+    )?;
+    let db = Db::builder(dir.join("transactions")).options(options.clone());
+    let db = db.open_transactional(&Default::default())?;
+    path_transaction(&db)?;
+    db.close()?;
+    let dated = options
+        .clone()
+        .text("comparator=leveldb.BytewiseComparator.u64ts")?;
+    let db = Db::open(dir.join("dated"), &dated)?;
+    let first = 1_u64.to_le_bytes();
+    (0..OPERATIONS).try_for_each(|i| db.put_with_timestamp(&key(scattered(i)), &first, &VALUE))?;
+    db.flush()?;
+    warm_up(|key| db.get_with(key, &at(2)).map(drop))?;
+    path_get_timestamp(&db)?;
+    db.close()?;
     let db = Db::open(dir.join("batched"), &options)?;
     path_write_batch(&db)?;
+    db.close()?;
+    let db = Db::open(dir.join("ascending"), &options)?;
+    path_write_ascending(&db)?;
     db.close()?;
     let db = Db::open(dir.join("unlogged"), &options)?;
     path_put_unlogged(&db)?;
@@ -46,10 +69,7 @@ fn main() -> Result<()> {
     db.flush()?;
     path_compact(&db)?;
 
-    // Search words are built on the second use of a block.
-    for number in 0..3 * OPERATIONS {
-        db.get(&key(scattered(number)))?;
-    }
+    warm_up(|key| db.get(key).map(drop))?;
     path_get(&db)?;
     path_get_missing(&db)?;
     path_get_async(&db)?;
@@ -75,11 +95,66 @@ fn scattered(i: u64) -> u64 {
     i * 7919 % OPERATIONS * 2
 }
 
+/// Reads each key three times: search words are built on the second use of a block.
+fn warm_up(get: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
+    (0..3 * OPERATIONS).try_for_each(|number| get(&key(scattered(number))))
+}
+
+/// Options to read at a timestamp.
+fn at(timestamp: u64) -> ReadOptions {
+    ReadOptions {
+        timestamp: Some(timestamp.to_le_bytes().to_vec()),
+        ..ReadOptions::default()
+    }
+}
+
+/// Writes a table with all the keys in order.
+#[inline(never)]
+fn path_sst_file_writer(writer: &mut SstFileWriter, dir: &Path) -> Result<()> {
+    writer.open(&dir.join("table.sst"))?;
+    (0..OPERATIONS).try_for_each(|i| writer.put(&key(i), &VALUE))?;
+    writer.finish().map(drop)
+}
+
+/// Locks, reads and writes a key in each transaction.
+#[inline(never)]
+fn path_transaction(db: &TransactionDb) -> Result<()> {
+    let options = ReadOptions::default();
+    for i in 0..OPERATIONS {
+        let mut transaction = db.begin();
+        let found = transaction.get_for_update(&key(scattered(i)), &options)?;
+        assert!(found.is_none());
+        transaction.put(&key(scattered(i)), &VALUE)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn path_get_timestamp(db: &Db) -> Result<()> {
+    let options = at(2);
+    for i in 0..OPERATIONS {
+        assert!(db.get_with(&key(scattered(i)), &options)?.is_some());
+    }
+    Ok(())
+}
+
 #[inline(never)]
 fn path_write_batch(db: &Db) -> Result<()> {
+    write_batches(db, scattered)
+}
+
+/// Writes batches of keys in ascending order.
+#[inline(never)]
+fn path_write_ascending(db: &Db) -> Result<()> {
+    write_batches(db, |i| i)
+}
+
+#[inline(always)]
+fn write_batches(db: &Db, number: impl Fn(u64) -> u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     for i in 0..OPERATIONS {
-        batch.put(&key(scattered(i)), &VALUE);
+        batch.put(&key(number(i)), &VALUE);
         if (i + 1) % BATCH == 0 {
             db.write(&batch)?;
             batch.clear();

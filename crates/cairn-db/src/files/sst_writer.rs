@@ -76,6 +76,8 @@ struct Open {
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
+    /// The internal key of the last entry; its memory is used again by the next one.
+    key: Vec<u8>,
     /// The process that began it.
     process: Process,
 }
@@ -137,6 +139,7 @@ impl SstFileWriter {
             process: Process::this(),
             file,
             builder,
+            key: Vec::new(),
             info: ExternalSstFileInfo {
                 file_path: path.to_owned(),
                 file_checksum_func_name: NO_CHECKSUM_FUNCTION.to_owned(),
@@ -314,9 +317,11 @@ impl SstFileWriter {
         self.check_timestamp(timestamp)?;
         let order = &self.family.comparator;
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let user_key = [key, timestamp.unwrap_or_default()].concat();
         let info = &mut open.info;
-        if info.num_entries > 0 && !order.compare(&info.largest_key, &user_key).is_lt() {
+        open.key.clear();
+        open.key.extend_from_slice(key);
+        open.key.extend_from_slice(timestamp.unwrap_or_default());
+        if info.num_entries > 0 && !order.compare(&info.largest_key, &open.key).is_lt() {
             return Err(Error::invalid_argument(
                 "keys of an external table must be added in strictly ascending order",
             ));
@@ -328,13 +333,15 @@ impl SstFileWriter {
             _ => None,
         };
         let value = dated.as_deref().unwrap_or(value);
-        let mut internal = Vec::with_capacity(user_key.len() + key::SUFFIX_LEN);
-        key::append_internal(&mut internal, &user_key, SequenceNumber::ZERO, kind);
-        open.builder.add(&internal, value)?;
+        let suffix = key::pack(SequenceNumber::ZERO, kind);
+        open.key.extend_from_slice(&suffix.to_le_bytes());
+        open.builder.add(&open.key, value)?;
+        let user_key = key::user_key(&open.key);
         if info.num_entries == 0 {
-            info.smallest_key.clone_from(&user_key);
+            info.smallest_key.extend_from_slice(user_key);
         }
-        info.largest_key = user_key;
+        info.largest_key.clear();
+        info.largest_key.extend_from_slice(user_key);
         info.num_entries += 1;
         info.file_size = open.builder.file_size();
         Ok(())
@@ -385,6 +392,7 @@ impl SstFileWriter {
             file,
             builder,
             mut info,
+            key: _,
             process: _,
         } = open;
         assert!(
