@@ -89,12 +89,20 @@ fn count(root: &Path) -> Result<BTreeMap<String, Costs>, String> {
         root,
         &[&build[..], &["-p", "cairn-bench", "--bin", "cairn-paths"]].concat(),
     )?;
-    let calls = valgrind(root, "callgrind", &["--collect-systime=yes"])?;
-    let (instructions, system_calls) = (inclusive(&calls, 0), inclusive(&calls, 1));
     let frames = format!("--num-callers={FRAMES}");
-    let heap = valgrind(root, "dhat", &["--mode=heap", &frames])?;
+    let (calls, heap, copies) = std::thread::scope(|scope| {
+        let heap = scope.spawn(|| valgrind(root, "heap", &["--tool=dhat", "--mode=heap", &frames]));
+        let calls = valgrind(
+            root,
+            "calls",
+            &["--tool=callgrind", "--collect-systime=yes"],
+        );
+        let copies = valgrind(root, "copy", &["--tool=dhat", "--mode=copy", &frames]);
+        (calls, heap.join().expect("no panic"), copies)
+    });
+    let (calls, heap, copies) = (calls?, heap?, copies?);
+    let (instructions, system_calls) = (inclusive(&calls, 0), inclusive(&calls, 1));
     let allocations = below_paths(&heap, "tbk")?;
-    let copies = valgrind(root, "dhat", &["--mode=copy", &frames])?;
     let copied = below_paths(&copies, "tb")?;
     let costs = |path: String| {
         let name = format!("cairn_paths::path_{path}");
@@ -108,20 +116,20 @@ fn count(root: &Path) -> Result<BTreeMap<String, Costs>, String> {
     paths.into_iter().map(costs).collect()
 }
 
-/// The profile of the paths that a tool of Valgrind writes.
-fn valgrind(root: &Path, tool: &str, arguments: &[&str]) -> Result<String, String> {
+/// The profile of the paths that a tool of Valgrind writes. `name` distinguishes runs at the same time.
+fn valgrind(root: &Path, name: &str, arguments: &[&str]) -> Result<String, String> {
     let folder = target(root).join("counts");
     let (out, data) = (
-        folder.join(format!("{tool}.out")),
-        folder.join(format!("paths-{tool}")),
+        folder.join(format!("{name}.out")),
+        folder.join(format!("{name}.paths")),
     );
     let _ = std::fs::remove_dir_all(&data);
     std::fs::create_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
     let mut valgrind = Command::new("valgrind");
+    let tool = arguments[0].trim_start_matches("--tool=");
     valgrind
-        .arg(format!("--tool={tool}"))
-        .arg(format!("--{tool}-out-file={}", out.display()))
         .args(arguments)
+        .arg(format!("--{tool}-out-file={}", out.display()))
         .arg(folder.join("cairn-paths"))
         .arg(&data);
     printed(&mut valgrind)?;
