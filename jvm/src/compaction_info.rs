@@ -70,7 +70,7 @@ pub fn destroy_stats(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<CompactionJobStats>(env, handle)
 }
 
-pub fn reset(_env: Env, mut stats: Mut<CompactionJobStats>) {
+pub fn reset(_env: Env, stats: Mut<CompactionJobStats>) {
     *stats.0 = CompactionJobStats::default();
 }
 

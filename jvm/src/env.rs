@@ -1067,7 +1067,7 @@ impl Env {
 
     /// Runs `work` and then releases the local references that it created.
     pub fn frame<T>(self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-        if jni!(self, PushLocalFrame, 16) != 0 {
+        if jni!(self, PushLocalFrame, 64) != 0 {
             return Err(Fail::Pending);
         }
         let result = work();

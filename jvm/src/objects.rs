@@ -11,6 +11,7 @@ use cairn_options::{
     FixedPrefixPartitions, IndexBlockSearchType, IndexShortening, IndexType, MemtableFactory,
     TableOptions,
 };
+use cairn_platform::sync::Mutex;
 use cairn_platform::{
     IoKind, IoPriority, Priority, RateLimited, RateLimiter, SstFileManager, World,
 };
