@@ -106,7 +106,10 @@ impl JavaComparator {
 
     /// A pair of buffers for keys `a` and `b`, if they fit.
     fn pair(&self, env: Env, a: &[u8], b: &[u8]) -> Outcome<Option<[Reused; 2]>> {
-        let Some(longest) = self.longest.filter(|longest| a.len().max(b.len()) <= *longest) else {
+        let Some(longest) = self
+            .longest
+            .filter(|longest| a.len().max(b.len()) <= *longest)
+        else {
             return Ok(None);
         };
         let free = self.pairs.lock().pop();

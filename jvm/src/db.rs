@@ -632,7 +632,23 @@ pub fn get_options(env: Env, db: Ref<Database>, family: jlong) -> Outcome<JStrin
 }
 
 pub fn get_db_options(env: Env, db: Ref<Database>) -> Outcome<JString> {
-    env.string(&db.db.options().to_text())
+    env.string(&without_empty(&db.db.options().to_text()))
+}
+
+/// An option text without options that have no value, which RocksDB omits and Java cannot parse.
+fn without_empty(text: &str) -> String {
+    let mut depth = 0usize;
+    let pieces = text.split_inclusive(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ';' && depth == 0
+    });
+    pieces
+        .filter(|piece| !piece.trim_end_matches(';').ends_with('='))
+        .collect()
 }
 
 pub fn flush(
@@ -836,13 +852,16 @@ pub fn memory_usage(env: Env, dbs: LongArray, caches: LongArray) -> Outcome<Obje
         all.push(of::<Arc<cairn_memory::BlockCache>>(handle)?.clone());
     }
     let usage = cairn_db::approximate_memory_usage(&databases, &all);
+    // As in RocksDB, without a database or cache there is no number.
+    let (has_db, has_cache) = (!databases.is_empty(), !all.is_empty());
     let values = [
-        usage.mem_table_total,
-        usage.mem_table_unflushed,
-        usage.table_readers_total,
-        usage.cache_total,
+        (has_db, usage.mem_table_total),
+        (has_db, usage.mem_table_unflushed),
+        (has_db, usage.table_readers_total),
+        (has_cache, usage.cache_total),
     ];
-    env.map(values.into_iter().enumerate().map(|(at, value)| {
+    let known = values.into_iter().enumerate().filter(|(_, (has, _))| *has);
+    env.map(known.map(|(at, (_, value))| {
         let kind = env.create("java/lang/Byte", "(B)V", &[jvalue { b: at as i8 }])?;
         Ok((kind, env.boxed_long(value as jlong)?))
     }))

@@ -397,10 +397,7 @@ impl Env {
 
     /// The class `name`. In a callback, RocksJava's classes are those of its loader.
     pub fn class(self, name: &str) -> Outcome<jclass> {
-        if let Some(loader) = LOADER
-            .get()
-            .filter(|_| name.starts_with("org/rocksdb/"))
-        {
+        if let Some(loader) = LOADER.get().filter(|_| name.starts_with("org/rocksdb/")) {
             let name = self.string(&name.replace('/', "."))?;
             let arguments = [jvalue { l: name.0 }];
             let class = self.call_object(Object(loader.object), loader.load, &arguments)?;

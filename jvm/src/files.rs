@@ -109,11 +109,7 @@ fn writer(env: &EnvOptions, all: &AllOptions, family: &FamilyOptions) -> New<Sst
     New(SstFileWriter::new(&all.world(), &db, family))
 }
 
-pub fn new_writer(
-    _env: Env,
-    options: Ref<EnvOptions>,
-    all: Ref<AllOptions>,
-) -> New<SstFileWriter> {
+pub fn new_writer(_env: Env, options: Ref<EnvOptions>, all: Ref<AllOptions>) -> New<SstFileWriter> {
     writer(&options, &all, &all.family)
 }
 

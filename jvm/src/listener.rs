@@ -31,10 +31,7 @@ const CLASS: &str = "org/rocksdb/AbstractEventListener";
 
 /// The methods of a listener, by the numbers of `EnabledEventCallback`.
 const METHODS: [(&str, &str); 22] = [
-    (
-        "onFlushCompletedProxy",
-        "(JLorg/rocksdb/FlushJobInfo;)V",
-    ),
+    ("onFlushCompletedProxy", "(JLorg/rocksdb/FlushJobInfo;)V"),
     ("onFlushBeginProxy", "(JLorg/rocksdb/FlushJobInfo;)V"),
     (
         "onTableFileDeleted",
@@ -78,10 +75,7 @@ const METHODS: [(&str, &str); 22] = [
         "onFileRangeSyncFinish",
         "(Lorg/rocksdb/FileOperationInfo;)V",
     ),
-    (
-        "onFileTruncateFinish",
-        "(Lorg/rocksdb/FileOperationInfo;)V",
-    ),
+    ("onFileTruncateFinish", "(Lorg/rocksdb/FileOperationInfo;)V"),
     ("onFileCloseFinish", "(Lorg/rocksdb/FileOperationInfo;)V"),
     ("shouldBeNotifiedOnFileIO", "()Z"),
     ("onErrorRecoveryBeginProxy", "(BLorg/rocksdb/Status;)Z"),
@@ -410,9 +404,7 @@ impl EventListener for Bound {
                 info.num_deletes,
             ];
             let mut arguments = vec![text(env, &info.family_name)?];
-            arguments.extend(numbers.map(|number| jvalue {
-                j: number as jlong,
-            }));
+            arguments.extend(numbers.map(|number| jvalue { j: number as jlong }));
             let created = env.create(
                 "org/rocksdb/MemTableInfo",
                 "(Ljava/lang/String;JJJJ)V",

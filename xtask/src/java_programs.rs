@@ -58,10 +58,7 @@ impl<'a> Programs<'a> {
         let mut java = Command::new("java");
         java.args(["-ea", "-Xmx400m", "-XX:+UseSerialGC"])
             .args(options)
-            .arg(format!(
-                "-Djava.library.path={}",
-                self.libraries.display()
-            ))
+            .arg(format!("-Djava.library.path={}", self.libraries.display()))
             .arg(format!(
                 "-Dother.classes={}",
                 self.work.join("other").display()
@@ -128,8 +125,12 @@ mod tests {
         assert!(is_warning(
             "WARNING in native method: JNI call made without checking exceptions"
         ));
-        assert!(is_warning("WARNING: JNI local refs: 34, exceeds capacity: 32"));
-        assert!(is_warning("FATAL ERROR in native method: Bad global or local ref"));
+        assert!(is_warning(
+            "WARNING: JNI local refs: 34, exceeds capacity: 32"
+        ));
+        assert!(is_warning(
+            "FATAL ERROR in native method: Bad global or local ref"
+        ));
         assert!(!is_warning("20 s: 1000000 calls, 200 MB"));
     }
 }
