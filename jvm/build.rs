@@ -25,6 +25,8 @@ fn main() {
     println!("cargo::rerun-if-changed=methods.txt");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librocksdbjni.so");
+    // The virtual machine unloads a library with the class loader that loaded it. The threads of the engine stay.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let table = std::fs::read_to_string("methods.txt").expect("methods.txt is part of the package");
     let mut code = String::new();
     let mut class = "";

@@ -1,8 +1,7 @@
 //! Java objects that the engine calls: comparators, compaction filters, table filters, loggers.
 //!
 //! A callback runs on any thread, which is attached to the virtual machine on its first call. An exception in a
-//! callback is cleared and written to the standard error stream; the entry or table is then kept, and keys are
-//! compared bytewise.
+//! callback fails the operation or job ([`Callee::call`]); one in a logger is written to the standard error stream.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -18,33 +17,19 @@ use cairn_types::{
 };
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{Env, Global, JString, Method, Object, Outcome, attached};
+use crate::env::{ByteArray, Callee, Env, Global, JString, Method, Object, Outcome};
 use crate::handle::{Mut, New, Ref, take};
 use crate::options::{AllOptions, ReadOptions};
 
-/// Calls Java; returns `None` without a virtual machine or after an exception.
-fn java<T>(name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> Option<T> {
-    attached(|env| {
-        env.frame(|| work(env))
-            .inspect_err(|_| report(env, name))
-            .ok()
-    })
-    .flatten()
-}
-
-#[cold]
-fn report(env: Env, name: &str) {
-    eprintln!("librocksdbjni (Cairn): {name}: {}", env.take_exception());
-}
-
-/// The options of a Java comparator. Buffers are not reused, so the options that size them have no effect.
+/// The options of a Java comparator.
 #[derive(Clone)]
 pub struct ComparatorOptions {
-    /// The number of `ReusedSynchronisationType`.
+    /// The number of `ReusedSynchronisationType`. Every type has the same effect: concurrent comparisons use
+    /// different buffers.
     pub reused_synchronisation: i8,
     /// True if keys are passed as direct buffers.
     pub use_direct_buffer: bool,
-    /// The maximum size of reused buffers.
+    /// The length of the longest key that is passed in a reused buffer; negative for none.
     pub max_reused_buffer_size: i32,
 }
 
@@ -60,25 +45,107 @@ pub fn destroy_comparator_options(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<ComparatorOptions>(env, handle)
 }
 
+/// A buffer that is reused, and the array of a heap buffer.
+struct Reused {
+    buffer: Global,
+    memory: Memory,
+}
+
+/// The memory of a reused buffer.
+enum Memory {
+    /// That of a direct buffer.
+    Direct(Box<[u8]>),
+    /// The array of a heap buffer.
+    Heap(Global),
+}
+
 struct JavaComparator {
-    object: Global,
+    java: Callee,
     name: String,
     bridge: Global,
     compare: Method,
     separator: Method,
     successor: Method,
+    /// The class and method that wrap arrays as buffers, for heap buffers.
     wrap: Option<(Global, Method)>,
+    /// The length of the longest key in a reused buffer.
+    longest: Option<usize>,
+    /// Pairs of buffers that no comparison uses: at most as many as comparisons that ran at the same time.
+    pairs: Mutex<Vec<[Reused; 2]>>,
 }
 
 impl JavaComparator {
+    fn wrapped(&self, env: Env, array: ByteArray) -> Outcome<Object> {
+        let (class, wrap) = self.wrap.as_ref().expect("the buffers are on the heap");
+        env.call_static_object(class.object(), *wrap, &[jvalue { l: array.0 }])
+    }
+
     fn buffer(&self, env: Env, key: &[u8]) -> Outcome<Object> {
         match &self.wrap {
             None => env.direct_buffer(key.as_ptr().cast_mut(), key.len()),
-            Some((class, wrap)) => {
-                let array = env.byte_array(key)?;
-                env.call_static_object(class.object(), *wrap, &[jvalue { l: array.0 }])
+            Some(_) => self.wrapped(env, env.byte_array(key)?),
+        }
+    }
+
+    fn new_reused(&self, env: Env, len: usize) -> Outcome<Reused> {
+        let mut memory = vec![0; len].into_boxed_slice();
+        Ok(match &self.wrap {
+            None => Reused {
+                buffer: env.global(env.direct_buffer(memory.as_mut_ptr(), len)?),
+                memory: Memory::Direct(memory),
+            },
+            Some(_) => {
+                let array = env.byte_array(&memory)?;
+                Reused {
+                    buffer: env.global(self.wrapped(env, array)?),
+                    memory: Memory::Heap(env.global(Object(array.0))),
+                }
+            }
+        })
+    }
+
+    /// A pair of buffers for keys `a` and `b`, if they fit.
+    fn pair(&self, env: Env, a: &[u8], b: &[u8]) -> Outcome<Option<[Reused; 2]>> {
+        let Some(longest) = self
+            .longest
+            .filter(|longest| a.len().max(b.len()) <= *longest)
+        else {
+            return Ok(None);
+        };
+        let free = self.pairs.lock().pop();
+        let mut pair = match free {
+            Some(pair) => pair,
+            None => [
+                self.new_reused(env, longest)?,
+                self.new_reused(env, longest)?,
+            ],
+        };
+        for (reused, key) in pair.iter_mut().zip([a, b]) {
+            match &mut reused.memory {
+                Memory::Direct(memory) => memory[..key.len()].copy_from_slice(key),
+                Memory::Heap(array) => {
+                    let len = crate::env::size(key.len())?;
+                    env.fill_array(ByteArray(array.object().0), 0, len, key)?;
+                }
             }
         }
+        Ok(Some(pair))
+    }
+
+    fn order(&self, env: Env, a: (Object, jint), b: (Object, jint)) -> Outcome<jint> {
+        env.call_static_int(
+            self.bridge.object(),
+            self.compare,
+            &[
+                jvalue {
+                    l: self.java.object().0,
+                },
+                jvalue { l: a.0.0 },
+                jvalue { i: a.1 },
+                jvalue { l: b.0.0 },
+                jvalue { i: b.1 },
+            ],
+        )
     }
 }
 
@@ -88,28 +155,26 @@ impl Comparator for JavaComparator {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let order = java(&self.name, |env| {
-            let (a, b) = (self.buffer(env, a)?, self.buffer(env, b)?);
-            env.call_static_int(
-                self.bridge.object(),
-                self.compare,
-                &[
-                    jvalue {
-                        l: self.object.object().0,
-                    },
-                    jvalue { l: a.0 },
-                    jvalue { i: -1 },
-                    jvalue { l: b.0 },
-                    jvalue { i: -1 },
-                ],
-            )
+        let order = self.java.call(&self.name, |env| {
+            let Some(pair) = self.pair(env, a, b)? else {
+                // A length of -1 says that the limit of the buffer is the length.
+                let (a, b) = (self.buffer(env, a)?, self.buffer(env, b)?);
+                return self.order(env, (a, -1), (b, -1));
+            };
+            // The lengths fit into those of the buffers.
+            let lens = (a.len() as jint, b.len() as jint);
+            let buffers = (pair[0].buffer.object(), pair[1].buffer.object());
+            // The buffers of a comparison that throws have an unknown state and are not used again.
+            let order = self.order(env, (buffers.0, lens.0), (buffers.1, lens.1))?;
+            self.pairs.lock().push(pair);
+            Ok(order)
         });
-        order.map_or_else(|| a.cmp(b), |order| order.cmp(&0))
+        order.cmp(&0)
     }
 
     fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut copy = start.clone();
-        let len = java(&self.name, |env| {
+        let len = self.java.call(&self.name, |env| {
             // A direct buffer, because Java writes to it.
             let from = env.direct_buffer(copy.as_mut_ptr(), copy.len())?;
             let limit = self.buffer(env, limit)?;
@@ -118,7 +183,7 @@ impl Comparator for JavaComparator {
                 self.separator,
                 &[
                     jvalue {
-                        l: self.object.object().0,
+                        l: self.java.object().0,
                     },
                     jvalue { l: from.0 },
                     jvalue { i: -1 },
@@ -127,56 +192,40 @@ impl Comparator for JavaComparator {
                 ],
             )
         });
-        self.take_shorter(start, copy, len, limit);
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len <= copy.len()) else {
+            return;
+        };
+        copy.truncate(len);
+        // Only a key in `[start, limit)` is a separator.
+        let in_range = self.compare(&copy, start) != Ordering::Less
+            && self.compare(&copy, limit) == Ordering::Less;
+        if in_range {
+            *start = copy;
+        }
     }
 
     fn shorten_successor(&self, key: &mut Vec<u8>) {
         let mut copy = key.clone();
-        let len = java(&self.name, |env| {
+        let len = self.java.call(&self.name, |env| {
             let from = env.direct_buffer(copy.as_mut_ptr(), copy.len())?;
             env.call_static_int(
                 self.bridge.object(),
                 self.successor,
                 &[
                     jvalue {
-                        l: self.object.object().0,
+                        l: self.java.object().0,
                     },
                     jvalue { l: from.0 },
                     jvalue { i: -1 },
                 ],
             )
         });
-        if let Some(len) = len
-            .and_then(|len| usize::try_from(len).ok())
-            .filter(|len| *len <= copy.len())
-        {
+        if let Some(len) = usize::try_from(len).ok().filter(|len| *len <= copy.len()) {
             copy.truncate(len);
             // Only a key at or after the old one is a successor.
             if self.compare(&copy, key) != Ordering::Less {
                 *key = copy;
             }
-        }
-    }
-}
-
-impl JavaComparator {
-    /// Takes over a shorter separator if it is in `[start, limit)`.
-    fn take_shorter(
-        &self,
-        start: &mut Vec<u8>,
-        mut copy: Vec<u8>,
-        len: Option<jint>,
-        limit: &[u8],
-    ) {
-        let len = len.and_then(|len| usize::try_from(len).ok());
-        let Some(len) = len.filter(|len| *len <= copy.len()) else {
-            return;
-        };
-        copy.truncate(len);
-        let in_range = self.compare(&copy, start) != Ordering::Less
-            && self.compare(&copy, limit) == Ordering::Less;
-        if in_range {
-            *start = copy;
         }
     }
 }
@@ -207,13 +256,15 @@ pub fn new_comparator(
         }
     };
     Ok(New(KeyOrder::Custom(Arc::new(JavaComparator {
-        object: env.global(this),
+        java: Callee::new(env, this)?,
         name,
         compare: method("compareInternal", &two)?,
         separator: method("findShortestSeparatorInternal", &two)?,
         successor: method("findShortSuccessorInternal", buffer)?,
         bridge: env.global(bridge),
         wrap,
+        longest: usize::try_from(options.max_reused_buffer_size).ok(),
+        pairs: Mutex::new(Vec::new()),
     }))))
 }
 
@@ -252,7 +303,7 @@ pub fn set_filter(_env: Env, mut options: Mut<AllOptions>, filter: Ref<FilterHan
 pub type FactoryHandle = Arc<dyn CompactionFilterFactory>;
 
 struct JavaFactory {
-    object: Global,
+    java: Callee,
     name: String,
     create: Method,
 }
@@ -271,9 +322,9 @@ impl CompactionFilterFactory for JavaFactory {
                 z: context.is_manual_compaction,
             },
         ];
-        let handle = java(&self.name, |env| {
-            env.call_long(self.object.object(), self.create, &arguments)
-        })?;
+        let handle = self.java.call(&self.name, |env| {
+            env.call_long(self.java.object(), self.create, &arguments)
+        });
         // The Java object has given the handle up.
         take::<FilterHandle>(handle).ok()
     }
@@ -285,7 +336,7 @@ pub fn new_factory(env: Env, this: Object) -> Outcome<New<FactoryHandle>> {
     Ok(New(Arc::new(JavaFactory {
         name,
         create: env.method_of(this, "createCompactionFilter", "(ZZ)J")?,
-        object: env.global(this),
+        java: Callee::new(env, this)?,
     })))
 }
 
@@ -298,25 +349,24 @@ pub fn destroy_factory(env: Env, handle: jlong) -> Outcome<()> {
 }
 
 struct JavaTableFilter {
-    object: Global,
+    java: Callee,
     filter: Method,
 }
 
 pub fn new_table_filter(env: Env, this: Object) -> Outcome<New<TableFilter>> {
     let filter = JavaTableFilter {
         filter: env.method_of(this, "filter", "(Lorg/rocksdb/TableProperties;)Z")?,
-        object: env.global(this),
+        java: Callee::new(env, this)?,
     };
     Ok(New(TableFilter::new(move |properties| {
-        let chosen = java("TableFilter", |env| {
+        filter.java.call("TableFilter", |env| {
             let properties = crate::files::table_properties(env, properties)?;
             env.call_bool(
-                filter.object.object(),
+                filter.java.object(),
                 filter.filter,
                 &[jvalue { l: properties.0 }],
             )
-        });
-        chosen.unwrap_or(true)
+        })
     })))
 }
 
@@ -327,7 +377,7 @@ pub fn set_table_filter(_env: Env, mut options: Mut<ReadOptions>, filter: Ref<Ta
 /// The object of a logger.
 pub struct Logger {
     level: AtomicI8,
-    java: Option<(Global, Method)>,
+    java: Option<(Callee, Method)>,
     prefix: String,
 }
 
@@ -351,7 +401,7 @@ impl LogSink for Logger {
         if level == Level::Header || (level as i8) < self.level.load(Relaxed) {
             return;
         }
-        let Some((object, log)) = &self.java else {
+        let Some((java, log)) = &self.java else {
             eprintln!("{}{message}", self.prefix);
             return;
         };
@@ -362,7 +412,7 @@ impl LogSink for Logger {
             Level::Error => "ERROR_LEVEL",
             _ => "FATAL_LEVEL",
         };
-        java("Logger", |env| {
+        java.notify("Logger", |env| {
             let level = env.constant(
                 "org/rocksdb/InfoLogLevel",
                 name,
@@ -370,7 +420,7 @@ impl LogSink for Logger {
             )?;
             let message = env.string(message)?;
             env.call_void(
-                object.object(),
+                java.object(),
                 *log,
                 &[jvalue { l: level.0 }, jvalue { l: message.0 }],
             )
@@ -390,7 +440,7 @@ pub fn new_logger(env: Env, this: Object, level: jlong) -> Outcome<New<LoggerHan
     )?;
     Ok(New(Arc::new(Logger {
         level: AtomicI8::new(level as i8),
-        java: Some((env.global(this), log)),
+        java: Some((Callee::new(env, this)?, log)),
         prefix: String::new(),
     })))
 }
@@ -451,7 +501,7 @@ struct FlinkConfig {
     ttl: i64,
     query_time_after: u64,
     fixed_element_len: Option<usize>,
-    elements: Option<(Global, Method)>,
+    elements: Option<(Callee, Method)>,
 }
 
 /// The object that Flink's filters of a state share with Java.
@@ -462,7 +512,7 @@ pub struct FlinkHolder(Mutex<Option<Arc<FlinkConfig>>>);
 /// last access in big-endian milliseconds.
 struct FlinkFilter {
     holder: Arc<FlinkHolder>,
-    time: Global,
+    time: Callee,
     current_time: Method,
     /// Entries since the time was last queried.
     entries: AtomicU64,
@@ -486,10 +536,10 @@ impl FlinkFilter {
         let entries = self.entries.fetch_add(1, Relaxed);
         if entries == 0 || entries >= config.query_time_after {
             self.entries.store(1, Relaxed);
-            let time = java("TimeProvider", |env| {
+            let time = self.time.call("TimeProvider", |env| {
                 env.call_long(self.time.object(), self.current_time, &[])
             });
-            self.now.store(time.unwrap_or(i64::MIN), Relaxed);
+            self.now.store(time, Relaxed);
         }
         self.now.load(Relaxed)
     }
@@ -505,7 +555,7 @@ impl FlinkFilter {
         let Some((factory, create)) = &config.elements else {
             return 0;
         };
-        let found = java("ListElementFilter", |env| {
+        let found = factory.call("ListElementFilter", |env| {
             let filter = env.call_object(factory.object(), *create, &[])?;
             let next = env.method_of(filter, "nextUnexpiredOffset", "([BJJ)I")?;
             let array = env.byte_array(list)?;
@@ -519,7 +569,7 @@ impl FlinkFilter {
                 ],
             )
         });
-        found.and_then(|at| usize::try_from(at).ok()).unwrap_or(0)
+        usize::try_from(found).unwrap_or(0)
     }
 }
 
@@ -576,7 +626,7 @@ pub fn new_flink_filter(
     Ok(New(Arc::new(FlinkFilter {
         holder: holder.clone(),
         current_time: env.method_of(time, "currentTimestamp", "()J")?,
-        time: env.global(time),
+        time: Callee::new(env, time)?,
         entries: AtomicU64::new(0),
         now: AtomicI64::new(i64::MIN),
     })))
@@ -607,7 +657,7 @@ pub fn configure_flink(
                 "createListElementFilter",
                 "()Lorg/rocksdb/FlinkCompactionFilter$ListElementFilter;",
             )?;
-            Some((env.global(elements), create))
+            Some((Callee::new(env, elements)?, create))
         }
     };
     let config = FlinkConfig {

@@ -13,6 +13,7 @@ use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, of, take};
+use crate::listener::Slot;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
 
@@ -28,6 +29,8 @@ pub struct Database {
     pub base: OnceLock<jlong>,
     /// The handle of the environment; 0 for the default.
     env_handle: jlong,
+    /// The handle that its listeners get.
+    _slot: Slot,
 }
 
 /// The kinds of databases.
@@ -42,14 +45,16 @@ pub enum Kind {
 
 impl Database {
     /// The object of an open database.
-    pub fn new(db: Db, kind: Kind, all: &AllOptions) -> Database {
+    pub fn new(db: Db, kind: Kind, all: &AllOptions, slot: Slot) -> Database {
         let env_handle = all.env_handle;
+        slot.fill(&db, all);
         Database {
             db,
             kind,
             default: OnceLock::new(),
             base: OnceLock::new(),
             env_handle,
+            _slot: slot,
         }
     }
 }
@@ -90,22 +95,25 @@ pub fn descriptors(
     Ok(families)
 }
 
-/// Opens a database by `open`.
+/// Opens a database by `open`. Its object takes over the slot of its listeners.
 pub fn open_by<T>(
     all: &AllOptions,
     path: &str,
     families: &[FamilyDescriptor],
     read_only: bool,
     open: impl FnOnce(&OpenRequest<'_>) -> cairn_types::Result<T>,
-) -> Outcome<T> {
-    Ok(open(&OpenRequest {
+) -> Outcome<(T, Slot)> {
+    let slot = Slot::default();
+    let bound = slot.bind(all);
+    let db = open(&OpenRequest {
         path: Path::new(path),
-        options: &all.db,
+        options: &bound,
         families,
         others: read_only.then_some(&all.family),
         read_only,
         world: all.world(),
-    })?)
+    })?;
+    Ok((db, slot))
 }
 
 /// The default family with the family options of `Options`.
@@ -128,8 +136,13 @@ pub fn handles(env: Env, database: Database, families: &[FamilyDescriptor]) -> O
 
 fn open_as(env: Env, all: &AllOptions, path: JString, read_only: bool) -> Outcome<New<Database>> {
     let path = env.text(path)?;
-    let db = open_by(all, &path, &default_family(all), read_only, cairn_db::open)?;
-    Ok(New(Database::new(db, Kind::Plain, all)))
+    let (db, slot) = open_by(all, &path, &default_family(all), read_only, cairn_db::open)?;
+    let database = Database::new(db, Kind::Plain, all, slot);
+    if !all.listeners.is_empty() {
+        // As in RocksDB, which creates and deletes a handle of the default family here.
+        destroy_family(env, create(database.db.default_family().clone()))?;
+    }
+    Ok(New(database))
 }
 
 fn open_families_as(
@@ -141,8 +154,8 @@ fn open_families_as(
     read_only: bool,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, options)?;
-    let db = open_by(all, &env.text(path)?, &families, read_only, cairn_db::open)?;
-    handles(env, Database::new(db, Kind::Plain, all), &families)
+    let (db, slot) = open_by(all, &env.text(path)?, &families, read_only, cairn_db::open)?;
+    handles(env, Database::new(db, Kind::Plain, all, slot), &families)
 }
 
 pub fn open(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
@@ -211,8 +224,8 @@ fn secondary_of(
 ) -> Outcome<Database> {
     let secondary = env_path(env, secondary)?;
     let open = |request: &OpenRequest<'_>| cairn_follow::open_as_secondary(request, &secondary);
-    let db = open_by(all, &env.text(path)?, families, false, open)?;
-    Ok(Database::new(db, Kind::Plain, all))
+    let (db, slot) = open_by(all, &env.text(path)?, families, false, open)?;
+    Ok(Database::new(db, Kind::Plain, all, slot))
 }
 
 pub fn open_as_secondary(
@@ -277,8 +290,8 @@ pub fn open_families_ttl(
     for (family, ttl) in families.iter_mut().zip(env.ints(ttls)?) {
         family.options.value_ttl = Some(ttl);
     }
-    let db = open_by(&all, &env.text(path)?, &families, read_only, cairn_db::open)?;
-    handles(env, Database::new(db, Kind::Plain, &all), &families)
+    let (db, slot) = open_by(&all, &env.text(path)?, &families, read_only, cairn_db::open)?;
+    handles(env, Database::new(db, Kind::Plain, &all, slot), &families)
 }
 
 pub fn create_family_ttl(
@@ -426,6 +439,7 @@ pub fn family_descriptor(env: Env, family: Ref<Family>) -> Outcome<Object> {
 }
 
 pub fn destroy_family(env: Env, handle: jlong) -> Outcome<()> {
+    crate::listener::family_handle_closing(of::<Family>(handle)?, handle);
     crate::handle::destroy::<Family>(env, handle)
 }
 
@@ -618,7 +632,23 @@ pub fn get_options(env: Env, db: Ref<Database>, family: jlong) -> Outcome<JStrin
 }
 
 pub fn get_db_options(env: Env, db: Ref<Database>) -> Outcome<JString> {
-    env.string(&db.db.options().to_text())
+    env.string(&without_empty(&db.db.options().to_text()))
+}
+
+/// An option text without options that have no value, which RocksDB omits and Java cannot parse.
+fn without_empty(text: &str) -> String {
+    let mut depth = 0usize;
+    let pieces = text.split_inclusive(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ';' && depth == 0
+    });
+    pieces
+        .filter(|piece| !piece.trim_end_matches(';').ends_with('='))
+        .collect()
 }
 
 pub fn flush(
@@ -693,6 +723,13 @@ pub fn level0_stop_trigger(_env: Env, db: Ref<Database>, family: jlong) -> Outco
 
 pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
     env.string(&db.db.path().to_string_lossy())
+}
+
+/// Marks tables for compaction. As in RocksJava, the range consists of two empty keys, which Java owns.
+pub fn suggest_compact_range(env: Env, db: Ref<Database>, family: jlong) -> Outcome<LongArray> {
+    family_or_default(db.0, family)?.suggest_compact_range(Some(b""), Some(b""))?;
+    let empty = || create(Slice::Owned(Vec::new(), 0));
+    env.long_array(&[empty(), empty()])
 }
 
 /// The handle of the environment, which belongs to its Java object.
@@ -815,13 +852,16 @@ pub fn memory_usage(env: Env, dbs: LongArray, caches: LongArray) -> Outcome<Obje
         all.push(of::<Arc<cairn_memory::BlockCache>>(handle)?.clone());
     }
     let usage = cairn_db::approximate_memory_usage(&databases, &all);
+    // As in RocksDB, without a database or cache there is no number.
+    let (has_db, has_cache) = (!databases.is_empty(), !all.is_empty());
     let values = [
-        usage.mem_table_total,
-        usage.mem_table_unflushed,
-        usage.table_readers_total,
-        usage.cache_total,
+        (has_db, usage.mem_table_total),
+        (has_db, usage.mem_table_unflushed),
+        (has_db, usage.table_readers_total),
+        (has_cache, usage.cache_total),
     ];
-    env.map(values.into_iter().enumerate().map(|(at, value)| {
+    let known = values.into_iter().enumerate().filter(|(_, (has, _))| *has);
+    env.map(known.map(|(at, (_, value))| {
         let kind = env.create("java/lang/Byte", "(B)V", &[jvalue { b: at as i8 }])?;
         Ok((kind, env.boxed_long(value as jlong)?))
     }))

@@ -9,6 +9,8 @@
 //! J3. No function of the environment except those that the specification allows is called while an exception is
 //!     pending: each call that may throw is followed by [`Env::check`].
 
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -112,15 +114,22 @@ pub fn call<T: Default>(env: Env, _this: Object, body: impl FnOnce(Env) -> Outco
             T::default()
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            env.throw(&Fail::Error(Error::aborted(format!(
-                "internal error: {}",
-                text.unwrap_or("no message")
-            ))));
+            env.throw(&failure(&*panic));
             T::default()
         }
     }
+}
+
+/// The failure of a method that panicked: the error of a callback, or a defect.
+#[cold]
+fn failure(panic: &(dyn Any + Send)) -> Fail {
+    if let Some(error) = panic.downcast_ref::<Error>() {
+        return Fail::Error(error.clone());
+    }
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("no message");
+    Fail::Error(Error::aborted(format!("internal error: {text}")))
 }
 
 /// Conversion of a Java argument to that of a Rust function.
@@ -228,7 +237,105 @@ macro_rules! jni {
 #[unsafe(no_mangle)]
 extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> jint {
     VM.get_or_init(|| vm as usize);
+    // An exception is thrown by `System.load`.
+    attached(|env| {
+        if let Err(fail) = crate::versions::check(env) {
+            env.throw(&fail);
+        }
+    });
     jni_sys::JNI_VERSION_1_8
+}
+
+thread_local! {
+    /// True for a thread that this library attached.
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+    /// The class loader of the running callback.
+    static LOADER: Cell<Option<Loader>> = const { Cell::new(None) };
+    /// The last exception of a callback on this thread of Java, and the text of the error that it became.
+    static THROWN: RefCell<Option<Thrown>> = const { RefCell::new(None) };
+}
+
+/// A class loader as the threads of the engine, which have none, use it: a global reference, and the method `loadClass`.
+#[derive(Clone, Copy)]
+struct Loader {
+    object: jobject,
+    load: Method,
+}
+
+/// An exception as a global reference, which is not released when its thread ends.
+struct Thrown {
+    exception: jobject,
+    text: String,
+}
+
+/// An object that the engine calls, with the class loader of RocksJava's classes.
+pub struct Callee {
+    object: Global,
+    loader: Option<(Global, Method)>,
+}
+
+/// Restores the class loader of an outer callback.
+struct Restore(Option<Loader>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        LOADER.set(self.0);
+    }
+}
+
+impl Callee {
+    /// The callee `object`.
+    pub fn new(env: Env, object: Object) -> Outcome<Callee> {
+        let class = Object(env.class("org/rocksdb/RocksObject")?);
+        let get = env.method_of(class, "getClassLoader", "()Ljava/lang/ClassLoader;")?;
+        let loader = env.call_object(class, get, &[])?;
+        let loader = match loader.is_null() {
+            true => None,
+            false => {
+                let load = "(Ljava/lang/String;)Ljava/lang/Class;";
+                Some((
+                    env.global(loader),
+                    env.method_of(loader, "loadClass", load)?,
+                ))
+            }
+        };
+        Ok(Callee {
+            object: env.global(object),
+            loader,
+        })
+    }
+
+    /// The object.
+    pub fn object(&self) -> Object {
+        self.object.object()
+    }
+
+    fn run<T>(&self, work: impl FnOnce(Env) -> Outcome<T>, fail: impl FnOnce(Env)) -> Option<T> {
+        let loader = self.loader.as_ref().map(|(object, load)| Loader {
+            object: object.object().0,
+            load: *load,
+        });
+        let _restore = Restore(LOADER.replace(loader));
+        attached(|env| env.frame(|| work(env)).inspect_err(|_| fail(env)).ok()).flatten()
+    }
+
+    /// Calls Java. An exception is written to the standard error stream, and the result is then `None`.
+    pub fn notify<T>(&self, name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> Option<T> {
+        self.run(work, |env| {
+            eprintln!("librocksdbjni (Cairn): {name}: {}", env.take_exception());
+        })
+    }
+
+    /// Calls Java. An exception becomes a panic with an [`Error`]: the engine fails the job or operation with it, and
+    /// a native method on the stack of this thread throws the exception itself ([`call`]).
+    pub fn call<T>(&self, name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> T {
+        let mut text = None;
+        let result = self.run(work, |env| text = Some(env.keep_exception(name)));
+        result.unwrap_or_else(|| {
+            let text = text.unwrap_or_else(|| format!("{name}: no virtual machine"));
+            std::panic::resume_unwind(Box::new(Error::aborted(text)))
+        })
+    }
 }
 
 /// Runs `work` with the environment of the calling thread, which is attached to the virtual machine as a daemon on its
@@ -244,6 +351,7 @@ pub fn attached<T>(work: impl FnOnce(Env) -> T) -> Option<T> {
         if done != jni_sys::JNI_OK {
             return None;
         }
+        IS_OURS.set(true);
         thread_local!(static LEAVING: Detach = const { Detach });
         // A thread that is ending already detaches with the virtual machine.
         let _registered = LEAVING.try_with(|_| ());
@@ -287,8 +395,15 @@ impl Env {
         self.check().map(|()| value)
     }
 
-    /// The class `name`.
+    /// The class `name`. In a callback, RocksJava's classes are those of its loader.
     pub fn class(self, name: &str) -> Outcome<jclass> {
+        if let Some(loader) = LOADER.get().filter(|_| name.starts_with("org/rocksdb/")) {
+            let name = self.string(&name.replace('/', "."))?;
+            let arguments = [jvalue { l: name.0 }];
+            let class = self.call_object(Object(loader.object), loader.load, &arguments)?;
+            self.forget(Object(name.0));
+            return Ok(class.0);
+        }
         let name = CString::new(name).map_err(|_| Fail::Pending)?;
         let class = jni!(self, FindClass, name.as_ptr());
         self.checked(class)
@@ -307,6 +422,19 @@ impl Env {
         let method = self.method(class, name, descriptor);
         self.forget(Object(class));
         method
+    }
+
+    /// True if the class has the method, static or not.
+    pub fn has_method(self, class: jclass, name: &str, descriptor: &str) -> bool {
+        let found = self.method(class, name, descriptor);
+        let found = found.or_else(|_| {
+            jni!(self, ExceptionClear);
+            self.static_method(class, name, descriptor)
+        });
+        if found.is_err() {
+            jni!(self, ExceptionClear);
+        }
+        found.is_ok()
     }
 
     /// Creates an object.
@@ -370,6 +498,18 @@ impl Env {
         let result = jni!(
             self,
             CallBooleanMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
+        self.checked(result)
+    }
+
+    /// Calls a method that returns a short.
+    pub fn call_short(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i16> {
+        let result = jni!(
+            self,
+            CallShortMethodA,
             object.0,
             method.0,
             arguments.as_ptr()
@@ -446,9 +586,42 @@ impl Env {
         jni!(self, DeleteLocalRef, object.0);
     }
 
+    /// A local reference to the same object.
+    pub fn local(self, object: Object) -> Object {
+        Object(jni!(self, NewLocalRef, object.0))
+    }
+
     /// A global reference.
     pub fn global(self, object: Object) -> Global {
         Global(jni!(self, NewGlobalRef, object.0) as usize)
+    }
+
+    /// Clears the pending exception and returns the text of its error. A thread of Java keeps the exception, for the
+    /// native method that it is in.
+    fn keep_exception(self, name: &str) -> String {
+        let thrown = jni!(self, ExceptionOccurred);
+        let text = format!("{name}: {}", self.take_exception());
+        if !thrown.is_null() && !IS_OURS.get() {
+            let exception = jni!(self, NewGlobalRef, thrown);
+            let text = text.clone();
+            let before = THROWN.replace(Some(Thrown { exception, text }));
+            if let Some(before) = before {
+                jni!(self, DeleteGlobalRef, before.exception);
+            }
+        }
+        text
+    }
+
+    /// Throws the exception of a callback that became `error`; returns false if there is none.
+    fn rethrow(self, error: &Error) -> bool {
+        let thrown = THROWN.take();
+        let Some(thrown) = thrown else { return false };
+        let is_cause = error.text().contains(&thrown.text);
+        if is_cause {
+            jni!(self, Throw, thrown.exception);
+        }
+        jni!(self, DeleteGlobalRef, thrown.exception);
+        is_cause
     }
 
     /// Clears the pending exception and returns its text.
@@ -479,6 +652,7 @@ impl Env {
                 jni!(self, ThrowNew, class, message.as_ptr());
                 return;
             }
+            Fail::Error(error) if self.rethrow(error) => return,
             Fail::Error(error) => self.exception(error),
         };
         if let Ok(exception) = thrown {
@@ -872,6 +1046,11 @@ impl Env {
         Ok(())
     }
 
+    /// An `Integer`.
+    pub fn boxed_int(self, value: jint) -> Outcome<Object> {
+        self.create("java/lang/Integer", "(I)V", &[jvalue { i: value }])
+    }
+
     /// A `Long`.
     pub fn boxed_long(self, value: jlong) -> Outcome<Object> {
         self.create("java/lang/Long", "(J)V", &[jvalue { j: value }])
@@ -885,7 +1064,7 @@ impl Env {
 
     /// Runs `work` and then releases the local references that it created.
     pub fn frame<T>(self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-        if jni!(self, PushLocalFrame, 16) != 0 {
+        if jni!(self, PushLocalFrame, 64) != 0 {
             return Err(Fail::Pending);
         }
         let result = work();

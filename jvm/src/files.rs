@@ -8,7 +8,8 @@ use cairn_db::{
     SstFileReader, SstFileWriter, WalFileType, WalIterator,
 };
 use cairn_format::table::Properties;
-use cairn_options::{CompactionOptions, ImportColumnFamilyOptions};
+use cairn_observe::listener::CompactionJobInfo;
+use cairn_options::{CompactionOptions, DbOptions, FamilyOptions, ImportColumnFamilyOptions};
 use cairn_platform::{RateLimiter, World};
 use cairn_types::{Error, KeyOrder, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
@@ -24,7 +25,8 @@ use crate::iterator::Cursor;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
 
-/// The object of `EnvOptions`, which only keeps its values: files are opened as the database options specify.
+/// The object of `EnvOptions`, which only table writers use. Cairn's table writers have no other setting for files than
+/// `bytes_per_sync`: the others change how RocksDB writes a file, but not the file.
 #[derive(Clone)]
 pub struct EnvOptions {
     pub use_mmap_reads: bool,
@@ -99,24 +101,28 @@ destructors! {
     destroy_compaction_options: CompactionOptions;
 }
 
-pub fn new_writer(
-    _env: Env,
-    _options: Ref<EnvOptions>,
-    all: Ref<AllOptions>,
-) -> New<SstFileWriter> {
-    New(SstFileWriter::new(&all.world(), &all.db, &all.family))
+fn writer(env: &EnvOptions, all: &AllOptions, family: &FamilyOptions) -> New<SstFileWriter> {
+    let db = DbOptions {
+        bytes_per_sync: env.bytes_per_sync,
+        ..all.db.clone()
+    };
+    New(SstFileWriter::new(&all.world(), &db, family))
+}
+
+pub fn new_writer(_env: Env, options: Ref<EnvOptions>, all: Ref<AllOptions>) -> New<SstFileWriter> {
+    writer(&options, &all, &all.family)
 }
 
 pub fn new_writer_ordered(
     _env: Env,
-    _options: Ref<EnvOptions>,
+    options: Ref<EnvOptions>,
     all: Ref<AllOptions>,
     order: Ref<KeyOrder>,
     _kind: i8,
 ) -> New<SstFileWriter> {
     let mut family = all.family.clone();
     family.comparator = order.clone();
-    New(SstFileWriter::new(&all.world(), &all.db, &family))
+    writer(&options, &all, &family)
 }
 
 pub fn open_writer(env: Env, mut writer: Mut<SstFileWriter>, path: JString) -> Outcome<()> {
@@ -737,19 +743,24 @@ pub fn new_compaction_options(_env: Env) -> New<CompactionOptions> {
 
 pub fn compact_files(
     env: Env,
-    _options: Ref<CompactionOptions>,
+    options: Ref<CompactionOptions>,
     db: Ref<Database>,
     family: jlong,
     files: ObjectArray,
     output_level: jint,
     path_id: jint,
-    _info: jlong,
+    info: Option<Mut<CompactionJobInfo>>,
 ) -> Outcome<ObjectArray> {
     let files = env.texts(files)?;
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let level = usize::try_from(output_level)
         .map_err(|_| Error::invalid_argument("the level is negative"))?;
     let path_id = u32::try_from(path_id).ok();
-    let made = family_or_default(db.0, family)?.compact_files(&_options, &files, level, path_id)?;
-    env.strings(&made)
+    let family = family_or_default(db.0, family)?;
+    let done = family.compact_files_reported(&options, &files, level, path_id)?;
+    let made = env.strings(&done.output_files)?;
+    if let Some(info) = info {
+        *info.0 = done;
+    }
+    Ok(made)
 }

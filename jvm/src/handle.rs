@@ -146,6 +146,16 @@ impl<T: 'static> Argument<jlong> for Option<Ref<T>> {
     }
 }
 
+impl<T: 'static> Argument<jlong> for Option<Mut<T>> {
+    #[inline]
+    fn from_java(handle: jlong) -> Outcome<Option<Mut<T>>> {
+        match handle {
+            0 => Ok(None),
+            handle => of_mut(handle).map(|object| Some(Mut(object))),
+        }
+    }
+}
+
 /// The result of a constructor.
 pub struct New<T>(pub T);
 

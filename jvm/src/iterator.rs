@@ -116,114 +116,59 @@ pub fn status(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
     Ok(cursor.status()?)
 }
 
-pub fn seek(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome<()> {
-    seek_at(env, cursor, key, 0, len)
+/// A move to a key: in an array, in a part of an array, and in a direct buffer.
+macro_rules! seeks {
+    ($($method:ident: $array:ident $part:ident $direct:ident;)+) => {$(
+        pub fn $array(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome<()> {
+            $part(env, cursor, key, 0, len)
+        }
+        pub fn $part(
+            env: Env, mut cursor: Mut<Cursor>, key: ByteArray, at: jint, len: jint,
+        ) -> Outcome<()> {
+            let key = env.bytes(key, at, len)?;
+            each!(cursor, iter => iter.$method(&key));
+            Ok(())
+        }
+        pub fn $direct(
+            env: Env, mut cursor: Mut<Cursor>, key: ByteBuffer, at: jint, len: jint,
+        ) -> Outcome<()> {
+            let key = env.direct(key, at, len, "key")?;
+            each!(cursor, iter => iter.$method(key));
+            Ok(())
+        }
+    )+};
 }
 
-pub fn seek_at(
-    env: Env,
-    mut cursor: Mut<Cursor>,
-    key: ByteArray,
-    at: jint,
-    len: jint,
-) -> Outcome<()> {
-    let key = env.bytes(key, at, len)?;
-    each!(cursor, iter => iter.seek(&key));
-    Ok(())
+seeks! {
+    seek: seek seek_at seek_direct;
+    seek_for_prev: seek_prev seek_prev_at seek_prev_direct;
 }
 
-pub fn seek_direct(
-    env: Env,
-    mut cursor: Mut<Cursor>,
-    key: ByteBuffer,
-    at: jint,
-    len: jint,
-) -> Outcome<()> {
-    let key = env.direct(key, at, len, "key")?;
-    each!(cursor, iter => iter.seek(key));
-    Ok(())
+/// The key or value of the current entry: as a new array, into an array, and into a direct buffer.
+macro_rules! parts {
+    ($($part:ident: $into:ident $direct:ident;)+) => {$(
+        pub fn $part(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
+            check(cursor.0)?;
+            env.byte_array(cursor.$part())
+        }
+        pub fn $into(
+            env: Env, cursor: Mut<Cursor>, target: ByteArray, at: jint, len: jint,
+        ) -> Outcome<jint> {
+            check(cursor.0)?;
+            env.fill_array(target, at, len, cursor.$part())
+        }
+        pub fn $direct(
+            env: Env, cursor: Mut<Cursor>, target: ByteBuffer, at: jint, len: jint,
+        ) -> Outcome<jint> {
+            check(cursor.0)?;
+            env.fill_direct(target, at, len, cursor.$part(), stringify!($part))
+        }
+    )+};
 }
 
-pub fn seek_prev(env: Env, cursor: Mut<Cursor>, key: ByteArray, len: jint) -> Outcome<()> {
-    seek_prev_at(env, cursor, key, 0, len)
-}
-
-pub fn seek_prev_at(
-    env: Env,
-    mut cursor: Mut<Cursor>,
-    key: ByteArray,
-    at: jint,
-    len: jint,
-) -> Outcome<()> {
-    let key = env.bytes(key, at, len)?;
-    each!(cursor, iter => iter.seek_for_prev(&key));
-    Ok(())
-}
-
-pub fn seek_prev_direct(
-    env: Env,
-    mut cursor: Mut<Cursor>,
-    key: ByteBuffer,
-    at: jint,
-    len: jint,
-) -> Outcome<()> {
-    let key = env.direct(key, at, len, "key")?;
-    each!(cursor, iter => iter.seek_for_prev(key));
-    Ok(())
-}
-
-pub fn key(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
-    check(cursor.0)?;
-    env.byte_array(cursor.key())
-}
-
-pub fn value(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
-    check(cursor.0)?;
-    env.byte_array(cursor.value())
-}
-
-pub fn key_into(
-    env: Env,
-    cursor: Mut<Cursor>,
-    target: ByteArray,
-    at: jint,
-    len: jint,
-) -> Outcome<jint> {
-    check(cursor.0)?;
-    env.fill_array(target, at, len, cursor.key())
-}
-
-pub fn value_into(
-    env: Env,
-    cursor: Mut<Cursor>,
-    target: ByteArray,
-    at: jint,
-    len: jint,
-) -> Outcome<jint> {
-    check(cursor.0)?;
-    env.fill_array(target, at, len, cursor.value())
-}
-
-pub fn key_direct(
-    env: Env,
-    cursor: Mut<Cursor>,
-    target: ByteBuffer,
-    at: jint,
-    len: jint,
-) -> Outcome<jint> {
-    check(cursor.0)?;
-    env.fill_direct(target, at, len, cursor.key(), "key")
-}
-
-pub fn value_direct(
-    env: Env,
-    cursor: Mut<Cursor>,
-    target: ByteBuffer,
-    at: jint,
-    len: jint,
-) -> Outcome<jint> {
-    check(cursor.0)?;
-    env.fill_direct(target, at, len, cursor.value(), "value")
+parts! {
+    key: key_into key_direct;
+    value: value_into value_direct;
 }
 
 /// The type of the current write of a batch, and the handles of slices of its key and value, which Java owns.

@@ -15,21 +15,27 @@
 
 mod batch;
 mod callbacks;
+mod compaction_info;
 mod db;
 mod env;
 mod files;
 mod handle;
 mod iterator;
+mod listener;
 mod objects;
 mod options;
 mod reads;
 mod scalar;
 mod slice;
+mod threads;
 mod tickers;
 mod txn;
+mod versions;
+mod wal_filter;
 mod writes;
 
 pub(crate) use cairn_backup::BackupEngineOptions;
+pub(crate) use cairn_observe::listener::{CompactionJobInfo, CompactionJobStats};
 pub(crate) use cairn_options::struct_options::CompressionOptions;
 pub(crate) use cairn_options::{
     CompactRangeOptions, FifoCompactionOptions, FlushOptions, IngestExternalFileOptions,

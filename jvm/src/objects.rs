@@ -11,6 +11,7 @@ use cairn_options::{
     FixedPrefixPartitions, IndexBlockSearchType, IndexShortening, IndexType, MemtableFactory,
     TableOptions,
 };
+use cairn_platform::sync::Mutex;
 use cairn_platform::{
     IoKind, IoPriority, Priority, RateLimited, RateLimiter, SstFileManager, World,
 };
@@ -247,6 +248,110 @@ pub fn block_based_8(
     )
 }
 
+/// A `BlockBasedTableConfig` with the options of a column family. Java does not own the filter, whose handle is that of
+/// the last call with the same number of bits.
+pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
+    if all.family.table_factory != cairn_options::TableKind::BlockBased {
+        return Ok(Object::default());
+    }
+    let o = &all.family.table;
+    let place = |found: Option<usize>| found.unwrap_or(0) as i8;
+    macro_rules! number {
+        ($kind:ident, $value:expr) => {
+            jvalue {
+                b: place($kind::ALL.iter().position(|(choice, _)| *choice == $value)),
+            }
+        };
+    }
+    let flag = |z: bool| jvalue { z };
+    let (filter, bits) = match o.filter_policy {
+        Some(FilterPolicy::Bloom { bits_per_key }) => (shared_filter(bits_per_key), bits_per_key),
+        _ => (0, 0.0),
+    };
+    let mut arguments = vec![
+        flag(o.cache_index_and_filter_blocks),
+        flag(o.cache_index_and_filter_blocks_with_high_priority),
+        flag(o.pin_l0_filter_and_index_blocks_in_cache),
+        flag(o.pin_top_level_index_and_filter),
+        number!(IndexType, o.index_type),
+        number!(DataBlockIndexType, o.data_block_index_type),
+        jvalue {
+            d: o.data_block_hash_table_util_ratio,
+        },
+        jvalue {
+            b: o.checksum as i8,
+        },
+        flag(o.no_block_cache),
+        jvalue {
+            j: o.block_size as jlong,
+        },
+        jvalue {
+            i: o.block_size_deviation,
+        },
+        jvalue {
+            i: o.block_restart_interval,
+        },
+        jvalue {
+            i: o.index_block_restart_interval,
+        },
+        jvalue {
+            j: o.metadata_block_size as jlong,
+        },
+        flag(o.partition_filters),
+        flag(o.optimize_filters_for_memory),
+        flag(o.use_delta_encoding),
+        flag(o.whole_key_filtering),
+        flag(o.verify_compression),
+        jvalue {
+            i: o.read_amp_bytes_per_bit.cast_signed(),
+        },
+        jvalue {
+            i: o.format_version.cast_signed(),
+        },
+    ];
+    const NEW: &str = "(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V";
+    const OLD: &str = "(ZZZZBBDBZJIIIJZZZZZIIZZBBJD)V";
+    let class = "org/rocksdb/BlockBasedTableConfig";
+    let is_new = env.has_method(env.class(class)?, "<init>", NEW);
+    if is_new {
+        arguments.push(flag(o.separate_key_value_in_data_block));
+        arguments.push(jvalue {
+            d: o.uniform_cv_threshold,
+        });
+    }
+    arguments.push(flag(o.enable_index_compression));
+    arguments.push(flag(o.block_align));
+    if is_new {
+        let sizes = [
+            o.super_block_alignment_size,
+            o.super_block_alignment_space_overhead_ratio,
+        ];
+        arguments.extend(sizes.map(|size| jvalue { j: size as jlong }));
+    }
+    arguments.push(number!(IndexShortening, o.index_shortening));
+    if is_new {
+        arguments.push(number!(IndexBlockSearchType, o.index_block_search_type));
+    }
+    arguments.push(jvalue {
+        b: i8::from(filter != 0),
+    });
+    arguments.push(jvalue { j: filter });
+    arguments.push(jvalue { d: bits });
+    env.create(class, if is_new { NEW } else { OLD }, &arguments)
+}
+
+/// The handle of a Bloom filter that no Java object owns.
+fn shared_filter(bits_per_key: f64) -> jlong {
+    static SHARED: Mutex<Vec<(f64, jlong)>> = Mutex::new(Vec::new());
+    let mut shared = SHARED.lock();
+    if let Some((_, handle)) = shared.iter().find(|(bits, _)| *bits == bits_per_key) {
+        return *handle;
+    }
+    let handle = crate::handle::create(FilterPolicy::Bloom { bits_per_key });
+    shared.push((bits_per_key, handle));
+    handle
+}
+
 pub fn plain_table(
     _env: Env,
     _key_size: jint,
@@ -470,6 +575,14 @@ pub fn space_reached_by_compactions(_env: Env, manager: Ref<Arc<SstFileManager>>
 
 pub fn total_size(_env: Env, manager: Ref<Arc<SstFileManager>>) -> jlong {
     manager.total_size() as jlong
+}
+
+pub fn tracked_files(env: Env, manager: Ref<Arc<SstFileManager>>) -> Outcome<Object> {
+    let files = manager.tracked_files();
+    env.map(files.iter().map(|(path, bytes)| {
+        let path = env.string(&path.to_string_lossy())?;
+        Ok((Object(path.0), env.boxed_long(*bytes as jlong)?))
+    }))
 }
 
 pub fn delete_rate(_env: Env, manager: Ref<Arc<SstFileManager>>) -> jlong {

@@ -12,10 +12,11 @@ use cairn_options::{
 };
 use cairn_platform::World;
 use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor};
-use jni_sys::{jint, jlong};
+use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{ByteArray, Env, IntArray, JString, LongArray, ObjectArray, Outcome};
+use crate::env::{ByteArray, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{Mut, New, Ref};
+use crate::listener::ListenerHandle;
 use crate::objects::{Memtable, StatisticsHandle, TableFormat};
 use crate::slice::Slice;
 
@@ -30,6 +31,8 @@ pub struct AllOptions {
     pub world: Option<World>,
     /// The handle of `world`, which Java keeps; 0 for the default.
     pub env_handle: jlong,
+    /// The listeners, which are bound to each database that is opened.
+    pub listeners: Vec<ListenerHandle>,
     /// Options of RocksJava that have no effect on results, kept for their getters.
     pub inert: Inert,
 }
@@ -59,6 +62,7 @@ impl Default for AllOptions {
             family: FamilyOptions::default(),
             world: None,
             env_handle: 0,
+            listeners: Vec::new(),
             inert: Inert {
                 random_access_max_buffer_size: 1 << 20,
                 access_hint: 1,
@@ -688,4 +692,33 @@ pub fn set_canceled(_env: Env, options: Ref<CompactRangeOptions>, canceled: bool
 
 pub fn canceled(_env: Env, options: Ref<CompactRangeOptions>) -> bool {
     options.canceled.is_canceled()
+}
+
+/// A timestamp of two numbers, in the encoding of RocksJava.
+pub fn set_history_low(
+    _env: Env,
+    mut options: Mut<CompactRangeOptions>,
+    start: jlong,
+    range: jlong,
+) {
+    options.full_history_ts_low = Some([start.to_le_bytes(), range.to_le_bytes()].concat());
+}
+
+/// The timestamp, or null.
+pub fn history_low(env: Env, options: Ref<CompactRangeOptions>) -> Outcome<Object> {
+    let numbers = options.full_history_ts_low.as_ref().and_then(|low| {
+        let (start, range) = low.split_at_checked(8)?;
+        Some([
+            jlong::from_le_bytes(start.try_into().ok()?),
+            jlong::from_le_bytes(range.try_into().ok()?),
+        ])
+    });
+    match numbers {
+        None => Ok(Object::default()),
+        Some(numbers) => env.create(
+            "org/rocksdb/CompactRangeOptions$Timestamp",
+            "(JJ)V",
+            &numbers.map(|number| jvalue { j: number }),
+        ),
+    }
 }

@@ -4,21 +4,25 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot, Value};
+use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
+use cairn_platform::sync::Mutex;
 use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
 };
-use cairn_types::Error;
+use cairn_types::{Error, KeyOrder};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
 use crate::env::{
-    ByteArray, ByteBuffer, Env, JString, LongArray, Object, ObjectArray, Outcome, illegal,
+    ByteArray, ByteBuffer, Callee, Env, JString, LongArray, Method, Object, ObjectArray, Outcome,
+    illegal,
 };
 use crate::handle::{Mut, New, Ref, create, of, take};
 use crate::iterator::Cursor;
+use crate::listener::Slot;
 use crate::options::{AllOptions, ReadOptions};
 use crate::reads::NOT_FOUND;
 use crate::writes::Op;
@@ -35,6 +39,8 @@ pub struct Txn {
     /// Handles of its snapshots and write options, which Java does not own.
     snapshots: Vec<jlong>,
     options: Cell<jlong>,
+    /// The handle of its batch; 0 if it was not requested.
+    batch: jlong,
 }
 
 impl Txn {
@@ -50,6 +56,7 @@ impl Txn {
             log_number: 0,
             snapshots: Vec::new(),
             options: Cell::new(0),
+            batch: 0,
         }
     }
 
@@ -86,6 +93,9 @@ impl Drop for Txn {
         if self.options.get() != 0 {
             drop(take::<WriteOptions>(self.options.get()));
         }
+        if self.batch != 0 {
+            drop(take::<IndexedBatch>(self.batch));
+        }
     }
 }
 
@@ -97,8 +107,9 @@ fn open_locking(
     families: &[FamilyDescriptor],
 ) -> Outcome<Database> {
     let open = |request: &OpenRequest<'_>| TransactionDb::open(request, options);
-    let txn = open_by(all, path, families, false, open)?;
-    Ok(Database::new(txn.db().clone(), Kind::Locking(txn), all))
+    let (txn, slot) = open_by(all, path, families, false, open)?;
+    let db = txn.db().clone();
+    Ok(Database::new(db, Kind::Locking(txn), all, slot))
 }
 
 /// Opens a database of optimistic transactions.
@@ -109,8 +120,9 @@ fn open_validating(
 ) -> Outcome<Database> {
     let options = OptimisticTransactionDbOptions::default();
     let open = |request: &OpenRequest<'_>| OptimisticTransactionDb::open(request, &options);
-    let txn = open_by(all, path, families, false, open)?;
-    Ok(Database::new(txn.db().clone(), Kind::Optimistic(txn), all))
+    let (txn, slot) = open_by(all, path, families, false, open)?;
+    let db = txn.db().clone();
+    Ok(Database::new(db, Kind::Optimistic(txn), all, slot))
 }
 
 pub fn open(
@@ -158,6 +170,7 @@ pub fn base_db(_env: Env, db: Ref<Database>) -> jlong {
             db.db.clone(),
             Kind::Plain,
             &AllOptions::default(),
+            Slot::default(),
         ))
     })
 }
@@ -274,6 +287,14 @@ pub fn destroy_optimistic_options(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<OptimisticTransactionOptions>(env, handle)
 }
 
+/// Accepted for compatibility: a transaction orders its writes by the comparator of each column family.
+pub fn set_optimistic_comparator(
+    _env: Env,
+    _options: Ref<OptimisticTransactionOptions>,
+    _comparator: Ref<KeyOrder>,
+) {
+}
+
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
     let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
     Ok(found.map_or(0, |txn| {
@@ -373,6 +394,68 @@ pub fn set_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 pub fn set_snapshot_on_next(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
     txn.get_mut()?.set_snapshot_on_next_operation();
     Ok(())
+}
+
+/// The object of a transaction notifier.
+pub struct Notifier {
+    java: Callee,
+    created: Method,
+    /// Handles of the snapshots, which Java does not own.
+    snapshots: Mutex<Vec<jlong>>,
+}
+
+impl Notifier {
+    fn notify(&self, snapshot: &Snapshot) {
+        let handle = create(snapshot.clone());
+        self.snapshots.lock().push(handle);
+        self.java.notify("AbstractTransactionNotifier", |env| {
+            env.call_void(self.java.object(), self.created, &[jvalue { j: handle }])
+        });
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        for snapshot in self.snapshots.lock().drain(..) {
+            // Created by `notify`, and not used after the notifier and its transactions.
+            drop(take::<Snapshot>(snapshot));
+        }
+    }
+}
+
+pub fn new_notifier(env: Env, this: Object) -> Outcome<New<Arc<Notifier>>> {
+    let class = env.class("org/rocksdb/AbstractTransactionNotifier")?;
+    Ok(New(Arc::new(Notifier {
+        created: env.method(class, "snapshotCreated", "(J)V")?,
+        java: Callee::new(env, this)?,
+        snapshots: Mutex::new(Vec::new()),
+    })))
+}
+
+pub fn destroy_notifier(env: Env, handle: jlong) -> Outcome<()> {
+    crate::handle::destroy::<Arc<Notifier>>(env, handle)
+}
+
+pub fn set_snapshot_on_next_and_notify(
+    _env: Env,
+    mut txn: Mut<Txn>,
+    notifier: Ref<Arc<Notifier>>,
+) -> Outcome<()> {
+    let notifier = notifier.clone();
+    txn.get_mut()?
+        .set_snapshot_on_next_operation_and_notify(Arc::new(move |snapshot| {
+            notifier.notify(snapshot);
+        }));
+    Ok(())
+}
+
+/// The handle of the batch of the transaction, which belongs to the transaction. Writes to it are neither locked nor
+/// checked.
+pub fn write_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
+    if txn.batch == 0 {
+        txn.batch = create(txn.get()?.write_batch().share());
+    }
+    Ok(txn.batch)
 }
 
 pub fn snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {

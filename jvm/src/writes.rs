@@ -124,139 +124,56 @@ with_value! {
     DeleteRange: delete_range delete_range_family delete_range_options delete_range_both;
 }
 
-pub fn delete(env: Env, db: Ref<Database>, key: ByteArray, at: jint, len: jint) -> Outcome<()> {
-    update(db.0, Op::Delete, 0, 0, &env.bytes(key, at, len)?, b"")
+/// The overloads of a write with a key, which has an offset in some of them.
+macro_rules! with_key {
+    ($($op:ident($($at:ident)?): $plain:ident $family:ident $options:ident $both:ident;)+) => {$(
+        pub fn $plain(
+            env: Env, db: Ref<Database>, key: ByteArray, $($at: jint,)? len: jint,
+        ) -> Outcome<()> {
+            $both(env, db, 0, key, $($at,)? len, 0)
+        }
+        pub fn $family(
+            env: Env, db: Ref<Database>, key: ByteArray, $($at: jint,)? len: jint, family: jlong,
+        ) -> Outcome<()> {
+            $both(env, db, 0, key, $($at,)? len, family)
+        }
+        pub fn $options(
+            env: Env, db: Ref<Database>, options: jlong, key: ByteArray, $($at: jint,)? len: jint,
+        ) -> Outcome<()> {
+            $both(env, db, options, key, $($at,)? len, 0)
+        }
+        pub fn $both(
+            env: Env, db: Ref<Database>, options: jlong,
+            key: ByteArray, $($at: jint,)? len: jint, family: jlong,
+        ) -> Outcome<()> {
+            let key = env.bytes(key, 0 $(+ $at)?, len)?;
+            update(db.0, Op::$op, options, family, &key, b"")
+        }
+    )+};
 }
 
-pub fn delete_family(
-    env: Env,
-    db: Ref<Database>,
-    key: ByteArray,
-    at: jint,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    update(db.0, Op::Delete, 0, family, &env.bytes(key, at, len)?, b"")
+with_key! {
+    Delete(at): delete delete_family delete_options delete_both;
+    SingleDelete(): single single_family single_options single_both;
 }
 
-pub fn delete_options(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteArray,
-    at: jint,
-    len: jint,
-) -> Outcome<()> {
-    update(db.0, Op::Delete, options, 0, &env.bytes(key, at, len)?, b"")
+/// Writes with a key and a value in direct buffers.
+macro_rules! direct {
+    ($($op:ident: $name:ident;)+) => {$(
+        pub fn $name(
+            env: Env, db: Ref<Database>, options: jlong,
+            key: ByteBuffer, key_at: jint, key_len: jint, value: ByteBuffer, at: jint, len: jint, family: jlong,
+        ) -> Outcome<()> {
+            let key = env.direct(key, key_at, key_len, "key")?;
+            let value = env.direct(value, at, len, "value")?;
+            update(db.0, Op::$op, options, family, key, value)
+        }
+    )+};
 }
 
-pub fn delete_both(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteArray,
-    at: jint,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    update(
-        db.0,
-        Op::Delete,
-        options,
-        family,
-        &env.bytes(key, at, len)?,
-        b"",
-    )
-}
-
-pub fn single(env: Env, db: Ref<Database>, key: ByteArray, len: jint) -> Outcome<()> {
-    update(db.0, Op::SingleDelete, 0, 0, &env.bytes(key, 0, len)?, b"")
-}
-
-pub fn single_family(
-    env: Env,
-    db: Ref<Database>,
-    key: ByteArray,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    update(
-        db.0,
-        Op::SingleDelete,
-        0,
-        family,
-        &env.bytes(key, 0, len)?,
-        b"",
-    )
-}
-
-pub fn single_options(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteArray,
-    len: jint,
-) -> Outcome<()> {
-    update(
-        db.0,
-        Op::SingleDelete,
-        options,
-        0,
-        &env.bytes(key, 0, len)?,
-        b"",
-    )
-}
-
-pub fn single_both(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteArray,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    update(
-        db.0,
-        Op::SingleDelete,
-        options,
-        family,
-        &env.bytes(key, 0, len)?,
-        b"",
-    )
-}
-
-pub fn put_direct(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteBuffer,
-    key_at: jint,
-    key_len: jint,
-    value: ByteBuffer,
-    at: jint,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    let key = env.direct(key, key_at, key_len, "key")?;
-    let value = env.direct(value, at, len, "value")?;
-    update(db.0, Op::Put, options, family, key, value)
-}
-
-pub fn merge_direct(
-    env: Env,
-    db: Ref<Database>,
-    options: jlong,
-    key: ByteBuffer,
-    key_at: jint,
-    key_len: jint,
-    value: ByteBuffer,
-    at: jint,
-    len: jint,
-    family: jlong,
-) -> Outcome<()> {
-    let key = env.direct(key, key_at, key_len, "key")?;
-    let value = env.direct(value, at, len, "value")?;
-    update(db.0, Op::Merge, options, family, key, value)
+direct! {
+    Put: put_direct;
+    Merge: merge_direct;
 }
 
 pub fn delete_direct(
@@ -268,14 +185,8 @@ pub fn delete_direct(
     len: jint,
     family: jlong,
 ) -> Outcome<()> {
-    update(
-        db.0,
-        Op::Delete,
-        options,
-        family,
-        env.direct(key, at, len, "key")?,
-        b"",
-    )
+    let key = env.direct(key, at, len, "key")?;
+    update(db.0, Op::Delete, options, family, key, b"")
 }
 
 pub fn write_batch(

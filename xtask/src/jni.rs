@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{cargo, fresh, output, printed, read, target};
+use crate::java_programs::Programs;
 
 /// The jars: group, artifact and version.
 const JARS: [[&str; 3]; 2] = [
@@ -53,8 +54,15 @@ fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
     check(root, &work, &jars, &library)?;
     match words.split_first() {
         None => Ok(0),
-        Some((word, classes)) if word == "test" => test(&work, &jars[0], &libraries, classes),
-        Some(_) => Err("cargo xtask jni [test [CLASS]...]".to_owned()),
+        Some((word, classes)) if word == "test" => {
+            let programs = Programs::new(root, &work, &jars[0], &libraries)?;
+            test(&work, &jars[0], &libraries, &programs, classes)
+        }
+        Some((word, rest)) if word == "stress" => {
+            Programs::new(root, &work, &jars[0], &libraries)?.stress(rest)?;
+            Ok(0)
+        }
+        Some(_) => Err("cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]]".to_owned()),
     }
 }
 
@@ -64,9 +72,12 @@ const SMOKE: [&str; 6] = [
     "MergeTest",
     "ColumnFamilyTest",
     "SecondaryDBTest",
-    "CheckPointTest",
     "OptimisticTransactionDBTest",
+    BEHAVIOUR,
 ];
+
+/// The name of the program with the tests that RocksJava's own leave out.
+const BEHAVIOUR: &str = "Behaviour";
 
 /// Checks the methods of the library, and runs some of RocksJava's tests.
 pub fn smoke(root: &Path) -> Result<(), String> {
@@ -298,7 +309,13 @@ impl ClassFile<'_> {
 
 /// Compiles RocksJava's unit tests and runs `classes`, or all, each in its own process. Returns the number of failed
 /// tests.
-fn test(work: &Path, jar: &Path, libraries: &Path, classes: &[String]) -> Result<u64, String> {
+fn test(
+    work: &Path,
+    jar: &Path,
+    libraries: &Path,
+    programs: &Programs<'_>,
+    classes: &[String],
+) -> Result<u64, String> {
     let sources = sources(work)?.join("rocksdb/java/src/test/java");
     let mut path: Vec<String> = vec![jar.display().to_string()];
     for test_jar in TEST_JARS {
@@ -322,21 +339,30 @@ fn test(work: &Path, jar: &Path, libraries: &Path, classes: &[String]) -> Result
     let chosen: Vec<String> = match classes.is_empty() {
         true => names
             .filter(|name| name.ends_with("Test") && !name.contains(".Abstract"))
+            .chain([BEHAVIOUR.to_owned()])
             .collect(),
         false => classes
             .iter()
-            .map(|name| format!("org.rocksdb.{name}"))
+            .map(|name| match name == BEHAVIOUR {
+                true => name.clone(),
+                false => format!("org.rocksdb.{name}"),
+            })
             .collect(),
     };
     let (mut passed, mut failed) = (0, 0);
     for class in chosen {
-        let mut java = Command::new("timeout");
-        java.args(["300", "java", "-ea", "-Xmx600m", "-XX:+UseSerialGC"])
-            .arg(format!("-Djava.library.path={}", libraries.display()))
-            .args(["-cp", &path, "org.junit.runner.JUnitCore", &class])
-            .current_dir(work);
-        let text = output(&mut java)?;
-        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        let text = match class == BEHAVIOUR {
+            true => programs.behaviour()?,
+            false => {
+                let mut java = Command::new("timeout");
+                java.args(["300", "java", "-ea", "-Xmx600m", "-XX:+UseSerialGC"])
+                    .arg(format!("-Djava.library.path={}", libraries.display()))
+                    .args(["-cp", &path, "org.junit.runner.JUnitCore", &class])
+                    .current_dir(work);
+                let text = output(&mut java)?;
+                String::from_utf8_lossy(&text.stdout).into_owned()
+            }
+        };
         let [run, bad] = counts(&text).unwrap_or([1, 1]);
         println!("{class}: {} of {run} passed", run - bad.min(run));
         passed += run - bad.min(run);

@@ -22,9 +22,10 @@
 //!                              run the commands of the README and of docs/guide (part of capi)
 //! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
 //! cargo xtask pgo              build the command line tool and the C libraries with a profile
-//! cargo xtask jni [test [CLASS]...]
+//! cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]]
 //!                              build librocksdbjni.so and compare its native methods with the class files of
-//!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven)
+//!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven);
+//!                              stress calls it 100 million times under -Xcheck:jni
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
@@ -39,6 +40,7 @@ mod exchange;
 mod go;
 mod header;
 mod install;
+mod java_programs;
 mod jni;
 mod leaks;
 mod limits;
@@ -85,7 +87,7 @@ fn main() -> ExitCode {
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

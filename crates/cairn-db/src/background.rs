@@ -240,10 +240,13 @@ pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
-/// Returns the error for a panic of `what`.
+/// Returns the error for a panic of `what`. A callback that cannot return an error panics with it.
 #[cold]
 #[inline(never)]
 fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
+    if let Some(error) = panic.downcast_ref::<Error>() {
+        return error.clone();
+    }
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::aborted(format!("{what} panicked: {}", said.unwrap_or_default()))
@@ -254,6 +257,16 @@ mod tests {
     use cairn_platform::Priority;
 
     use crate::db::open_in_memory;
+
+    #[test]
+    fn a_callback_that_panics_with_an_error_fails_its_job_with_it() {
+        let failed = super::guarded("a job", || -> cairn_types::Result<()> {
+            std::panic::resume_unwind(Box::new(cairn_types::Error::incomplete("from a callback")))
+        });
+        let error = failed.expect_err("the job panicked");
+        assert_eq!(error.code(), cairn_types::Code::Incomplete);
+        assert_eq!(error.text(), "from a callback");
+    }
 
     #[test]
     fn a_job_that_panics_makes_the_database_read_only() {

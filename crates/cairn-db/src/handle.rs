@@ -1,5 +1,6 @@
 //! The handles with which a program keeps a database open.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_options::FamilyOptions;
@@ -82,6 +83,12 @@ impl Family {
     #[must_use]
     pub fn timestamp_size(&self) -> usize {
         self.state.order().timestamp_size()
+    }
+
+    /// Returns the directory of the database.
+    #[must_use]
+    pub fn db_path(&self) -> &Path {
+        &self.db.shared.context.dir
     }
 
     /// Writes an error to the database's LOG.

@@ -23,6 +23,15 @@ pub struct IndexedBatch {
 }
 
 impl IndexedBatch {
+    /// Another handle of this batch: both have the same writes.
+    #[must_use]
+    pub fn share(&self) -> IndexedBatch {
+        IndexedBatch {
+            shared: self.shared.clone(),
+            default_order: self.default_order.clone(),
+        }
+    }
+
     /// Creates an empty batch. With `overwrite`, each key keeps only its last write (and subsequent
     /// merges); otherwise every record is kept and returned.
     #[must_use]

@@ -134,6 +134,14 @@ impl SstFileManager {
         state.max_allowed > 0 && state.total() + state.reserved >= state.max_allowed
     }
 
+    /// The tracked tables and blob files with their lengths, without trash.
+    #[must_use]
+    pub fn tracked_files(&self) -> Vec<(PathBuf, u64)> {
+        let state = self.state.lock();
+        let files = state.files.values().flatten();
+        files.map(|(path, bytes)| (path.clone(), *bytes)).collect()
+    }
+
     /// The total size of all tables and blob files, including trash.
     #[must_use]
     pub fn total_size(&self) -> u64 {
@@ -377,6 +385,10 @@ mod tests {
         one.deleted(Path::new("/db/000001.sst"));
         one.deleted(Path::new("/db/000002.log"));
         assert_eq!(manager.total_size(), 50);
+        assert_eq!(
+            manager.tracked_files(),
+            [(PathBuf::from("/db/000001.sst"), 50)]
+        );
         drop(two);
         assert_eq!(manager.total_size(), 0);
     }

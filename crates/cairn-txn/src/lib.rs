@@ -62,4 +62,4 @@ pub use options::{
 };
 pub use owner::TransactionState;
 pub use pessimistic::TransactionDb;
-pub use transaction::{Transaction, WriteCounts};
+pub use transaction::{SnapshotNotifier, Transaction, WriteCounts};

@@ -28,7 +28,9 @@ use cairn_platform::{Clock, Priority};
 
 use crate::logger::thread_number;
 
-pub use status::{CompactionOperation, FlushOperation, Operation, Stage, ThreadStatus, ThreadType};
+pub use status::{
+    CompactionOperation, FlushOperation, Operation, Stage, ThreadStatus, ThreadType, micros_text,
+};
 
 /// Operations in progress, in the order of their start.
 static OPERATIONS: Mutex<Vec<Arc<Tracked>>> = Mutex::new(Vec::new());

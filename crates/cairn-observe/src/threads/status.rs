@@ -231,7 +231,8 @@ impl fmt::Display for ThreadStatus {
 }
 
 /// Formats microseconds in a readable unit, as RocksDB does; empty for 0.
-fn micros_text(micros: u64) -> String {
+#[must_use]
+pub fn micros_text(micros: u64) -> String {
     const SECOND: u64 = 1_000_000;
     // Such times are well within the range in which a double is exact.
     let seconds = |micros: u64| micros as f64 / SECOND as f64;

@@ -6,7 +6,7 @@ use cairn_indexed::{BaseDeltaIter, IndexedBatch};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
-use super::{Pessimistic, Policy, Transaction, WriteCounts};
+use super::{NextSnapshot, Pessimistic, Policy, Transaction, WriteCounts};
 use crate::key::LockKey;
 use crate::locks::Request;
 use crate::pessimistic::wait_time;
@@ -123,8 +123,12 @@ impl Transaction {
     }
 
     fn set_snapshot_if_needed(&mut self) {
-        if self.snapshot_needed {
+        if let NextSnapshot::Needed(notifier) = &self.next_snapshot {
+            let notifier = notifier.clone();
             self.set_snapshot();
+            if let (Some(notifier), Some(snapshot)) = (notifier, &self.snapshot) {
+                notifier(snapshot);
+            }
         }
     }
 

@@ -118,6 +118,16 @@ impl Pessimistic {
     }
 }
 
+/// A function that is called with a snapshot of a transaction when it is taken.
+pub type SnapshotNotifier = dyn Fn(&Snapshot) + Send + Sync;
+
+/// The snapshot that the next operation sets.
+#[derive(Clone)]
+enum NextSnapshot {
+    NotNeeded,
+    Needed(Option<Arc<SnapshotNotifier>>),
+}
+
 /// A transaction. It is rolled back when it is dropped, unless it was committed or prepared. A prepared one stays
 /// prepared and keeps its locks: [`TransactionDb::prepared_transactions`](crate::TransactionDb::prepared_transactions)
 /// returns it.
@@ -133,8 +143,7 @@ pub struct Transaction {
     tracker: Tracker,
     save_points: Vec<SavePoint>,
     snapshot: Option<Arc<Snapshot>>,
-    /// True if the next operation sets a snapshot.
-    snapshot_needed: bool,
+    next_snapshot: NextSnapshot,
     counts: WriteCounts,
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
@@ -151,7 +160,7 @@ impl Transaction {
             tracker: Tracker::default(),
             save_points: Vec::new(),
             snapshot: None,
-            snapshot_needed: false,
+            next_snapshot: NextSnapshot::NotNeeded,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
             write_options,
@@ -371,12 +380,17 @@ impl Transaction {
     /// only if their options name it.
     pub fn set_snapshot(&mut self) {
         self.snapshot = Some(Arc::new(self.db.snapshot()));
-        self.snapshot_needed = false;
+        self.next_snapshot = NextSnapshot::NotNeeded;
     }
 
     /// Makes the next write or read for update take a snapshot, after it has locked its key.
     pub fn set_snapshot_on_next_operation(&mut self) {
-        self.snapshot_needed = true;
+        self.next_snapshot = NextSnapshot::Needed(None);
+    }
+
+    /// Like [`Transaction::set_snapshot_on_next_operation`]; calls `notifier` with the snapshot when it is taken.
+    pub fn set_snapshot_on_next_operation_and_notify(&mut self, notifier: Arc<SnapshotNotifier>) {
+        self.next_snapshot = NextSnapshot::Needed(Some(notifier));
     }
 
     /// Returns the snapshot.
@@ -388,7 +402,7 @@ impl Transaction {
     /// Releases the snapshot. Keys accessed before remain validated against it.
     pub fn clear_snapshot(&mut self) {
         self.snapshot = None;
-        self.snapshot_needed = false;
+        self.next_snapshot = NextSnapshot::NotNeeded;
     }
 
     /// Returns the numbers of writes.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cairn_db::Snapshot;
 use cairn_types::{Error, Result};
 
-use super::{Policy, Transaction, WriteCounts};
+use super::{NextSnapshot, Policy, Transaction, WriteCounts};
 use crate::owner::TransactionState;
 use crate::tracker::Tracker;
 
 /// A save point.
 pub(super) struct SavePoint {
     snapshot: Option<Arc<Snapshot>>,
-    snapshot_needed: bool,
+    next_snapshot: NextSnapshot,
     counts: WriteCounts,
     /// The accesses since the save point, up to the next one.
     pub(super) since: Tracker,
@@ -23,7 +23,7 @@ impl Transaction {
     pub fn set_save_point(&mut self) {
         self.save_points.push(SavePoint {
             snapshot: self.snapshot.clone(),
-            snapshot_needed: self.snapshot_needed,
+            next_snapshot: self.next_snapshot.clone(),
             counts: self.counts,
             since: Tracker::default(),
         });
@@ -45,7 +45,7 @@ impl Transaction {
             return Err(no_save_point());
         };
         self.snapshot = point.snapshot;
-        self.snapshot_needed = point.snapshot_needed;
+        self.next_snapshot = point.next_snapshot;
         self.counts = point.counts;
         let gone = self.tracker.subtract(point.since);
         if let Policy::Pessimistic(own) = &self.policy {

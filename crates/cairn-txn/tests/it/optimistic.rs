@@ -1,6 +1,7 @@
 //! Optimistic transactions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_db::{Family, WriteBatch};
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
@@ -102,6 +103,19 @@ fn reads_for_update_and_snapshots_are_checked_and_untracked_writes_are_not() {
         db.db().put(b"s", b"3").unwrap();
         txn.put(b"s", b"4").unwrap();
         assert!(txn.snapshot().is_some());
+        txn.commit().unwrap();
+
+        let told = Arc::new(AtomicU64::new(0));
+        let notified = told.clone();
+        let mut txn = db.begin();
+        txn.set_snapshot_on_next_operation_and_notify(Arc::new(move |snapshot| {
+            notified.store(snapshot.sequence().0, Relaxed);
+        }));
+        txn.put(b"n", b"1").unwrap();
+        let taken = txn.snapshot().expect("a write takes it").sequence().0;
+        assert_eq!(told.swap(0, Relaxed), taken);
+        txn.put(b"n", b"2").unwrap();
+        assert_eq!(told.load(Relaxed), 0, "only the first write takes one");
         txn.commit().unwrap();
 
         let mut txn = db.begin();

@@ -1,0 +1,599 @@
+import java.io.File;
+import java.lang.reflect.Method;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.rocksdb.*;
+
+/**
+ * Behaviour that RocksJava's own tests leave out: exceptions in callbacks, several databases and class loaders in one
+ * virtual machine, and an exit with open databases. Run by `cargo xtask jni test Behaviour`.
+ */
+public final class Behaviour {
+  private static Path scratch;
+
+  private interface Case {
+    void run(String path) throws Exception;
+  }
+
+  private interface Call {
+    void run() throws Exception;
+  }
+
+  private static void check(final boolean holds, final String what) {
+    if (!holds) {
+      throw new AssertionError(what);
+    }
+  }
+
+  /** Runs a call that must throw an exception of the given class, whose text contains `text`. */
+  private static <T extends Throwable> T fails(
+      final Class<T> kind, final String text, final Call call) throws Exception {
+    try {
+      call.run();
+    } catch (final Throwable thrown) {
+      check(kind.isInstance(thrown), "expected " + kind + ", got " + thrown);
+      check(String.valueOf(thrown.getMessage()).contains(text), thrown.toString());
+      return kind.cast(thrown);
+    }
+    throw new AssertionError("nothing was thrown; expected " + text);
+  }
+
+  private static byte[] bytes(final String text) {
+    return text.getBytes();
+  }
+
+  /** Throws while it is armed. */
+  private static final class Fragile extends AbstractComparator {
+    final AtomicBoolean armed = new AtomicBoolean();
+    final AtomicInteger calls = new AtomicInteger();
+
+    Fragile(final ComparatorOptions options) {
+      super(options);
+    }
+
+    @Override
+    public String name() {
+      return "Fragile";
+    }
+
+    @Override
+    public int compare(final ByteBuffer a, final ByteBuffer b) {
+      calls.incrementAndGet();
+      if (armed.get()) {
+        throw new IllegalStateException("comparator on purpose");
+      }
+      return a.compareTo(b);
+    }
+  }
+
+  private static void comparator(final String path, final ComparatorOptions order)
+      throws Exception {
+    try (Fragile fragile = new Fragile(order);
+         Options options = new Options().setCreateIfMissing(true).setComparator(fragile)) {
+      try (RocksDB db = RocksDB.open(options, path)) {
+        // The longest ones do not fit into a reused buffer.
+        for (int n = 0; n < 50; n++) {
+          db.put(bytes("k" + n + "x".repeat(3 * n)), bytes("v" + n));
+        }
+        for (int n = 0; n < 50; n++) {
+          check(Arrays.equals(db.get(bytes("k" + n + "x".repeat(3 * n))), bytes("v" + n)),
+              "value " + n);
+        }
+        fragile.armed.set(true);
+        fails(IllegalStateException.class, "comparator on purpose", () -> db.get(bytes("k2")));
+        try (RocksIterator iterator = db.newIterator()) {
+          fails(IllegalStateException.class, "comparator on purpose",
+              () -> iterator.seek(bytes("k3")));
+        }
+        fragile.armed.set(false);
+        check(Arrays.equals(db.get(bytes("k0")), bytes("v0")), "a read after the exception");
+        db.put(bytes("before"), bytes("1"));
+        fragile.armed.set(true);
+        // Single writes are inserted in groups, by the last of them.
+        fails(IllegalStateException.class, "comparator on purpose", () -> {
+          for (int n = 0; n < 20; n++) {
+            db.put(bytes("during" + n), bytes("1"));
+          }
+        });
+        fragile.armed.set(false);
+        // The memtable lacks a write that is in the log: no write is accepted until the database is opened again.
+        fails(RocksDBException.class, "comparator on purpose",
+            () -> db.put(bytes("after"), bytes("1")));
+        check(db.get(bytes("before")) != null, "a read after a failed write");
+        check(db.get(bytes("after")) == null, "a rejected write");
+      }
+      try (RocksDB db = RocksDB.open(options, path)) {
+        check(Arrays.equals(db.get(bytes("k7" + "x".repeat(21))), bytes("v7")), "after reopening");
+        check(db.get(bytes("before")) != null, "after reopening");
+        db.put(bytes("after"), bytes("1"));
+      }
+    }
+  }
+
+  private static void exceptionsInComparators(final String path) throws Exception {
+    for (final boolean direct : new boolean[] {true, false}) {
+      for (final int reused : new int[] {-1, 64}) {
+        try (ComparatorOptions order = new ComparatorOptions()
+                                           .setUseDirectBuffer(direct)
+                                           .setMaxReusedBufferSize(reused)) {
+          comparator(path + direct + reused, order);
+        }
+      }
+    }
+  }
+
+  private static void exceptionInComparatorOfCompaction(final String path) throws Exception {
+    try (ComparatorOptions order = new ComparatorOptions(); Fragile fragile = new Fragile(order);
+         Options options = new Options().setCreateIfMissing(true).setComparator(fragile)) {
+      try (RocksDB db = RocksDB.open(options, path)) {
+        for (int round = 0; round < 2; round++) {
+          for (int n = 0; n < 20; n++) {
+            db.put(bytes("k" + n), bytes("v" + round));
+          }
+          db.flush(new FlushOptions());
+        }
+        fragile.armed.set(true);
+        fails(Exception.class, "comparator on purpose", db::compactRange);
+        fragile.armed.set(false);
+        for (int n = 0; n < 20; n++) {
+          check(Arrays.equals(db.get(bytes("k" + n)), bytes("v1")), "value " + n);
+        }
+      }
+      RocksDB.open(options, path).close();
+    }
+  }
+
+  private static final class FragileFactory
+      extends AbstractCompactionFilterFactory<RemoveEmptyValueCompactionFilter> {
+    @Override
+    public RemoveEmptyValueCompactionFilter createCompactionFilter(
+        final AbstractCompactionFilter.Context context) {
+      throw new IllegalStateException("factory on purpose");
+    }
+
+    @Override
+    public String name() {
+      return "FragileFactory";
+    }
+  }
+
+  private static void exceptionInFactoryOfFilters(final String path) throws Exception {
+    final AtomicReference<Status> error = new AtomicReference<>();
+    final CountDownLatch failed = new CountDownLatch(1);
+    try (AbstractEventListener listener = new AbstractEventListener() {
+           @Override
+           public void onBackgroundError(
+               final BackgroundErrorReason reason, final Status status) {
+             error.compareAndSet(null, status);
+             failed.countDown();
+           }
+         };
+         FragileFactory factory = new FragileFactory();
+         Options options = new Options()
+                               .setCreateIfMissing(true)
+                               .setLevel0FileNumCompactionTrigger(2)
+                               .setListeners(Collections.singletonList(listener))
+                               .setCompactionFilterFactory(factory)) {
+      try (RocksDB db = RocksDB.open(options, path)) {
+        for (int round = 0; round < 2; round++) {
+          db.put(bytes("a" + round), bytes(""));
+          db.put(bytes("b"), bytes("v"));
+          db.flush(new FlushOptions());
+        }
+        check(failed.await(60, TimeUnit.SECONDS), "no background error");
+        check(error.get().getState().contains("factory on purpose"), error.get().getState());
+        // Nothing was removed by guess.
+        check(db.get(bytes("a0")) != null && db.get(bytes("b")) != null, "an entry is missing");
+      }
+    }
+    try (Options options = new Options(); RocksDB db = RocksDB.open(options, path)) {
+      db.compactRange();
+      check(db.get(bytes("a1")) != null && db.get(bytes("b")) != null, "an entry is missing");
+    }
+  }
+
+  private static void exceptionInTableFilter(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("1"));
+      db.flush(new FlushOptions());
+      try (AbstractTableFilter filter = new AbstractTableFilter() {
+             @Override
+             public boolean filter(final TableProperties properties) {
+               throw new IllegalStateException("table filter on purpose");
+             }
+           };
+           ReadOptions read = new ReadOptions().setTableFilter(filter)) {
+        fails(IllegalStateException.class, "table filter on purpose", () -> {
+          try (RocksIterator iterator = db.newIterator(read)) {
+            iterator.seekToFirst();
+            iterator.status();
+          }
+        });
+      }
+      check(db.get(bytes("a")) != null, "a read after the exception");
+    }
+  }
+
+  private static void exceptionInHandler(final String path) throws Exception {
+    try (WriteBatch batch = new WriteBatch()) {
+      batch.put(bytes("a"), bytes("1"));
+      try (WriteBatch.Handler handler = new NoHandler()) {
+        fails(IllegalStateException.class, "handler on purpose", () -> batch.iterate(handler));
+      }
+      check(batch.count() == 1, "the batch has changed");
+    }
+  }
+
+  private static final class NoHandler extends WriteBatch.Handler {
+    private static IllegalStateException no() {
+      return new IllegalStateException("handler on purpose");
+    }
+
+    @Override
+    public void put(final int family, final byte[] key, final byte[] value) {
+      throw no();
+    }
+
+    @Override
+    public void put(final byte[] key, final byte[] value) {
+      throw no();
+    }
+
+    @Override
+    public void merge(final int family, final byte[] key, final byte[] value) {}
+
+    @Override
+    public void merge(final byte[] key, final byte[] value) {}
+
+    @Override
+    public void delete(final int family, final byte[] key) {}
+
+    @Override
+    public void delete(final byte[] key) {}
+
+    @Override
+    public void singleDelete(final int family, final byte[] key) {}
+
+    @Override
+    public void singleDelete(final byte[] key) {}
+
+    @Override
+    public void deleteRange(final int family, final byte[] begin, final byte[] end) {}
+
+    @Override
+    public void deleteRange(final byte[] begin, final byte[] end) {}
+
+    @Override
+    public void logData(final byte[] blob) {}
+
+    @Override
+    public void putBlobIndex(final int family, final byte[] key, final byte[] value) {}
+
+    @Override
+    public void markBeginPrepare() {}
+
+    @Override
+    public void markEndPrepare(final byte[] xid) {}
+
+    @Override
+    public void markNoop(final boolean emptyBatch) {}
+
+    @Override
+    public void markRollback(final byte[] xid) {}
+
+    @Override
+    public void markCommit(final byte[] xid) {}
+
+    @Override
+    public void markCommitWithTimestamp(final byte[] xid, final byte[] ts) {}
+  }
+
+  private static void exceptionInWalFilter(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true)) {
+      try (RocksDB db = RocksDB.open(options, path)) {
+        db.put(bytes("a"), bytes("1"));
+      }
+      try (AbstractWalFilter filter = new AbstractWalFilter() {
+             @Override
+             public void columnFamilyLogNumberMap(
+                 final Map<Integer, Long> logs, final Map<String, Integer> ids) {
+               check(ids.get("default") == 0, "the ids " + ids);
+             }
+
+             @Override
+             public LogRecordFoundResult logRecordFound(final long number, final String name,
+                 final WriteBatch batch, final WriteBatch changed) {
+               throw new IllegalStateException("log filter on purpose");
+             }
+
+             @Override
+             public String name() {
+               return "fragile";
+             }
+           };
+           Options filtering = new Options().setWalFilter(filter)) {
+        fails(IllegalStateException.class, "log filter on purpose",
+            () -> RocksDB.open(filtering, path));
+      }
+      try (RocksDB db = RocksDB.open(options, path)) {
+        check(db.get(bytes("a")) != null, "the write is missing");
+      }
+    }
+  }
+
+  /** Listeners and loggers cannot fail an operation: their exceptions are printed. */
+  private static void exceptionsInListenersAndLoggers(final String path) throws Exception {
+    final AtomicInteger calls = new AtomicInteger();
+    try (AbstractEventListener listener = new AbstractEventListener() {
+           @Override
+           public void onFlushCompleted(final RocksDB db, final FlushJobInfo info) {
+             calls.incrementAndGet();
+             throw new IllegalStateException("listener on purpose");
+           }
+         };
+         Logger logger = new Logger(InfoLogLevel.INFO_LEVEL) {
+           @Override
+           protected void log(final InfoLogLevel level, final String message) {
+             calls.incrementAndGet();
+             throw new IllegalStateException("logger on purpose");
+           }
+         };
+         Options options = new Options()
+                               .setCreateIfMissing(true)
+                               .setListeners(Collections.singletonList(listener))
+                               .setLogger(logger);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("1"));
+      db.flush(new FlushOptions());
+      check(calls.get() > 1, "nothing was called");
+    }
+  }
+
+  private static void twoDatabases(final String path) throws Exception {
+    final List<String> flushed = Collections.synchronizedList(new ArrayList<>());
+    try (AbstractEventListener listener = new AbstractEventListener() {
+           @Override
+           public void onFlushCompleted(final RocksDB db, final FlushJobInfo info) {
+             try {
+               flushed.add(new String(db.get(bytes("name"))));
+             } catch (final RocksDBException e) {
+               throw new IllegalStateException(e);
+             }
+           }
+         };
+         Options options = new Options()
+                               .setCreateIfMissing(true)
+                               .setListeners(Collections.singletonList(listener))) {
+      try (RocksDB one = RocksDB.open(options, path + 1);
+           RocksDB two = RocksDB.open(options, path + 2)) {
+        one.put(bytes("name"), bytes("one"));
+        two.put(bytes("name"), bytes("two"));
+        two.flush(new FlushOptions());
+        one.flush(new FlushOptions());
+        check(flushed.equals(List.of("two", "one")), "the handles of listeners: " + flushed);
+        fails(RocksDBException.class, "lock", () -> RocksDB.open(options, path + 1));
+      }
+      try (RocksDB one = RocksDB.open(options, path + 1)) {
+        check(Arrays.equals(one.get(bytes("name")), bytes("one")), "the first database");
+      }
+    }
+  }
+
+  private static void informationAboutCompactions(final String path) throws Exception {
+    final AtomicReference<String> seen = new AtomicReference<>();
+    try (AbstractEventListener listener = new AbstractEventListener() {
+           @Override
+           public void onCompactionCompleted(final RocksDB db, final CompactionJobInfo info) {
+             try (CompactionJobStats stats = info.stats()) {
+               seen.set(info.compactionReason() + " " + info.inputFiles().size() + " "
+                   + info.outputFiles().size() + " " + stats.numInputRecords() + " "
+                   + stats.numOutputRecords() + " " + new String(info.columnFamilyName()) + " "
+                   + info.status().getCode() + " " + stats.isManualCompaction());
+             }
+           }
+         };
+         Options options = new Options()
+                               .setCreateIfMissing(true)
+                               .setListeners(Collections.singletonList(listener));
+         RocksDB db = RocksDB.open(options, path)) {
+      for (int round = 0; round < 2; round++) {
+        for (int n = 0; n < 10; n++) {
+          db.put(bytes("k" + n), bytes("v"));
+        }
+        db.flush(new FlushOptions());
+      }
+      db.compactRange();
+      check("kManualCompaction 2 1 20 10 default Ok true".equals(seen.get()), seen.get());
+    }
+  }
+
+  /** Runs in a class loader of its own, which has its own classes of RocksJava. */
+  public static final class Tenant {
+    public static String use(final String path, final String key) throws Exception {
+      RocksDB.loadLibrary();
+      final AtomicInteger flushes = new AtomicInteger();
+      try (AbstractEventListener listener = new AbstractEventListener() {
+             @Override
+             public void onFlushCompleted(final RocksDB db, final FlushJobInfo info) {
+               flushes.incrementAndGet();
+             }
+           };
+           Options options = new Options()
+                                 .setCreateIfMissing(true)
+                                 .setListeners(Collections.singletonList(listener));
+           RocksDB db = RocksDB.open(options, path)) {
+        db.put(bytes(key), bytes("1"));
+        // The flush runs on a thread that has no class loader.
+        db.flush(new FlushOptions());
+        if (flushes.get() == 0) {
+          throw new AssertionError("the listener was not called");
+        }
+        int count = 0;
+        try (RocksIterator iterator = db.newIterator()) {
+          for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {
+            count++;
+          }
+        }
+        return Tenant.class.getClassLoader().getClass().getSimpleName() + " " + count;
+      }
+    }
+  }
+
+  private static URL[] classPath(final String... before) throws Exception {
+    final List<URL> urls = new ArrayList<>();
+    for (final String entry : before) {
+      urls.add(new File(entry).toURI().toURL());
+    }
+    for (final String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
+      urls.add(new File(entry).toURI().toURL());
+    }
+    return urls.toArray(new URL[0]);
+  }
+
+  private static ClassLoader platform() {
+    return ClassLoader.getSystemClassLoader().getParent();
+  }
+
+  private static String tenant(final String path, final String key) throws Exception {
+    try (URLClassLoader loader = new URLClassLoader(classPath(), platform())) {
+      final Class<?> tenant = loader.loadClass("Behaviour$Tenant");
+      final Method use = tenant.getMethod("use", String.class, String.class);
+      return (String) use.invoke(null, path, key);
+    }
+  }
+
+  /** Fails if the library of a jar is loaded, which RocksJava falls back on. */
+  private static void checkLibraries() throws Exception {
+    final String ours = new File(System.getProperty("java.library.path")).getCanonicalPath();
+    for (final String line : Files.readAllLines(Paths.get("/proc/self/maps"))) {
+      check(!line.contains("librocksdbjni") || line.contains(ours), line);
+    }
+  }
+
+  /**
+   * This loader has one of the two names of the library, so that each of the others gets the other one only if the loader
+   * before it was collected.
+   */
+  private static void classLoadersThatAreThrownAway(final String path) throws Exception {
+    for (int n = 1; n <= 4; n++) {
+      check(tenant(path, "key" + n).equals("URLClassLoader " + n), "tenant " + n);
+      for (int round = 0; round < 5; round++) {
+        System.gc();
+        Thread.sleep(20);
+      }
+      checkLibraries();
+    }
+  }
+
+  private static void otherVersion(final String path) throws Exception {
+    final String other = System.getProperty("other.classes");
+    try (URLClassLoader loader = new URLClassLoader(classPath(other), platform())) {
+      final Class<?> rocksdb = loader.loadClass("org.rocksdb.RocksDB");
+      final Method load = rocksdb.getMethod("loadLibrary");
+      fails(IllegalStateException.class, "org.rocksdb:rocksdbjni:11.1.1", () -> {
+        try {
+          load.invoke(null);
+        } catch (final java.lang.reflect.InvocationTargetException e) {
+          throw (Exception) e.getCause();
+        }
+      });
+    }
+    System.gc();
+    checkLibraries();
+  }
+
+  /** The process that exits: it leaves its databases open. */
+  private static void exit(final String path, final String how) throws Exception {
+    final AbstractEventListener listener = new AbstractEventListener() {
+      @Override
+      public void onTableFileCreated(final TableFileCreationInfo info) {}
+    };
+    final Options options = new Options()
+                                .setCreateIfMissing(true)
+                                .setWriteBufferSize(64 << 10)
+                                .setListeners(Collections.singletonList(listener));
+    final RocksDB db = RocksDB.open(options, path + "exit1");
+    final RocksDB other = RocksDB.open(options, path + "exit2");
+    final RocksIterator iterator = other.newIterator();
+    for (int n = 0; n < 20_000; n++) {
+      db.put(bytes("key" + n), new byte[100]);
+    }
+    other.put(bytes("last"), bytes("1"));
+    iterator.seekToFirst();
+    if (how.equals("halt")) {
+      Runtime.getRuntime().halt(7);
+    }
+    System.exit(7);
+  }
+
+  private static void exitWithOpenDatabases(final String path) throws Exception {
+    for (final String how : new String[] {"exit", "halt"}) {
+      final Process child =
+          new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "-Xmx200m",
+              "-Djava.library.path=" + System.getProperty("java.library.path"), "-cp",
+              System.getProperty("java.class.path"), "Behaviour", "child", path + how, how)
+              .inheritIO()
+              .start();
+      check(child.waitFor(120, TimeUnit.SECONDS), "the process hangs");
+      check(child.exitValue() == 7, "exit code " + child.exitValue());
+      try (Options options = new Options();
+           RocksDB db = RocksDB.open(options, path + how + "exit1");
+           RocksDB other = RocksDB.open(options, path + how + "exit2")) {
+        for (int n = 0; n < 20_000; n++) {
+          check(db.get(bytes("key" + n)) != null, "key" + n + " is missing");
+        }
+        check(other.get(bytes("last")) != null, "a write is missing");
+      }
+    }
+  }
+
+  public static void main(final String[] arguments) throws Exception {
+    RocksDB.loadLibrary();
+    if (arguments[0].equals("child")) {
+      exit(arguments[1], arguments[2]);
+    }
+    scratch = Paths.get(arguments[0]);
+    final Map<String, Case> cases = new java.util.LinkedHashMap<>();
+    cases.put("exceptionsInComparators", Behaviour::exceptionsInComparators);
+    cases.put("exceptionInComparatorOfCompaction", Behaviour::exceptionInComparatorOfCompaction);
+    cases.put("exceptionInFactoryOfFilters", Behaviour::exceptionInFactoryOfFilters);
+    cases.put("exceptionInTableFilter", Behaviour::exceptionInTableFilter);
+    cases.put("exceptionInHandler", Behaviour::exceptionInHandler);
+    cases.put("exceptionInWalFilter", Behaviour::exceptionInWalFilter);
+    cases.put("exceptionsInListenersAndLoggers", Behaviour::exceptionsInListenersAndLoggers);
+    cases.put("twoDatabases", Behaviour::twoDatabases);
+    cases.put("informationAboutCompactions", Behaviour::informationAboutCompactions);
+    cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
+    cases.put("otherVersion", Behaviour::otherVersion);
+    cases.put("exitWithOpenDatabases", Behaviour::exitWithOpenDatabases);
+    int failed = 0;
+    for (final Map.Entry<String, Case> entry : cases.entrySet()) {
+      try {
+        entry.getValue().run(scratch.resolve(entry.getKey()).toString());
+      } catch (final Throwable thrown) {
+        failed++;
+        System.out.println(entry.getKey() + " failed:");
+        thrown.printStackTrace(System.out);
+      }
+    }
+    // In the form of JUnit.
+    System.out.println(failed == 0 ? "OK (" + cases.size() + " tests)"
+                                   : "Tests run: " + cases.size() + ",  Failures: " + failed);
+    System.exit(failed == 0 ? 0 : 1);
+  }
+}
