@@ -3,8 +3,9 @@
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-use cairn_db::Record;
+use cairn_db::{Family, Record};
 use cairn_format::hash::hash64;
+use cairn_format::key::strip_timestamp;
 
 /// A key of a column family. Clones share the bytes.
 #[derive(Clone, Debug)]
@@ -73,6 +74,12 @@ pub(crate) fn key_of<'a>(record: &Record<'a>) -> Option<(u32, &'a [u8])> {
         _ => return None,
     };
     Some((record.family()?, key))
+}
+
+/// Returns `key`, of a record of the family with the id `family`, without its timestamp. Locks have no timestamps.
+pub(crate) fn without_timestamp<'k>(families: &[Family], family: u32, key: &'k [u8]) -> &'k [u8] {
+    let found = families.iter().find(|found| found.id() == family);
+    strip_timestamp(key, found.map_or(0, Family::timestamp_size))
 }
 
 /// A hasher of values that are hashes already.

@@ -24,6 +24,11 @@
 //! visible. The transaction is decided later, by [`Transaction::commit`] or [`Transaction::rollback`]; if the process
 //! ends before that, the next opening recovers it with its locks ([`TransactionDb::prepared_transactions`]).
 //!
+//! # Timestamps
+//!
+//! In families whose keys have timestamps, the writes of a transaction of a [`TransactionDb`] get its commit timestamp
+//! ([`Transaction::set_commit_timestamp`]). A prepared transaction is logged without it; the commit logs it.
+//!
 //! # Invariants
 //!
 //! T1. A transaction holds a lock for each key that it tracks, unless its locks were stolen after it expired or it
@@ -42,7 +47,8 @@
 //!
 //! # Limitations
 //!
-//! The write policies other than "committed", range locks and keys with timestamps are not supported.
+//! The write policies other than "committed", and range locks are not supported; optimistic transactions do
+//! not support keys with timestamps.
 
 mod history;
 mod key;

@@ -14,7 +14,7 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
 
 use crate::history;
-use crate::key::{LockKey, key_of};
+use crate::key::{LockKey, key_of, without_timestamp};
 use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
 use crate::options::{TransactionDbOptions, TransactionOptions};
 use crate::owner::Owner;
@@ -303,7 +303,7 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions, as in RocksDB.
+    /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions and for keys with timestamps, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = match self.locking.options.skip_concurrency_control {
             true => Vec::new(),
@@ -322,6 +322,13 @@ impl TransactionDb {
 
     /// Locks the keys of `batch`, in ascending order.
     fn lock_batch(&self, batch: &WriteBatch) -> Result<Vec<LockedKey<'_>>> {
+        if batch.has_timestamps() {
+            // The order of the timestamps might not be that of the locks.
+            return Err(Error::not_supported(
+                "Batch to commit includes timestamp assigned before locking",
+            ));
+        }
+        let families = self.db.families();
         let mut keys = BTreeSet::new();
         for record in batch.records() {
             let record = record?;
@@ -330,7 +337,8 @@ impl TransactionDb {
                     "range deletions in a transaction database",
                 ));
             }
-            keys.extend(key_of(&record));
+            let key = key_of(&record);
+            keys.extend(key.map(|(id, key)| (id, without_timestamp(&families, id, key))));
         }
         let owner = self.new_owner();
         let lock = |(family, key)| self.lock_for(&owner, family, key);

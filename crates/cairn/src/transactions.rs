@@ -679,6 +679,32 @@ impl<'db> Transaction<'db> {
         self.inner.counts()
     }
 
+    /// Sets the timestamp of reads for update in families with timestamps. From now on, a write or a read for update
+    /// fails if its key has a version with a newer timestamp. `u64::MAX` stands for none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is less than before; `NotSupported` for an optimistic transaction.
+    pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
+        self.inner.set_read_timestamp_for_validation(timestamp)
+    }
+
+    /// Sets the timestamp of the writes in families with timestamps, without which they cannot be committed. `u64::MAX`
+    /// stands for none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is not greater than the read timestamp; `NotSupported` for an optimistic transaction.
+    pub fn set_commit_timestamp(&mut self, timestamp: u64) -> Result<()> {
+        self.inner.set_commit_timestamp(timestamp)
+    }
+
+    /// Returns the timestamp of the writes, if it is set.
+    #[must_use]
+    pub fn commit_timestamp(&self) -> Option<u64> {
+        self.inner.commit_timestamp()
+    }
+
     /// Sets the time to wait for a lock in milliseconds; negative for no limit.
     pub fn set_lock_timeout(&mut self, millis: i64) {
         self.inner.set_lock_timeout(millis);

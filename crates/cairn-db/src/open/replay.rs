@@ -123,15 +123,15 @@ impl Replay {
         let mut section: Option<Encoded> = None;
         for record in batch.records() {
             let record = record.map_err(malformed)?;
-            if self.transaction(&record, &mut section, &mut seq, log, sizes, sink)? {
+            if self.transaction(&record, &mut section, &mut seq, log, sink)? {
                 continue;
             }
             if let Some(section) = &mut section {
                 // A prepared entry takes its number when it is committed.
-                section.push(&record)?;
+                push_prepared(section, &record, log, sizes, sink)?;
                 continue;
             }
-            seq = add(&record, seq, log, sizes, sink)?;
+            seq = add(&record, seq, log, Some(sizes), sink)?;
         }
         if section.is_some() {
             return Err(misplaced(log, "a prepared section without an end"));
@@ -149,7 +149,6 @@ impl Replay {
         section: &mut Option<Encoded>,
         seq: &mut SequenceNumber,
         log: FileNumber,
-        sizes: &RecordedSizes,
         sink: &mut dyn Sink,
     ) -> Result<bool> {
         use cairn_format::batch::PreparePolicy::WriteCommitted;
@@ -193,7 +192,7 @@ impl Replay {
                 for record in records.view().records() {
                     let record =
                         record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
-                    *seq = add(&record, *seq, log, sizes, sink)?;
+                    *seq = add(&record, *seq, log, None, sink)?;
                 }
             }
             Record::Rollback { name } => drop(self.prepared.remove(name)),
@@ -267,13 +266,37 @@ fn misplaced(log: FileNumber, what: &str) -> Error {
     Error::corruption(format!("a batch of {log}.log has {what}"))
 }
 
+/// Adds a prepared `record` to its section. Its log has recorded the sizes of timestamps, which must be those of now.
+fn push_prepared(
+    section: &mut Encoded,
+    record: &Record<'_>,
+    log: FileNumber,
+    sizes: &RecordedSizes,
+    sink: &dyn Sink,
+) -> Result<()> {
+    let family = record.family();
+    let order = family.and_then(|family| sink.order(family));
+    let running = order.map(|order| order.timestamp_size());
+    let recorded = family.and_then(|family| sizes.get(&family).copied());
+    if let Some(running) = running
+        && running != recorded.unwrap_or(0)
+    {
+        return Err(Error::not_supported(format!(
+            "{log}.log has a prepared transaction with timestamps of {} bytes, where the comparator of the column \
+             family has {running}",
+            recorded.unwrap_or(0)
+        )));
+    }
+    section.push(record)
+}
+
 /// Passes the entry of `record` to `sink` at `seq`, unless the family's tables already contain it. Returns
-/// the sequence number of the next record.
+/// the sequence number of the next record. Without `sizes`, the entry has the timestamps of now.
 fn add(
     record: &Record<'_>,
     seq: SequenceNumber,
     log: FileNumber,
-    sizes: &RecordedSizes,
+    sizes: Option<&RecordedSizes>,
     sink: &mut dyn Sink,
 ) -> Result<SequenceNumber> {
     let Some((family, entry)) = entry(record)? else {
@@ -287,7 +310,10 @@ fn add(
         return Ok(next);
     };
     let running = order.timestamp_size();
-    let recorded = sizes.get(&family).copied().unwrap_or(0);
+    let recorded = match sizes {
+        Some(sizes) => sizes.get(&family).copied().unwrap_or(0),
+        None => running,
+    };
     if running == recorded {
         let kind = match entry.kind {
             ValueKind::Deletion if running > 0 => ValueKind::DeletionWithTimestamp,

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! This module creates and ends transactions. [`access`] has the locks of keys, reads and writes; [`save_points`] takes
-//! back a part of a transaction; [`two_phase`] prepares it.
+//! back a part of a transaction; [`two_phase`] prepares it; [`timestamps`] has those of its reads and writes.
 
 mod access;
 mod save_points;
+mod timestamps;
 mod two_phase;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
 use save_points::SavePoint;
+use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;
 use two_phase::PreparedPart;
 
@@ -138,6 +140,7 @@ pub struct Transaction {
     counts: WriteCounts,
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
+    timestamps: Timestamps,
     write_options: WriteOptions,
 }
 
@@ -154,6 +157,7 @@ impl Transaction {
             snapshot_needed: false,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
+            timestamps: Timestamps::default(),
             write_options,
         }
     }
@@ -218,8 +222,8 @@ impl Transaction {
     ///
     /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do
     /// not reach back far enough to decide that; the transaction can then be rolled back. Pessimistic: `Expired`;
-    /// `InvalidArgument` if the transaction has ended or was to be prepared. A prepared transaction is still prepared
-    /// after an error.
+    /// `InvalidArgument` if the transaction has ended or was to be prepared, or has no commit timestamp for keys that
+    /// need one. A prepared transaction is still prepared after an error.
     pub fn commit(&mut self) -> Result<()> {
         match &self.policy {
             Policy::Optimistic(validation) => {
@@ -235,7 +239,8 @@ impl Transaction {
                     return self.commit_prepared();
                 }
                 let write = |batch: &WriteBatch| write_batch(&self.db, batch, &self.write_options);
-                let written = self.batch.with_batch(write);
+                let stamped = self.stamp();
+                let written = stamped.and_then(|_| self.batch.with_batch(write));
                 if written.is_ok() {
                     own.owner.set_state(TransactionState::Committed);
                 }

@@ -17,8 +17,9 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Error, Result};
 
+use super::timestamps::Timestamps;
 use super::{Pessimistic, Policy, Transaction, WriteCounts, expired};
-use crate::key::{LockKey, key_of};
+use crate::key::{LockKey, key_of, without_timestamp};
 use crate::locks::Request;
 use crate::options::TransactionOptions;
 use crate::owner::{Owner, TransactionState};
@@ -35,6 +36,7 @@ pub(crate) struct Parked {
     tracker: Tracker,
     counts: WriteCounts,
     prepared: PreparedPart,
+    timestamps: Timestamps,
     write_options: WriteOptions,
 }
 
@@ -110,9 +112,12 @@ impl Transaction {
     /// Commits the transaction, which was prepared and is in state `AwaitingCommit`.
     pub(super) fn commit_prepared(&mut self) -> Result<()> {
         let prepared = self.prepared;
+        let stamped = self.stamp();
         let more = self.batch.with_batch(|batch| prepared.rest(batch));
         self.decide(TransactionState::Committed, |db, name, options| {
-            db.commit_prepared_with(name, &more?, options)
+            let timestamp = stamped?.map(u64::to_le_bytes);
+            let timestamp = timestamp.as_ref().map(|timestamp| &timestamp[..]);
+            db.commit_prepared_at(name, &more?, timestamp, options)
         })?;
         self.unregister_name();
         Ok(())
@@ -161,6 +166,7 @@ impl Transaction {
             tracker: std::mem::take(&mut self.tracker),
             counts: self.counts,
             prepared: self.prepared,
+            timestamps: self.timestamps,
             write_options: self.write_options.clone(),
         });
     }
@@ -182,6 +188,7 @@ impl Transaction {
         transaction.tracker = parked.tracker;
         transaction.counts = parked.counts;
         transaction.prepared = parked.prepared;
+        transaction.timestamps = parked.timestamps;
         transaction
     }
 
@@ -222,6 +229,7 @@ impl Transaction {
             };
             let key = key_of(&record).filter(|_| !locking.options().skip_concurrency_control);
             if let Some((family, key)) = key {
+                let key = without_timestamp(families, family, key);
                 let key = LockKey::new(family, key);
                 let request = Request {
                     owner: &own.owner,

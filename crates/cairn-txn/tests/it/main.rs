@@ -8,6 +8,7 @@ mod crash_two_phase;
 mod isolation;
 mod optimistic;
 mod pessimistic;
+mod timestamps;
 mod two_phase;
 
 use std::path::Path;
