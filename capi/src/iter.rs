@@ -339,6 +339,7 @@ impl Cursor {
     fn timestamp(&self) -> Option<&[u8]> {
         match self {
             Cursor::Family(iter) if iter.valid() => Some(iter.timestamp()),
+            Cursor::Joined(iter) if iter.valid() => Some(iter.timestamp()),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{ReadPoint, rocksdb_column_family_handle_t, rocksdb_snapshot_t};
-use crate::error::{bytes, malloc_bytes, not_built, report, store};
+use crate::error::{bytes, malloc_bytes, report, store};
 use crate::handle::{create, create_freeable, maybe, of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::{Cursor, closed, create_iter, rocksdb_iterator_t};
@@ -24,7 +24,7 @@ use crate::transaction_db::rocksdb_transactiondb_t;
 pub struct TransactionHandle {
     txn: Transaction,
     default_family: Family,
-    /// The error of the write options or of a timestamp, which a prepare or a commit reports.
+    /// The error of the write options, which a prepare or a commit reports.
     refused: Option<Error>,
 }
 
@@ -42,14 +42,6 @@ impl TransactionHandle {
         match &self.refused {
             Some(error) => Err(error.clone()),
             None => Ok(&mut self.txn),
-        }
-    }
-
-    /// Makes the prepare and the commit fail because of a timestamp, unless it is the one that means none.
-    fn refuse(&mut self, function: &str, timestamp: u64) {
-        if timestamp != u64::MAX {
-            self.refused
-                .get_or_insert_with(|| not_built(function, "user-defined timestamps"));
         }
     }
 }
@@ -235,13 +227,17 @@ c_functions! {
         store(name_len, name.len());
         malloc_bytes(name)
     }
-    /// Not supported: user-defined timestamps. The commit fails.
+    /// Sets the timestamp of the writes in column families with timestamps. It must be greater than the read timestamp;
+    /// otherwise it is not set, and the commit of such writes fails. `UINT64_MAX` stands for none.
     fn rocksdb_transaction_set_commit_timestamp(txn: *mut rocksdb_transaction_t, commit_timestamp: u64) {
-        of_mut(txn).refuse("rocksdb_transaction_set_commit_timestamp", commit_timestamp);
+        // As in RocksDB, nothing reports the error.
+        let _ = self::txn(txn).set_commit_timestamp(commit_timestamp);
     }
-    /// Not supported: user-defined timestamps. The commit fails.
+    /// Sets the timestamp of reads for update in column families with timestamps. They and writes fail if their key has a
+    /// version with a newer timestamp. It cannot be decreased. `UINT64_MAX` stands for none.
     fn rocksdb_transaction_set_read_timestamp_for_validation(txn: *mut rocksdb_transaction_t, read_timestamp: u64) {
-        of_mut(txn).refuse("rocksdb_transaction_set_read_timestamp_for_validation", read_timestamp);
+        // As in RocksDB, nothing reports the error.
+        let _ = self::txn(txn).set_read_timestamp_for_validation(read_timestamp);
     }
     /// Sets a save point.
     fn rocksdb_transaction_set_savepoint(txn: *mut rocksdb_transaction_t) {

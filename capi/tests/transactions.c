@@ -292,12 +292,7 @@ static void pessimistic(const char* dir) {
     rocksdb_free(value);
   }
 #ifndef NOT_CAIRN
-  /* Timestamps fail, and nothing is written. */
   txn = rocksdb_transaction_begin(db, w, x, NULL);
-  txn_put(txn, "never", "1");
-  rocksdb_transaction_set_commit_timestamp(txn, 7);
-  rocksdb_transaction_commit(txn, &err);
-  CHECK_ERROR(err, "Not implemented: rocksdb_transaction_set_commit_timestamp");
   /* A transaction, its iterator and its snapshot outlive the database. */
   iter = rocksdb_transaction_create_iterator(txn, r);
   rocksdb_iter_seek_to_first(iter);

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_memtable::Memtable;
 use cairn_options::ReadOptions;
-use cairn_read::{View, is_written_since};
+use cairn_read::{View, is_written_after, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::release::check_held;
 use crate::handle::Family;
+use crate::timestamps::check_size;
 
 /// The state of a key relative to a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,29 @@ impl Family {
             }
             found => Ok(found),
         }
+    }
+}
+
+impl Family {
+    /// True if `key` was written after `since`, or at a newer timestamp than `timestamp`, or covered by such a range
+    /// deletion. For families with 64-bit timestamps.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get; `InvalidArgument` for a family without timestamps of 8 bytes.
+    pub fn is_written_after(
+        &self,
+        key: &[u8],
+        since: SequenceNumber,
+        timestamp: Option<u64>,
+    ) -> Result<bool> {
+        const NEWEST: [u8; 8] = [0xff; 8];
+        self.db.shared.context.check_reader()?;
+        check_size(&self.state, NEWEST.len())?;
+        let view = self.state.view();
+        check_held(&view)?;
+        let lookup = LookupKey::new(&[key, &NEWEST].concat(), SequenceNumber::MAX);
+        is_written_after(&view, &lookup, since, timestamp)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn needs_timestamp(name: &str) -> Error {
 }
 
 /// Checks that the timestamps of `family` have `found` bytes.
-fn check_size(family: &FamilyState, found: usize) -> Result<()> {
+pub(crate) fn check_size(family: &FamilyState, found: usize) -> Result<()> {
     match family.order().timestamp_size() {
         0 => Err(Error::invalid_argument(format!(
             "cannot call this method on column family {} that does not enable timestamp",
@@ -145,6 +145,25 @@ impl WriteBatch {
             return Err(Error::invalid_argument("Timestamp is empty"));
         }
         self.set_timestamps(timestamp, size_of)
+    }
+
+    /// Sets the timestamps of all keys that were added to families with timestamps.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a timestamp of another size. The batch is then unchanged.
+    pub fn stamp(&mut self, timestamp: &[u8]) -> Result<()> {
+        let sizes = self.stamped().to_vec();
+        let size_of = |id: u32| sizes.iter().find(|(stamped, _)| *stamped == id);
+        self.set_timestamps(timestamp, |id| {
+            Some(size_of(id).map_or(0, |(_, size)| *size))
+        })
+    }
+
+    /// True if keys were added to a family whose keys have timestamps.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        !self.stamped().is_empty()
     }
 
     /// True if keys were added without timestamp to a family whose keys have timestamps, and

@@ -26,8 +26,8 @@ pub struct PreparedTransaction {
 /// A decision.
 #[derive(Clone, Copy)]
 enum Decision<'a> {
-    /// With further writes, which follow those of the section.
-    Commit(&'a WriteBatch),
+    /// With further writes, which follow those of the section, and the timestamp of all writes.
+    Commit(&'a WriteBatch, Option<&'a [u8]>),
     RollBack,
 }
 
@@ -49,6 +49,14 @@ impl Shared {
     ) -> Result<()> {
         self.check_two_phase()?;
         let options = logged(options);
+        // The commit decides the timestamps.
+        let mut complete;
+        let mut batch = batch;
+        if batch.lacks_timestamps() {
+            complete = batch.clone();
+            complete.has_placeholders = false;
+            batch = &complete;
+        }
         self.with_stored(batch, |batch| {
             self.check_write(batch, &options)?;
             let sections = &self.writes.sections;
@@ -77,21 +85,22 @@ impl Shared {
         options.check_supported()?;
         let mut marker = Encoded::new();
         match decision {
-            Decision::Commit(more) => {
+            Decision::Commit(more, timestamp) => {
                 self.check_write(more, &options)?;
-                marker.mark_commit(name)?;
+                match timestamp {
+                    Some(timestamp) => marker.mark_commit_at(timestamp, name)?,
+                    None => marker.mark_commit(name)?,
+                }
                 marker.append(&more.encoded().view())?;
                 cairn_wal::check_record(marker.byte_len() as u64)?;
             }
             Decision::RollBack => marker.mark_rollback(name)?,
         }
         let mut section = self.writes.sections.begin_decision(name)?;
-        let is_commit = matches!(decision, Decision::Commit(_));
-        if let Decision::Commit(more) = decision
-            && more.count() > 0
-        {
-            let appended = Arc::make_mut(&mut section).append(&more.encoded().view());
-            appended.inspect_err(|_| {
+        let is_commit = matches!(decision, Decision::Commit(..));
+        if let Decision::Commit(more, timestamp) = decision {
+            let completed = self.complete_section(&mut section, more, timestamp);
+            completed.inspect_err(|_| {
                 self.writes.sections.decision_failed(name, State::Prepared);
             })?;
         }
@@ -121,6 +130,39 @@ impl Shared {
 }
 
 impl Shared {
+    /// Sets the timestamps of a section that is committed, and adds the writes of `more`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without a timestamp if keys have timestamps, or for one of another size.
+    fn complete_section(
+        &self,
+        section: &mut Arc<Encoded>,
+        more: &WriteBatch,
+        timestamp: Option<&[u8]>,
+    ) -> Result<()> {
+        let families = self.catalog.families();
+        let size_of = |id: u32| {
+            let family = families.get(id);
+            family.map_or(0, |family| family.order().timestamp_size())
+        };
+        if let Some(timestamp) = timestamp {
+            // The writes to a dropped family are ignored.
+            Arc::make_mut(section).set_timestamps(timestamp, |id| Some(size_of(id)))?;
+        } else if self.signals.has_timestamps() {
+            for record in section.view().records() {
+                let record = record.map_err(|e| e.in_file("a prepared section", 0))?;
+                if record.family().is_some_and(|id| size_of(id) > 0) {
+                    return Err(Error::invalid_argument("Must assign a commit timestamp"));
+                }
+            }
+        }
+        match more.count() {
+            0 => Ok(()),
+            _ => Arc::make_mut(section).append(&more.encoded().view()),
+        }
+    }
+
     /// Writes the `parts` of a decision of `section`.
     fn write_decision(
         self: &Arc<Self>,
@@ -190,9 +232,26 @@ impl Db {
         more: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
+        self.commit_prepared_at(name, more, None, options)
+    }
+
+    /// [`Db::commit_prepared_with`] at `timestamp`, which the keys get in families with timestamps. The keys of `more`
+    /// have it already.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::commit_prepared_with`]; `InvalidArgument` for a timestamp of another size, and for no timestamp if
+    /// there are such keys.
+    pub fn commit_prepared_at(
+        &self,
+        name: &[u8],
+        more: &WriteBatch,
+        timestamp: Option<&[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
         let shared = self.shared();
         shared.with_stored(more, |more| {
-            shared.decide(name, Decision::Commit(more), options)
+            shared.decide(name, Decision::Commit(more, timestamp), options)
         })
     }
 

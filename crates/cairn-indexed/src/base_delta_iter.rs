@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cairn_db::{Columns, Family, Found, Iter};
+use cairn_format::key::compare_plain;
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_options::ReadOptions;
 use cairn_platform::sync::Mutex;
@@ -116,7 +117,7 @@ impl BaseDeltaIter {
                 false => self.base.seek(&key),
             }
         }
-        if self.base.valid() && self.order.compare(self.base.key(), &key).is_eq() {
+        if self.base.valid() && compare_plain(&self.order, self.base.key(), &key).is_eq() {
             self.step_base(back);
         }
         match is_exhausted {
@@ -146,6 +147,16 @@ impl BaseDeltaIter {
             At::Nowhere => &[],
             At::Base => self.base.key(),
             At::Own(_) => self.own.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the timestamp of the current key: empty if keys have none, if not valid, and for a key of the batch, which
+    /// gets its timestamp later.
+    #[must_use]
+    pub fn timestamp(&self) -> &[u8] {
+        match &self.at {
+            At::Base => self.base.timestamp(),
+            At::Nowhere | At::Own(_) => &[],
         }
     }
 
@@ -216,8 +227,8 @@ impl BaseDeltaIter {
             });
         let within = |key: &&[u8]| {
             end.as_deref().is_none_or(|end| match back {
-                true => self.order.compare(key, end).is_ge(),
-                false => self.order.compare(key, end).is_lt(),
+                true => compare_plain(&self.order, key, end).is_ge(),
+                false => compare_plain(&self.order, key, end).is_lt(),
             })
         };
         let found = found.filter(within).map(<[u8]>::to_vec);
@@ -246,7 +257,7 @@ impl BaseDeltaIter {
             };
             let side = match self.base.valid() {
                 false => Ordering::Greater,
-                true => self.order.compare(self.base.key(), &own),
+                true => compare_plain(&self.order, self.base.key(), &own),
             };
             let side = match self.back && self.base.valid() {
                 true => side.reverse(),
@@ -328,7 +339,7 @@ fn nearer_end<'a>(
     };
     match (key(&bound), key(&limit)) {
         (Some(a), Some(b)) => {
-            let bound_is_further = match order.compare(a, b) {
+            let bound_is_further = match compare_plain(order, a, b) {
                 Ordering::Equal => back && matches!(bound, Bound::Included(_)),
                 Ordering::Less => !back,
                 Ordering::Greater => back,

@@ -156,6 +156,15 @@ impl IndexedBatch {
         Ok(())
     }
 
+    /// Sets the timestamps of all keys of families with timestamps; see [`WriteBatch::stamp`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WriteBatch::stamp`].
+    pub fn stamp(&self, timestamp: &[u8]) -> Result<()> {
+        self.shared.lock().batch.stamp(timestamp)
+    }
+
     /// Limits the serialized size to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {

@@ -3,6 +3,8 @@
 //! Adding a record costs one search in a balanced tree and a copy of the key. The records of a key are
 //! read newest first. With overwriting, a record other than a merge replaces the newest one; merges are
 //! always added, because earlier operands remain valid.
+//!
+//! Keys are indexed without their timestamps, which the batch gets when it is complete.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -11,6 +13,7 @@ use std::ops::{Bound, Range};
 
 use cairn_db::WriteBatch;
 use cairn_format::batch::{BatchRef, Record};
+use cairn_format::key::{compare_plain, strip_timestamp};
 use cairn_types::{Error, KeyOrder, Result};
 
 /// The kind of a write.
@@ -56,7 +59,7 @@ impl InOrder for (&KeyOrder, &[u8]) {
 impl Ord for dyn InOrder + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
         let (order, key) = self.parts();
-        order.compare(key, other.parts().1)
+        compare_plain(order, key, other.parts().1)
     }
 }
 
@@ -76,7 +79,7 @@ impl Eq for dyn InOrder + '_ {}
 
 impl Ord for Ordered {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.order.compare(&self.key, &other.key)
+        compare_plain(&self.order, &self.key, &other.key)
     }
 }
 
@@ -263,6 +266,7 @@ impl Indexed {
             }
             let index = self.families.entry(family);
             let index = index.or_insert_with(|| FamilyIndex::new(self.default_order.clone()));
+            let key = strip_timestamp(key, index.order.timestamp_size());
             index.add(key, at, self.overwrite && kind != WriteKind::Merge);
         }
     }

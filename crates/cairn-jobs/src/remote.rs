@@ -575,8 +575,17 @@ impl<'a> Expected<'a> {
             return Ok(());
         };
         for fragment in tombstones.iter() {
-            let start = order.compare_without_timestamp(file.smallest.user_key(), fragment.start);
-            let end = order.compare_without_timestamp(fragment.end, file.largest.user_key());
+            let size = order.timestamp_size();
+            let start = key::compare_plain(
+                order,
+                key::strip_timestamp(file.smallest.user_key(), size),
+                fragment.start,
+            );
+            let end = key::compare_plain(
+                order,
+                fragment.end,
+                key::strip_timestamp(file.largest.user_key(), size),
+            );
             if start.is_gt() || end.is_gt() {
                 return Err(invalid(format!(
                     "a range tombstone of {file:?} is outside of its bounds"

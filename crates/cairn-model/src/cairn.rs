@@ -27,8 +27,18 @@ pub struct Cairn {
     pub(crate) unlogged: bool,
     /// Number of background errors.
     pub(crate) errors: Arc<AtomicU64>,
-    pub(crate) snapshots: BTreeMap<u64, Snapshot>,
+    pub(crate) snapshots: BTreeMap<u64, ReadPoint>,
     pub(crate) next_snapshot: u64,
+    /// The moment that further writes lead to: their timestamp, in families with timestamps.
+    pub(crate) moment: u64,
+}
+
+/// The state that reads of a snapshot of a script see.
+pub(crate) enum ReadPoint {
+    /// That of a snapshot.
+    Snapshot(Snapshot),
+    /// That at a timestamp, without a snapshot.
+    Timestamp(u64),
 }
 
 impl Cairn {
@@ -53,7 +63,44 @@ impl Cairn {
             let family = self.family(&write.family)?;
             write.change.add_to(&mut batch, &family, &write.key);
         }
+        if self.has_timestamps() && !writes.is_empty() {
+            batch.update_timestamps(&stamp(self.moment), |_| Some(TIMESTAMP_LEN))?;
+        }
         Ok(batch)
+    }
+
+    /// True if the keys of all families have timestamps: the moments of their writes.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        self.family.comparator.timestamp_size() > 0
+    }
+
+    /// Returns the timestamp of the next writes.
+    #[must_use]
+    pub fn now(&self) -> [u8; TIMESTAMP_LEN] {
+        stamp(self.moment)
+    }
+
+    /// Returns the oldest moment whose state can be read in `family`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the family does not exist or has no timestamps.
+    pub fn oldest_moment(&self, family: &str) -> Result<usize> {
+        let low = self.family(family)?.full_history_ts_low()?;
+        let low = low.first_chunk().map_or(0, |low| u64::from_le_bytes(*low));
+        Ok(usize::try_from(low).unwrap_or(usize::MAX))
+    }
+
+    /// Returns read options for the state at `moment` in families with timestamps.
+    #[must_use]
+    pub fn read_options_at(&self, moment: u64) -> ReadOptions {
+        ReadOptions {
+            timestamp: self.has_timestamps().then(|| stamp(moment).to_vec()),
+            // The model has no prefixes.
+            total_order_seek: true,
+            ..ReadOptions::default()
+        }
     }
 
     /// Returns read options for the current state or a snapshot.
@@ -63,18 +110,25 @@ impl Cairn {
     /// `InvalidArgument` if the snapshot does not exist.
     pub fn read_options(&self, snapshot: Option<u64>) -> Result<ReadOptions> {
         let snapshot = snapshot.map(|name| self.snapshots.get(&name));
-        let snapshot = match snapshot {
+        let now = self.read_options_at(u64::MAX);
+        Ok(match snapshot {
+            None => now,
             Some(None) => return Err(Error::invalid_argument("no such snapshot")),
-            Some(Some(snapshot)) => Some(snapshot.sequence()),
-            None => None,
-        };
-        Ok(ReadOptions {
-            snapshot,
-            // The model has no prefixes.
-            total_order_seek: true,
-            ..ReadOptions::default()
+            Some(Some(ReadPoint::Timestamp(moment))) => self.read_options_at(*moment),
+            Some(Some(ReadPoint::Snapshot(snapshot))) => ReadOptions {
+                snapshot: Some(snapshot.sequence()),
+                ..now
+            },
         })
     }
+}
+
+/// The length of timestamps in bytes.
+const TIMESTAMP_LEN: usize = 8;
+
+/// The timestamp of a moment.
+pub(crate) fn stamp(moment: u64) -> [u8; TIMESTAMP_LEN] {
+    moment.to_le_bytes()
 }
 
 impl Cairn {

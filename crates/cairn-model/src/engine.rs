@@ -18,6 +18,8 @@ use crate::write_entry::Write;
 /// reads refer to families by their current names; background work that a call depends on is
 /// finished when the call returns (through `Executor::help` in a simulated world).
 pub trait Engine {
+    /// States that the next writes lead to this moment, which is after those before.
+    fn begin_moment(&mut self, _moment: usize) {}
     /// Writes `writes` as one batch.
     fn write(&mut self, writes: &[Write], sync: bool) -> Result<()>;
     /// Returns the value of `key`, now or in a snapshot.

@@ -78,7 +78,7 @@ impl Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::WORKLOADS;
+    use crate::workload::{self, WORKLOADS};
 
     #[test]
     fn a_script_round_trips_through_text() {
@@ -92,8 +92,10 @@ mod tests {
     #[test]
     fn every_operation_word_is_generated() {
         let mut found = BTreeSet::new();
+        let timestamps = workload::find("timestamps").unwrap();
         for seed in 0..60 {
-            for op in script(seed, 200).ops {
+            let scripts = [script(seed, 200), super::workload(timestamps, seed, 200)];
+            for op in scripts.into_iter().flat_map(|script| script.ops) {
                 let line = op.to_string();
                 found.insert(line.split(' ').next().unwrap_or("").to_owned());
             }

@@ -98,6 +98,13 @@ impl Generator {
         options
     }
 
+    /// True if the keys of all families have timestamps.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        let order = OptionSet::value(&self.options.family, "comparator");
+        order.is_some_and(|order| order.ends_with(".u64ts"))
+    }
+
     /// True if a switch is on.
     #[must_use]
     pub fn is_on(&self, switch: &str) -> bool {

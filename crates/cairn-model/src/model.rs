@@ -32,6 +32,9 @@ pub enum Version {
     Operand(Vec<u8>),
 }
 
+/// A version in families with timestamps: its key, moment and value; no value for a deletion.
+pub type MomentVersion = (Vec<u8>, usize, Option<Vec<u8>>);
+
 /// The effect of a change on the model.
 pub enum Effect {
     /// A new version of the key.
@@ -190,15 +193,7 @@ impl Model {
     }
 
     fn read_columns(&self, family: &Family, key: &[u8], bound: u64) -> Option<Entries> {
-        let covering = family
-            .ranges
-            .iter()
-            .filter(|(start, end, seq)| {
-                *seq <= bound && start.as_slice() <= key && key < end.as_slice()
-            })
-            .map(|(_, _, seq)| *seq)
-            .max()
-            .unwrap_or(0);
+        let covering = covering(family, key, bound);
         let mut value: Option<Entries> = None;
         for (seq, version) in family.keys.get(key)? {
             if *seq <= bound && *seq > covering {
@@ -211,6 +206,36 @@ impl Model {
             }
         }
         value
+    }
+
+    /// Returns the versions of a family written at the moments from `from` to `at`, newest first within a key, without
+    /// those that range tombstones cover at `at`. Of several writes to a key in one batch, the last one counts.
+    #[must_use]
+    pub fn versions(&self, family: &str, from: usize, at: usize) -> Vec<MomentVersion> {
+        let Some(family) = self.family(family) else {
+            return Vec::new();
+        };
+        let bound = self.moments[at.min(self.now())];
+        let mut all = Vec::new();
+        for (key, versions) in &family.keys {
+            let covering = covering(family, key, bound);
+            let mut newest = None;
+            for (seq, version) in versions.iter().rev() {
+                let moment = self.moments.partition_point(|last| last < seq);
+                if *seq > bound || newest == Some(moment) {
+                    continue;
+                }
+                newest = Some(moment);
+                if *seq > covering && moment >= from {
+                    let value = match version {
+                        Version::Deleted => None,
+                        _ => self.read(family, key, self.moments[moment]),
+                    };
+                    all.push((key.clone(), moment, value));
+                }
+            }
+        }
+        all
     }
 
     /// Applies `operand` to the default column of `existing`, or to an empty one if it has none.
@@ -317,6 +342,15 @@ impl Model {
             _ => false,
         }
     }
+}
+
+/// Returns the number of the newest range tombstone up to `bound` over `key`; 0 if there is none.
+fn covering(family: &Family, key: &[u8], bound: u64) -> u64 {
+    let covers = |(start, end, seq): &&(Vec<u8>, Vec<u8>, u64)| {
+        *seq <= bound && start.as_slice() <= key && key < end.as_slice()
+    };
+    let covering = family.ranges.iter().filter(covers).map(|(_, _, seq)| *seq);
+    covering.max().unwrap_or(0)
 }
 
 #[cfg(test)]

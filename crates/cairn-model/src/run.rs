@@ -64,6 +64,7 @@ impl Runner<'_> {
     /// The wrong answer, or an error of the engine.
     pub fn step(&mut self, op: &Op) -> Result<(), Failure> {
         let began = self.sim.fs.operations();
+        self.begin_moment();
         let promise = op.run(self)?;
         if self.models.iter().any(|model| op.fits(model)) {
             self.models.retain(|model| op.fits(model));

@@ -175,6 +175,14 @@ impl<'f> Runner<'f> {
         }
     }
 
+    /// Tells the engine the moment that the next writes lead to.
+    pub(crate) fn begin_moment(&mut self) {
+        let moment = self.model().now() + 1;
+        if let Some(engine) = &mut self.engine {
+            engine.begin_moment(moment);
+        }
+    }
+
     /// Opens the database with these options, or with the last ones.
     ///
     /// # Errors
@@ -188,6 +196,7 @@ impl<'f> Runner<'f> {
         let engine = self.factory.open(&self.sim.world, dir, self.options())?;
         self.add_error_counter(engine.background_errors());
         self.engine = Some(engine);
+        self.begin_moment();
         Ok(())
     }
 

@@ -300,6 +300,32 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "timestamps",
+        family: "comparator=leveldb.BytewiseComparator.u64ts;level0_file_num_compaction_trigger=2;\
+                 disable_auto_compactions=false;target_file_size_base=4096",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "compact", "deleterange", "merge", "batch"],
+        // The past would lack deleted files.
+        off: &["putentity", "dropfiles"],
+        often: &[("flush", 3), ("timestamps", 2), ("work", 2)],
+        ..FREE
+    },
+    // Timestamps that only memtables have.
+    Workload {
+        name: "recent-timestamps",
+        db: "allow_concurrent_memtable_write=false",
+        family: "comparator=leveldb.BytewiseComparator.u64ts;persist_user_defined_timestamps=false;\
+                 level0_file_num_compaction_trigger=2;disable_auto_compactions=false",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "batch"],
+        // The past would lack deleted files.
+        off: &["putentity", "dropfiles"],
+        often: &[("flush", 2), ("timestamps", 2), ("work", 2)],
+        ..FREE
+    },
+    Workload {
         name: "universal",
         family: "compaction_style=kCompactionStyleUniversal;level0_file_num_compaction_trigger=2;\
                  disable_auto_compactions=false;target_file_size_base=4096",

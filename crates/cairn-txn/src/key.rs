@@ -3,14 +3,17 @@
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-use cairn_db::Record;
+use cairn_db::{Family, Record};
 use cairn_format::hash::hash64;
+use cairn_format::key::strip_timestamp;
 
 /// A key of a column family. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct LockKey {
     hash: u64,
     family: u32,
+    /// The number of the range that has this key as its start; 0 for a key.
+    range: u64,
     bytes: Arc<[u8]>,
 }
 
@@ -19,8 +22,23 @@ impl LockKey {
         LockKey {
             hash: hash_of(family, bytes),
             family,
+            range: 0,
             bytes: bytes.into(),
         }
+    }
+
+    /// The key that stands for the range with the number `range`, which starts at `start`.
+    pub(crate) fn of_range(family: u32, start: &[u8], range: u64) -> LockKey {
+        LockKey {
+            hash: hash_of(family, start) ^ hash64(&range.to_le_bytes()),
+            range,
+            ..LockKey::new(family, start)
+        }
+    }
+
+    /// True if it stands for a range.
+    pub(crate) fn is_range(&self) -> bool {
+        self.range != 0
     }
 
     /// The id of the family.
@@ -47,7 +65,10 @@ pub(crate) fn hash_of(family: u32, bytes: &[u8]) -> u64 {
 
 impl PartialEq for LockKey {
     fn eq(&self, other: &LockKey) -> bool {
-        self.hash == other.hash && self.family == other.family && self.bytes == other.bytes
+        self.hash == other.hash
+            && self.family == other.family
+            && self.range == other.range
+            && self.bytes == other.bytes
     }
 }
 
@@ -73,6 +94,12 @@ pub(crate) fn key_of<'a>(record: &Record<'a>) -> Option<(u32, &'a [u8])> {
         _ => return None,
     };
     Some((record.family()?, key))
+}
+
+/// Returns `key`, of a record of the family with the id `family`, without its timestamp. Locks have no timestamps.
+pub(crate) fn without_timestamp<'k>(families: &[Family], family: u32, key: &'k [u8]) -> &'k [u8] {
+    let found = families.iter().find(|found| found.id() == family);
+    strip_timestamp(key, found.map_or(0, Family::timestamp_size))
 }
 
 /// A hasher of values that are hashes already.

@@ -18,11 +18,19 @@
 //! ([`Transaction::set_snapshot`]) and reads at that snapshot, it has snapshot isolation: its writes fail if their keys
 //! were written after the snapshot. Plain reads without a snapshot see the latest committed writes.
 //!
+//! [`Transaction::get_range_lock`] locks all keys of a range, also those that do not exist: then a scan of the range can be
+//! repeated with the same result.
+//!
 //! # Two-phase commit
 //!
 //! [`Transaction::prepare`] makes the writes of a named transaction of a [`TransactionDb`] durable without making them
 //! visible. The transaction is decided later, by [`Transaction::commit`] or [`Transaction::rollback`]; if the process
 //! ends before that, the next opening recovers it with its locks ([`TransactionDb::prepared_transactions`]).
+//!
+//! # Timestamps
+//!
+//! In families whose keys have timestamps, the writes of a transaction of a [`TransactionDb`] get its commit timestamp
+//! ([`Transaction::set_commit_timestamp`]). A prepared transaction is logged without it; the commit logs it.
 //!
 //! # Invariants
 //!
@@ -40,9 +48,22 @@
 //! also takes the lock of the wait graph, which all waiting transactions share. A commit takes no lock other than those
 //! of the write queue. An optimistic commit looks up each tracked key in the memtables.
 //!
+//! # Write policies
+//!
+//! Writes are written at the commit. RocksDB's policies "prepared" and "unprepared" write them to memtables at the prepare
+//! and before it, which shortens the commit, and frees the memory of a large transaction before its end. They are not
+//! supported; [`TransactionDb::convert`] takes over what they left. They would need:
+//!
+//! - reads that skip entries of undecided transactions in memtables and tables: a map from the sequence number of a
+//!   prepare to that of its commit, consulted for each entry that is newer than the oldest undecided transaction;
+//! - flushes and compactions that keep the versions below such entries, and do not set their sequence numbers to zero;
+//! - a rollback that writes the earlier values again;
+//! - one sequence number per batch in the log, since RocksDB finds the undecided entries of tables by it.
+//!
 //! # Limitations
 //!
-//! The write policies other than "committed", range locks and keys with timestamps are not supported.
+//! The write policies other than "committed" are not supported. Optimistic transactions do not support keys with
+//! timestamps.
 
 mod history;
 mod key;
@@ -54,7 +75,7 @@ mod pessimistic;
 mod tracker;
 mod transaction;
 
-pub use locks::{DeadlockInfo, DeadlockPath, LockStatus};
+pub use locks::{DeadlockInfo, DeadlockPath, Endpoint, LockStatus, RangeLockStatus};
 pub use optimistic::{LockBuckets, OptimisticTransactionDb};
 pub use options::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, TransactionDbOptions,

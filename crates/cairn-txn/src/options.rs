@@ -45,7 +45,8 @@ pub struct TransactionDbOptions {
     pub skip_concurrency_control: bool,
     /// Only used with write policies that are not supported.
     pub default_write_batch_flush_threshold: i64,
-    /// Only used with timestamps, which are not supported.
+    /// Accesses of keys with timestamps are checked against the read timestamp of the transaction
+    /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
     pub enable_udt_validation: bool,
     /// Without effect, as in RocksDB.
     pub txn_commit_bypass_memtable_threshold: u32,
@@ -113,7 +114,7 @@ pub struct TransactionOptions {
     pub skip_prepare: bool,
     /// Only used with write policies that are not supported.
     pub write_batch_flush_threshold: i64,
-    /// Only used with timestamps, which are not supported.
+    /// Without effect: a batch always knows the sizes of its timestamps.
     pub write_batch_track_timestamp_size: bool,
     /// Without effect: a commit always inserts into memtables.
     pub commit_bypass_memtable: bool,

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Column, Db, Family, OpenRequest, Record, WriteBatch};
+use cairn_db::{Column, Db, Family, OpenRequest, PreparePolicy, Record, WriteBatch};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
 
 use crate::history;
-use crate::key::{LockKey, key_of};
-use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
-use crate::options::{TransactionDbOptions, TransactionOptions};
+use crate::key::{LockKey, key_of, without_timestamp};
+use crate::locks::{DeadlockPath, LockManager, LockStatus, RangeLockStatus, Request};
+use crate::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use crate::owner::Owner;
 use crate::transaction::{Parked, Transaction, retry};
 
@@ -127,6 +127,28 @@ impl TransactionDb {
     ) -> Result<TransactionDb> {
         options.check()?;
         TransactionDb::new(history::open(request, true)?, options)
+    }
+
+    /// Opens a database that RocksDB last wrote with the write policy `policy`, and converts it: its policy is "committed"
+    /// from then on, and RocksDB opens it with that policy. Prepared transactions stay prepared; transactions that were
+    /// not prepared, of which the logs may have parts with the policy "unprepared", are rolled back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TransactionDb::open`] and [`cairn_db::open_of_policy`].
+    pub fn convert(
+        request: &OpenRequest<'_>,
+        options: &TransactionDbOptions,
+        policy: WritePolicy,
+    ) -> Result<TransactionDb> {
+        options.check()?;
+        let policy = match policy {
+            WritePolicy::Committed => PreparePolicy::WriteCommitted,
+            WritePolicy::Prepared => PreparePolicy::WritePrepared,
+            WritePolicy::Unprepared => PreparePolicy::WriteUnprepared,
+        };
+        let open = |request: &OpenRequest<'_>| cairn_db::open_of_policy(request, policy);
+        TransactionDb::new(history::open_by(request, true, open)?, options)
     }
 
     /// Makes a transaction database of an open one, whose other handles must not write to it.
@@ -303,7 +325,7 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions, as in RocksDB.
+    /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions and for keys with timestamps, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = match self.locking.options.skip_concurrency_control {
             true => Vec::new(),
@@ -322,6 +344,13 @@ impl TransactionDb {
 
     /// Locks the keys of `batch`, in ascending order.
     fn lock_batch(&self, batch: &WriteBatch) -> Result<Vec<LockedKey<'_>>> {
+        if batch.has_timestamps() {
+            // The order of the timestamps might not be that of the locks.
+            return Err(Error::not_supported(
+                "Batch to commit includes timestamp assigned before locking",
+            ));
+        }
+        let families = self.db.families();
         let mut keys = BTreeSet::new();
         for record in batch.records() {
             let record = record?;
@@ -330,7 +359,8 @@ impl TransactionDb {
                     "range deletions in a transaction database",
                 ));
             }
-            keys.extend(key_of(&record));
+            let key = key_of(&record);
+            keys.extend(key.map(|(id, key)| (id, without_timestamp(&families, id, key))));
         }
         let owner = self.new_owner();
         let lock = |(family, key)| self.lock_for(&owner, family, key);
@@ -364,6 +394,12 @@ impl TransactionDb {
     #[must_use]
     pub fn lock_status(&self) -> Vec<LockStatus> {
         self.locking.locks.status()
+    }
+
+    /// Returns the locked ranges.
+    #[must_use]
+    pub fn range_lock_status(&self) -> Vec<RangeLockStatus> {
+        self.locking.locks.range_status()
     }
 
     /// Returns the key for which the transaction `id` waits, and those that hold its lock.

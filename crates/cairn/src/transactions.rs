@@ -73,9 +73,9 @@ use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_types::{Result, SequenceNumber};
 
 pub use cairn_txn::{
-    DeadlockInfo, DeadlockPath, LockBuckets, LockStatus, OptimisticTransactionDbOptions,
-    OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions, TransactionState,
-    ValidatePolicy, WriteCounts, WritePolicy,
+    DeadlockInfo, DeadlockPath, Endpoint, LockBuckets, LockStatus, OptimisticTransactionDbOptions,
+    OptimisticTransactionOptions, RangeLockStatus, TransactionDbOptions, TransactionOptions,
+    TransactionState, ValidatePolicy, WriteCounts, WritePolicy,
 };
 
 use crate::batch::WriteBatch;
@@ -94,6 +94,27 @@ impl DbBuilder {
     pub fn open_transactional(self, options: &TransactionDbOptions) -> Result<TransactionDb> {
         let inner = self.open_as(|request: &OpenRequest<'_>| {
             cairn_txn::TransactionDb::open(request, options)
+        })?;
+        let db = Db {
+            inner: inner.db().clone(),
+        };
+        Ok(TransactionDb { inner, db })
+    }
+
+    /// Opens a database that RocksDB last wrote with the write policy `policy`, and converts it to the policy "committed".
+    /// Prepared transactions stay prepared; others are rolled back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DbBuilder::open_transactional`]; `NotSupported` for logs of another policy, and for range deletions and
+    /// keys with timestamps in undecided transactions.
+    pub fn convert_transactional(
+        self,
+        options: &TransactionDbOptions,
+        policy: WritePolicy,
+    ) -> Result<TransactionDb> {
+        let inner = self.open_as(|request: &OpenRequest<'_>| {
+            cairn_txn::TransactionDb::convert(request, options, policy)
         })?;
         let db = Db {
             inner: inner.db().clone(),
@@ -249,6 +270,12 @@ impl TransactionDb {
     #[must_use]
     pub fn lock_status(&self) -> Vec<LockStatus> {
         self.inner.lock_status()
+    }
+
+    /// Returns the locked ranges.
+    #[must_use]
+    pub fn range_lock_status(&self) -> Vec<RangeLockStatus> {
+        self.inner.range_lock_status()
     }
 
     /// Returns the key for which the transaction `id` waits, and those that hold its lock.
@@ -629,6 +656,22 @@ impl<'db> Transaction<'db> {
             .get_for_update_in(&family.inner, key, options, exclusive, validate)
     }
 
+    /// Locks the keys of `family` from `start` to `end`, both inclusive, for this transaction alone, whether they exist or
+    /// not, until the transaction ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of a lock, see [`Transaction::put`]; `InvalidArgument` if `start` follows `end`; `NotSupported` for an
+    /// optimistic transaction.
+    pub fn get_range_lock(
+        &mut self,
+        family: &Family<'_>,
+        start: Endpoint,
+        end: Endpoint,
+    ) -> Result<()> {
+        self.inner.get_range_lock(&family.inner, start, end)
+    }
+
     /// Takes back a read for update.
     pub fn undo_get_for_update(&mut self, family: &Family<'_>, key: &[u8]) {
         self.inner.undo_get_for_update(&family.inner, key);
@@ -677,6 +720,32 @@ impl<'db> Transaction<'db> {
     #[must_use]
     pub fn counts(&self) -> WriteCounts {
         self.inner.counts()
+    }
+
+    /// Sets the timestamp of reads for update in families with timestamps. From now on, a write or a read for update
+    /// fails if its key has a version with a newer timestamp. `u64::MAX` stands for none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is less than before; `NotSupported` for an optimistic transaction.
+    pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
+        self.inner.set_read_timestamp_for_validation(timestamp)
+    }
+
+    /// Sets the timestamp of the writes in families with timestamps, without which they cannot be committed. `u64::MAX`
+    /// stands for none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is not greater than the read timestamp; `NotSupported` for an optimistic transaction.
+    pub fn set_commit_timestamp(&mut self, timestamp: u64) -> Result<()> {
+        self.inner.set_commit_timestamp(timestamp)
+    }
+
+    /// Returns the timestamp of the writes, if it is set.
+    #[must_use]
+    pub fn commit_timestamp(&self) -> Option<u64> {
+        self.inner.commit_timestamp()
     }
 
     /// Sets the time to wait for a lock in milliseconds; negative for no limit.

@@ -348,6 +348,18 @@ impl WriteBatch {
         self.add_note(ValueKind::Commit, name)
     }
 
+    /// Adds the commit of transaction `name` at `timestamp`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is too long.
+    pub fn mark_commit_at(&mut self, timestamp: &[u8], name: &[u8]) -> Result<()> {
+        self.add_note(ValueKind::CommitWithTimestamp, timestamp)?;
+        check_len("note in a write batch", name.len())?;
+        put_lps(&mut self.bytes, name);
+        Ok(())
+    }
+
     /// Adds the rollback of transaction `name`.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub(super) struct Expectation {
     pub(super) last: usize,
     /// Families with their numbers in the model. The two sets differ while a family is being created or
     /// dropped.
-    families: [Vec<(String, usize)>; 2],
+    pub(super) families: [Vec<(String, usize)>; 2],
     pub(super) options: usize,
     /// In unlogged runs, the minimum moment of each family, by number. Families may then be at
     /// different moments, unless they are flushed atomically.

@@ -11,6 +11,7 @@ use crate::compare::{content, same_entries};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::model::DEFAULT;
+use crate::ops::timestamps::past;
 use crate::options::OptionSet;
 use crate::runner::DIR;
 use crate::scan::Entries;
@@ -42,11 +43,39 @@ impl Checker<'_> {
         let recovery = sim.fs.trace();
         let found = content(engine.as_mut(), &self.record.model)?;
         self.is_a_prefix(&found, expectation)?;
+        self.check_past(engine.as_mut(), expectation)?;
         engine
             .check(false)
             .map_err(|error| text("structure after the crash", error))?;
+        engine.begin_moment(expectation.last + 1);
         self.resume(sim, engine, found, options)?;
         Ok(recovery)
+    }
+
+    /// Checks that guaranteed states of the past can be read in families with timestamps, except for dropped history.
+    fn check_past(
+        &self,
+        engine: &mut dyn Engine,
+        expectation: &Expectation,
+    ) -> Result<(), Failure> {
+        let Some(cairn) = engine.cairn().filter(|cairn| cairn.has_timestamps()) else {
+            return Ok(());
+        };
+        let [before, after] = &expectation.families;
+        for (name, number) in before.iter().filter(|family| after.contains(family)) {
+            let mut keys = self.record.model.keys(name);
+            keys.truncate(10);
+            for moment in [expectation.floor / 2, expectation.floor] {
+                let Some(found) = past(cairn, name, moment, &keys)? else {
+                    continue;
+                };
+                let expected = self.record.model.content_by_number(*number, moment);
+                same_entries(&expected, &found).map_err(|failure| {
+                    failure.at(&format!("family {name} at timestamp {moment}"))
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes, closes, reopens, and checks the content.

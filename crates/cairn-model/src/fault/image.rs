@@ -52,6 +52,7 @@ impl Possible {
             return Err(Failure::wrong(self.difference(&found)));
         }
         let write: Write = "put default k0002 v:5:900003".parse()?;
+        engine.begin_moment(self.models[0].now() + 1);
         engine.write(std::slice::from_ref(&write), true)?;
         engine.check(false)?;
         engine.close()?;

@@ -26,6 +26,7 @@ pub mod set_options;
 pub mod snapshots;
 pub mod switch_memtables;
 pub mod sync_wal;
+pub mod timestamps;
 pub mod updates_since;
 pub mod write;
 
@@ -56,4 +57,5 @@ pub const KINDS: &[Kind] = &[
     manual_compaction::KIND,
     pause_background_work::KIND,
     delete_files::KIND,
+    timestamps::KIND,
 ];

@@ -122,7 +122,8 @@ pub struct DbIter {
     position: Position,
     task: Task,
     back: bool,
-    /// Backward: true if the merging iterator is not positioned before `key`.
+    /// True if the merging iterator is not at its place: before `key` backward, at the current version forward
+    /// (`iter_start_ts`).
     needs_reposition: bool,
     /// The fast ranges forward and backward.
     fast_ranges: [FastRange; 2],
@@ -487,8 +488,9 @@ impl DbIter {
             Position::Entry(_) if !self.back => {
                 let _progress = self.merging.next();
             }
-            _ if self.back => {
+            _ if self.back || self.needs_reposition => {
                 self.back = false;
+                self.needs_reposition = false;
                 self.last_reseek_target.clear();
                 self.set_target_after_key();
                 let _progress = self.merging.seek(&self.target);

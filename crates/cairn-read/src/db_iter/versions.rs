@@ -1,11 +1,13 @@
 //! Iteration over all versions of keys with timestamps, deletions included (`iter_start_ts`).
 //!
 //! A version is a key with its timestamp. Of the entries of one version, the newest visible one is returned; versions
-//! outside the range of timestamps and versions covered by a range tombstone are skipped.
+//! outside the range of timestamps and versions covered by a range tombstone are skipped. A version that is a merge
+//! operand has the value that a read at its timestamp returns: its older versions are read for it, and the merging
+//! iterator then returns to it.
 
 use cairn_format::key;
 use cairn_options::ReadOptions;
-use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 
 use super::bounds::unknown_kind;
 use super::{DbIter, Newest, Part, Position, Task};
@@ -37,11 +39,6 @@ impl Task {
             other => other,
         }
     }
-}
-
-/// The error for a merge operand, whose value depends on older versions.
-fn merge_operand() -> Error {
-    Error::not_supported("an iterator with iter_start_ts at a merge operand")
 }
 
 impl DbIter {
@@ -152,9 +149,19 @@ impl DbIter {
                 let value = self.strip_ttl(value)?;
                 self.set_position(Position::Value(value))
             }
-            ValueKind::Merge => Err(merge_operand()),
+            ValueKind::Merge => {
+                self.merge_version();
+                Ok(Progress::Ready)
+            }
             _ => Err(unknown_kind(self.merging.key())),
         }
+    }
+
+    /// Begins to merge the current version, a merge operand at which the merging iterator is, with older ones.
+    fn merge_version(&mut self) {
+        self.needs_reposition = true;
+        self.versions.operands.clear();
+        self.task = Task::Collect;
     }
 
     /// Moves to the previous version: its entries are visited oldest first.
@@ -216,7 +223,11 @@ impl DbIter {
             return Ok(false);
         };
         if parsed.kind == ValueKind::Merge {
-            return Err(merge_operand());
+            self.target.clear();
+            self.target.extend_from_slice(internal);
+            let _progress = self.merging.seek(&self.target);
+            self.merge_version();
+            return Ok(true);
         }
         let at = match newest {
             Newest::Missing => Position::Value(Value::from(Vec::new())),

@@ -2,13 +2,14 @@
 
 use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBatch};
 use cairn_format::batch::DEFAULT_FAMILY;
+use cairn_format::key::strip_timestamp;
 use cairn_indexed::{BaseDeltaIter, IndexedBatch};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::{NextSnapshot, Pessimistic, Policy, Transaction, WriteCounts};
 use crate::key::LockKey;
-use crate::locks::Request;
+use crate::locks::{Endpoint, Request};
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
 
@@ -94,11 +95,22 @@ impl Transaction {
             )?;
         }
         self.set_snapshot_if_needed();
+        let family = family.unwrap_or(self.db.default_family());
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
-        let seq = match snapshot.filter(|_| access.validates) {
-            Some(snapshot) => {
-                let family = family.unwrap_or(self.db.default_family());
-                validated(family, &key, snapshot, tracked).inspect_err(|_| {
+        let read = match family.timestamp_size() {
+            0 => None,
+            _ => self.timestamps.read,
+        };
+        let seq = match access.validates && (snapshot.is_some() || read.is_some()) {
+            true => {
+                let latest = || self.db.latest_sequence();
+                let since = snapshot.unwrap_or_else(latest);
+                let known = tracked.filter(|tracked| snapshot.is_some() && tracked.seq <= since);
+                let read = read.filter(|_| {
+                    let own = self.own_locks().expect("the policy has locks");
+                    own.locking.options().enable_udt_validation
+                });
+                validated(family, &key, since, known, read).inspect_err(|_| {
                     let own = self.own_locks().expect("the policy has locks");
                     match (upgrades, tracked) {
                         (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
@@ -107,7 +119,7 @@ impl Transaction {
                     }
                 })?
             }
-            None => match tracked {
+            false => match tracked {
                 Some(tracked) => tracked.seq,
                 None => self.db.latest_sequence(),
             },
@@ -375,12 +387,14 @@ impl Transaction {
     ///
     /// Those of a get; those of [`Transaction::put`].
     pub fn get_for_update(&mut self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        let options = self.options_for_update(self.db.default_family(), options, true)?;
         self.lock(None, key, READ_FOR_UPDATE)?;
-        self.get(key, options)
+        self.get(key, &options)
     }
 
     /// Locks `key` of `family`, for this transaction alone if `exclusive`, and returns its value. With `validate`, the
-    /// key must not have been written after the snapshot of the transaction.
+    /// key must not have been written after the snapshot of the transaction. In a family with timestamps, the value is
+    /// that at the read timestamp.
     ///
     /// # Errors
     ///
@@ -393,8 +407,9 @@ impl Transaction {
         exclusive: bool,
         validate: bool,
     ) -> Result<Option<Value>> {
-        self.lock_for_update(family, key, options, exclusive, validate)?;
-        self.get_in(family, key, options)
+        let options = self.options_for_update(family, options, validate)?;
+        self.lock_for_update(family, key, &options, exclusive, validate)?;
+        self.get_in(family, key, &options)
     }
 
     /// [`Transaction::get_for_update_in`] for wide-column entities.
@@ -410,8 +425,9 @@ impl Transaction {
         exclusive: bool,
         validate: bool,
     ) -> Result<Option<Columns>> {
-        self.lock_for_update(family, key, options, exclusive, validate)?;
-        self.get_entity_in(family, key, options)
+        let options = self.options_for_update(family, options, validate)?;
+        self.lock_for_update(family, key, &options, exclusive, validate)?;
+        self.get_entity_in(family, key, &options)
     }
 
     /// Locks `key` of `family` for a read.
@@ -452,10 +468,49 @@ impl Transaction {
             .iter()
             .try_for_each(|(family, key)| self.lock_for_update(family, key, options, true, true));
         let get = |(family, key): &(&Family, &[u8])| match &locked {
-            Ok(()) => self.get_in(family, key, options),
+            Ok(()) => {
+                let options = self.options_for_update(family, options, true)?;
+                self.get_in(family, key, &options)
+            }
             Err(error) => Err(error.clone()),
         };
         keys.iter().map(get).collect()
+    }
+
+    /// Locks the keys of `family` from `start` to `end`, both inclusive, for this transaction alone, whether they exist or
+    /// not. The lock is held until the transaction ends, also if it is taken back to an earlier save point. It is not
+    /// recovered with a prepared transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of a lock, see [`Transaction::put`]; `InvalidArgument` if `start` follows `end`; `NotSupported` for an
+    /// optimistic transaction.
+    pub fn get_range_lock(
+        &mut self,
+        family: &Family,
+        start: Endpoint,
+        end: Endpoint,
+    ) -> Result<()> {
+        let Some(own) = self.own_locks() else {
+            return Err(Error::not_supported(
+                "range locks in optimistic transactions",
+            ));
+        };
+        if own.skip_concurrency_control {
+            return Ok(());
+        }
+        let request = Request {
+            owner: &own.owner,
+            exclusive: true,
+            timeout: wait_time(own.lock_timeout),
+            detect: own.detect,
+        };
+        let order = family.options().comparator.clone();
+        let locks = &own.locking.locks;
+        let range = locks.lock_range(family.id(), &order, (start, end), &request)?;
+        self.ranges.push(range);
+        self.set_snapshot_if_needed();
+        Ok(())
     }
 
     /// Takes back a read for update. If the key was not accessed otherwise, it is unlocked, or not checked. Within a
@@ -518,11 +573,13 @@ impl Transaction {
                 "the batch writes to column family {id}, which does not exist or was dropped"
             )));
         };
+        // Keys get the commit timestamp.
+        let plain = |key| strip_timestamp(key, family.timestamp_size());
         match record {
-            Record::Put { key, value, .. } => self.put_in(family, key, value),
-            Record::Delete { key, .. } => self.delete_in(family, key),
-            Record::SingleDelete { key, .. } => self.single_delete_in(family, key),
-            Record::Merge { key, operand, .. } => self.merge_in(family, key, operand),
+            Record::Put { key, value, .. } => self.put_in(family, plain(key), value),
+            Record::Delete { key, .. } => self.delete_in(family, plain(key)),
+            Record::SingleDelete { key, .. } => self.single_delete_in(family, plain(key)),
+            Record::Merge { key, operand, .. } => self.merge_in(family, plain(key), operand),
             Record::PutEntity { key, entity, .. } => {
                 let found = Found::Entity(entity.to_vec().into());
                 match found.into_columns()? {
@@ -545,25 +602,30 @@ fn id_of(family: Option<&Family>) -> u32 {
     family.map_or(DEFAULT_FAMILY, Family::id)
 }
 
-/// Returns the sequence number since which others have not written `key`, which is locked, given the snapshot of the
-/// transaction.
+/// Returns the sequence number since which others have not written `key`, which is locked: `since`, or that of `known`.
+/// With the timestamp `read`, the key must not have a version with a newer one either.
 ///
 /// # Errors
 ///
-/// `Busy` if the key was written after the snapshot.
+/// `Busy` if the key was written afterwards.
 fn validated(
     family: &Family,
     key: &LockKey,
-    snapshot: SequenceNumber,
-    tracked: Option<Tracked>,
+    since: SequenceNumber,
+    known: Option<Tracked>,
+    read: Option<u64>,
 ) -> Result<SequenceNumber> {
-    if let Some(tracked) = tracked.filter(|tracked| tracked.seq <= snapshot) {
-        return Ok(tracked.seq);
+    if let Some(known) = known {
+        return Ok(known.seq);
     }
-    match family.state_since(key.bytes(), snapshot, false)? {
-        KeyState::Written => Err(Error::busy(
-            "the key was written after the snapshot of the transaction",
+    let written = match family.timestamp_size() {
+        0 => family.state_since(key.bytes(), since, false)? == KeyState::Written,
+        _ => family.is_written_after(key.bytes(), since, read)?,
+    };
+    match written {
+        true => Err(Error::busy(
+            "the key was written after the snapshot or the read timestamp of the transaction",
         )),
-        KeyState::Unchanged | KeyState::Unknown { .. } => Ok(snapshot),
+        false => Ok(since),
     }
 }

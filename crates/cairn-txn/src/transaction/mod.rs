@@ -6,10 +6,11 @@
 //! ```
 //!
 //! This module creates and ends transactions. [`access`] has the locks of keys, reads and writes; [`save_points`] takes
-//! back a part of a transaction; [`two_phase`] prepares it.
+//! back a part of a transaction; [`two_phase`] prepares it; [`timestamps`] has those of its reads and writes.
 
 mod access;
 mod save_points;
+mod timestamps;
 mod two_phase;
 
 use std::sync::Arc;
@@ -19,12 +20,14 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::locks::Range;
 use crate::optimistic::Validation;
 use crate::options::TransactionOptions;
 use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
 use save_points::SavePoint;
+use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;
 use two_phase::PreparedPart;
 
@@ -141,12 +144,15 @@ pub struct Transaction {
     /// The families of the keys that an optimistic commit checks, except the default family.
     families: Vec<Family>,
     tracker: Tracker,
+    /// The locked ranges.
+    ranges: Vec<Arc<Range>>,
     save_points: Vec<SavePoint>,
     snapshot: Option<Arc<Snapshot>>,
     next_snapshot: NextSnapshot,
     counts: WriteCounts,
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
+    timestamps: Timestamps,
     write_options: WriteOptions,
 }
 
@@ -158,11 +164,13 @@ impl Transaction {
             policy,
             families: Vec::new(),
             tracker: Tracker::default(),
+            ranges: Vec::new(),
             save_points: Vec::new(),
             snapshot: None,
             next_snapshot: NextSnapshot::NotNeeded,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
+            timestamps: Timestamps::default(),
             write_options,
         }
     }
@@ -227,8 +235,8 @@ impl Transaction {
     ///
     /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do
     /// not reach back far enough to decide that; the transaction can then be rolled back. Pessimistic: `Expired`;
-    /// `InvalidArgument` if the transaction has ended or was to be prepared. A prepared transaction is still prepared
-    /// after an error.
+    /// `InvalidArgument` if the transaction has ended or was to be prepared, or has no commit timestamp for keys that
+    /// need one. A prepared transaction is still prepared after an error.
     pub fn commit(&mut self) -> Result<()> {
         match &self.policy {
             Policy::Optimistic(validation) => {
@@ -244,7 +252,8 @@ impl Transaction {
                     return self.commit_prepared();
                 }
                 let write = |batch: &WriteBatch| write_batch(&self.db, batch, &self.write_options);
-                let written = self.batch.with_batch(write);
+                let stamped = self.stamp();
+                let written = stamped.and_then(|_| self.batch.with_batch(write));
                 if written.is_ok() {
                     own.owner.set_state(TransactionState::Committed);
                 }
@@ -449,6 +458,9 @@ impl Transaction {
             Policy::Pessimistic(own) => {
                 let (locks, id) = (&own.locking.locks, own.owner.id);
                 self.tracker.drain(|key| locks.unlock(key, id));
+                for range in self.ranges.drain(..) {
+                    locks.unlock_range(&range);
+                }
             }
         }
     }

@@ -17,9 +17,10 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Error, Result};
 
+use super::timestamps::Timestamps;
 use super::{Pessimistic, Policy, Transaction, WriteCounts, expired};
-use crate::key::{LockKey, key_of};
-use crate::locks::Request;
+use crate::key::{LockKey, key_of, without_timestamp};
+use crate::locks::{Range, Request};
 use crate::options::TransactionOptions;
 use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::{Locking, wait_time};
@@ -33,8 +34,10 @@ pub(crate) struct Parked {
     detect: Option<usize>,
     batch: IndexedBatch,
     tracker: Tracker,
+    ranges: Vec<Arc<Range>>,
     counts: WriteCounts,
     prepared: PreparedPart,
+    timestamps: Timestamps,
     write_options: WriteOptions,
 }
 
@@ -110,9 +113,12 @@ impl Transaction {
     /// Commits the transaction, which was prepared and is in state `AwaitingCommit`.
     pub(super) fn commit_prepared(&mut self) -> Result<()> {
         let prepared = self.prepared;
+        let stamped = self.stamp();
         let more = self.batch.with_batch(|batch| prepared.rest(batch));
         self.decide(TransactionState::Committed, |db, name, options| {
-            db.commit_prepared_with(name, &more?, options)
+            let timestamp = stamped?.map(u64::to_le_bytes);
+            let timestamp = timestamp.as_ref().map(|timestamp| &timestamp[..]);
+            db.commit_prepared_at(name, &more?, timestamp, options)
         })?;
         self.unregister_name();
         Ok(())
@@ -159,8 +165,10 @@ impl Transaction {
             detect: own.detect,
             batch: std::mem::replace(&mut self.batch, IndexedBatch::with_order(order, true)),
             tracker: std::mem::take(&mut self.tracker),
+            ranges: std::mem::take(&mut self.ranges),
             counts: self.counts,
             prepared: self.prepared,
+            timestamps: self.timestamps,
             write_options: self.write_options.clone(),
         });
     }
@@ -180,8 +188,10 @@ impl Transaction {
         let mut transaction = Transaction::new(db, policy, parked.write_options);
         transaction.batch = parked.batch;
         transaction.tracker = parked.tracker;
+        transaction.ranges = parked.ranges;
         transaction.counts = parked.counts;
         transaction.prepared = parked.prepared;
+        transaction.timestamps = parked.timestamps;
         transaction
     }
 
@@ -222,6 +232,7 @@ impl Transaction {
             };
             let key = key_of(&record).filter(|_| !locking.options().skip_concurrency_control);
             if let Some((family, key)) = key {
+                let key = without_timestamp(families, family, key);
                 let key = LockKey::new(family, key);
                 let request = Request {
                     owner: &own.owner,

@@ -8,6 +8,9 @@ mod crash_two_phase;
 mod isolation;
 mod optimistic;
 mod pessimistic;
+mod policies;
+mod ranges;
+mod timestamps;
 mod two_phase;
 
 use std::path::Path;
