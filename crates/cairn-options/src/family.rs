@@ -13,6 +13,7 @@ use crate::enums::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
+use crate::flat_tables::{CuckooTableOptions, PlainTableOptions};
 use crate::plugin::Plugin;
 use crate::property_collectors::Collectors;
 use crate::rows::options;
@@ -99,9 +100,13 @@ options! {
         /// Compresses one in this many blocks for statistics; 0 for none.
         sample_for_compression: u64 = 0, dynamic, hint;
         /// The format of new tables.
-        table_factory: TableKind = TableKind::BlockBased, dynamic, missing;
+        table_factory: TableKind = TableKind::BlockBased, dynamic;
         /// Options of the block-based format.
         table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
+        /// Options of the PlainTable format.
+        plain_table("plain_table_factory"): PlainTableOptions = PlainTableOptions::default(), dynamic, unwritten;
+        /// Options of the CuckooTable format.
+        cuckoo_table("cuckoo_table_factory"): CuckooTableOptions = CuckooTableOptions::default(), dynamic, unwritten;
         /// Compaction style.
         compaction_style: CompactionStyle = CompactionStyle::Level;
         /// File priority of compactions.

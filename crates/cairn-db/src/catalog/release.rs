@@ -57,6 +57,7 @@ impl FamilyState {
             options: Arc::new(bare.table.clone()),
             cache: None,
             charge: ChargePolicy::default(),
+            flat_filter_bits: 0,
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,

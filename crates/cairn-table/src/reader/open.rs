@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, EntryForm, IndexForm};
+use cairn_format::flat::FlatFormat;
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
@@ -21,6 +22,7 @@ use cairn_types::{
 
 use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
+use super::image;
 use super::index::{Index, RootWords};
 use super::table::{MetaBlock, Table};
 
@@ -50,9 +52,14 @@ pub struct OpenParams {
     pub largest_seq: Option<SequenceNumber>,
     /// Size of everything after the data blocks, if known. It is read in one piece.
     pub tail_size: Option<u64>,
+    /// Bits per key of the filter that a table without blocks gets in memory; 0 for none.
+    pub flat_filter_bits: u32,
     /// Statistics sink.
     pub meter: Meter,
 }
+
+/// The default of [`OpenParams::flat_filter_bits`].
+const FLAT_FILTER_BITS: u32 = 10;
 
 impl Default for OpenParams {
     fn default() -> OpenParams {
@@ -68,6 +75,7 @@ impl Default for OpenParams {
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
+            flat_filter_bits: FLAT_FILTER_BITS,
             meter: Meter::default(),
         }
     }
@@ -302,6 +310,13 @@ impl UnopenedTable {
         params.meter.update(|update| {
             update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
         });
+        if FlatFormat::recognize(&tail).is_some() {
+            drop((tail, reading));
+            let mut table = image::open(&file, len, params, io)?;
+            let bytes = table.memory_usage();
+            table.charge = table.params.charge(MemoryUse::TableReader, bytes);
+            return Ok(Arc::new(table));
+        }
         let footer = Footer::decode(&tail, len).map_err(|error| {
             params.meter.add(Ticker::SstFooterCorruptionCount, 1);
             error.in_file(file.path().display(), tail_at)
@@ -356,6 +371,9 @@ impl Table {
         let tail_at = len - PROPERTIES_TAIL.min(len);
         let tail = ReadRequest::new(file.clone(), tail_at, (len - tail_at) as usize);
         let tail = io.read_now(&tail)?;
+        if FlatFormat::recognize(&tail).is_some() {
+            return image::read_properties(file, &tail, len, io);
+        }
         let footer = Footer::decode(&tail, len)
             .map_err(|error| error.in_file(file.path().display(), tail_at))?;
         let opening = Opening {
@@ -385,7 +403,7 @@ impl Opening<'_> {
         let parts = self.parts()?;
         let properties = self.properties(&parts)?;
         let id = unique_id(&properties);
-        self.check_unique_id(&params, id)?;
+        check_unique_id(self.file, &params, id)?;
         let stripped = self.timestamps_stripped(&params, &properties)?;
         let order = crate::stripped_order(&params.order, stripped)?;
         let pad = if stripped {
@@ -393,7 +411,7 @@ impl Opening<'_> {
         } else {
             0
         };
-        let global_seqno = self.global_seqno(&params, &properties)?;
+        let global_seqno = global_seqno(self.file, &params, &properties)?;
         let index = self.index(&params, &parts, &properties)?;
         let filter = self.filter(&params, &parts, &properties)?;
         let dictionary = match parts.find(meta::COMPRESSION_DICT) {
@@ -423,6 +441,7 @@ impl Opening<'_> {
             dictionary,
             tombstones,
             prefix_extractor,
+            image: None,
             charge: None,
             params,
         })
@@ -447,26 +466,6 @@ impl Opening<'_> {
         Ok(properties)
     }
 
-    fn check_unique_id(&self, params: &OpenParams, found: Option<UniqueId>) -> Result<()> {
-        let Some(expected) = params.expected_unique_id else {
-            return Ok(());
-        };
-        let found = found.map(|id| id.short());
-        if found == Some(expected) {
-            return Ok(());
-        }
-        Err(Error::corruption(format!(
-            "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
-            self.file.path().display(),
-            expected[0],
-            expected[1],
-            found.map_or("none".to_owned(), |id| format!(
-                "{:016x}-{:016x}",
-                id[0], id[1]
-            )),
-        )))
-    }
-
     /// True if keys lack the timestamps that the order requires. Rejects other orders.
     fn timestamps_stripped(&self, params: &OpenParams, properties: &Properties) -> Result<bool> {
         let (ours, theirs) = (params.order.name(), &properties.comparator[..]);
@@ -485,25 +484,6 @@ impl Opening<'_> {
             "key order of {}: expected {ours}, found {theirs}",
             self.file.path().display()
         )))
-    }
-
-    fn global_seqno(
-        &self,
-        params: &OpenParams,
-        properties: &Properties,
-    ) -> Result<Option<SequenceNumber>> {
-        if !properties.has_global_seqno() {
-            return Ok(None);
-        }
-        let stored = properties.global_seqno.unwrap_or_default();
-        match params.largest_seq {
-            Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
-            Some(largest) if stored != largest => Err(Error::corruption(format!(
-                "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
-                self.file.path().display()
-            ))),
-            _ => Ok(Some(stored)),
-        }
     }
 
     fn index(
@@ -602,6 +582,51 @@ impl Opening<'_> {
     }
 }
 
+/// Compares the unique id of the table in `file` with that in the MANIFEST.
+pub(super) fn check_unique_id(
+    file: &Arc<dyn RandomAccessFile>,
+    params: &OpenParams,
+    found: Option<UniqueId>,
+) -> Result<()> {
+    let Some(expected) = params.expected_unique_id else {
+        return Ok(());
+    };
+    let found = found.map(|id| id.short());
+    if found == Some(expected) {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
+        file.path().display(),
+        expected[0],
+        expected[1],
+        found.map_or("none".to_owned(), |id| format!(
+            "{:016x}-{:016x}",
+            id[0], id[1]
+        )),
+    )))
+}
+
+/// Returns the sequence number of every entry of an external file.
+pub(super) fn global_seqno(
+    file: &Arc<dyn RandomAccessFile>,
+    params: &OpenParams,
+    properties: &Properties,
+) -> Result<Option<SequenceNumber>> {
+    if !properties.has_global_seqno() {
+        return Ok(None);
+    }
+    let stored = properties.global_seqno.unwrap_or_default();
+    match params.largest_seq {
+        Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
+        Some(largest) if stored != largest => Err(Error::corruption(format!(
+            "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
+            file.path().display()
+        ))),
+        _ => Ok(Some(stored)),
+    }
+}
+
 /// Returns the unique id derived from the properties.
 pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     UniqueId::of_table(
@@ -614,7 +639,7 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
 /// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different
 /// files do not collide, or a process-wide number for files without an id. The flash cache, which outlives the
 /// process, recognises such numbers by their size.
-fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
+pub(super) fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match id {
         Some(id) => {
