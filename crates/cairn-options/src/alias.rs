@@ -61,21 +61,11 @@ pub(crate) fn steps<'t, S: Default>(
             }
             _ => Cow::Borrowed(text),
         };
-        let mut steps = vec![Step {
+        return Ok(vec![Step {
             row,
             text,
             reset_members: false,
-        }];
-        // The options of a format without blocks select it.
-        let selected = TABLE_OPTIONS[1..].iter().find(|(_, options)| *options == name);
-        if let (Some((id, _)), Some(row)) = (selected, find(rows, TABLE_FACTORY)) {
-            steps.push(Step {
-                row,
-                text: Cow::Borrowed(*id),
-                reset_members: false,
-            });
-        }
-        return Ok(steps);
+        }]);
     }
     let (group, part) = name.split_once('.').ok_or_else(|| unknown(what, name))?;
     let group = match group {

@@ -370,7 +370,7 @@ mod tests {
                 (
                     DEFAULT_FAMILY.to_owned(),
                     family(
-                        "plain_table_factory={user_key_len=9;encoding_type=kPrefix;hash_table_ratio=0}",
+                        "table_factory={id=PlainTable;user_key_len=9;encoding_type=kPrefix;hash_table_ratio=0}",
                     ),
                 ),
                 (

@@ -180,11 +180,6 @@ fn all_text_forms_are_accepted() {
             "PlainTable",
         ),
         (
-            "plain_table_factory={user_key_len=3}",
-            "table_factory",
-            "PlainTable",
-        ),
-        (
             "table_factory={id=CuckooTable;hash_table_ratio=0.5}",
             "table_factory",
             "CuckooTable",

@@ -197,7 +197,7 @@ impl Table {
         self.params.number
     }
 
-    /// Returns the footer: format version, checksum kind, and handles.
+    /// Returns the footer: format version, checksum kind, and handles. That of its image for a table without blocks.
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
