@@ -45,6 +45,7 @@ pub mod sst_partitioner;
 pub mod struct_options;
 pub mod table;
 pub mod table_filter;
+mod temperature;
 pub mod text;
 pub mod ttl;
 

@@ -7,7 +7,9 @@
 //!
 //! Versions, visibility, merging and the interpretation of values are left to other crates.
 
+mod block_stats;
 pub mod builder;
+mod metadata;
 pub mod reader;
 
 use cairn_format::key;

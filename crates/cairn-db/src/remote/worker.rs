@@ -23,7 +23,7 @@ use cairn_observe::{Listeners, LogSink};
 use cairn_options::enums::FileChecksum;
 use cairn_options::{
     Canceled, Collectors, CuckooTableOptions, DbOptions, FamilyOptions, Options, Plugin, TableKind,
-    TableOptions,
+    TableOptions, Temperature,
 };
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
@@ -643,6 +643,6 @@ pub(super) fn output_file(file: &FileMeta, properties: Option<&Arc<Properties>>)
         unique_id: file.unique_id.unwrap_or_default(),
         table_properties: properties.map_or_else(Properties::default, |it| Properties::clone(it)),
         is_proximal_level_output: false,
-        file_temperature: "kUnknown".to_owned(),
+        file_temperature: Temperature::from_number(file.temperature).name().to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use cairn_types::{Error, Result};
 
 use super::data_blocks::Packer;
 use super::{BlockBasedBuilder, TableStats};
-use crate::reader::open::Tier;
+use crate::metadata::Tier;
 
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;

@@ -16,10 +16,10 @@ use cairn_options::TableOptions;
 use cairn_platform::Buffer;
 use cairn_types::{Malformed, Result};
 
+use crate::block_stats::{count_insertion, part_of};
 use crate::builder::params::{BuildParams, WarmBlocks};
+use crate::metadata::{Tier, is_pinned, metadata_priority, unique_id};
 use crate::reader::block_fetcher::without_prefix;
-use crate::reader::open::{Tier, is_pinned, metadata_priority, unique_id};
-use crate::reader::table_stats::{count_insertion, part_of};
 
 /// Inserts the blocks of one table.
 pub(crate) struct Warmer {

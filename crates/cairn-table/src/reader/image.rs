@@ -22,9 +22,10 @@ use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{Buffer, FileSystem, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Error, Malformed, Result};
 
-use super::open::{OpenParams, cache_file, check_unique_id, global_seqno, unique_id};
+use super::open::{OpenParams, cache_file, check_unique_id, global_seqno};
 use super::table::{Blocks, MissingBlock, Table};
 use crate::builder::{BlockBasedBuilder, BuildParams};
+use crate::metadata::unique_id;
 
 /// The number of bytes read at once.
 const PIECE: usize = 8 << 20;

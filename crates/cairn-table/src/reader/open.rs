@@ -11,9 +11,9 @@ use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
 use cairn_memory::secondary::CacheTier;
-use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse};
+use cairn_memory::{BlockCache, CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
-use cairn_options::{PinningTier, TableOptions};
+use cairn_options::TableOptions;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
@@ -25,6 +25,7 @@ use super::filter::{Bits, Filter};
 use super::image;
 use super::index::{Index, RootWords};
 use super::table::{MetaBlock, Table};
+use crate::metadata::{Tier, is_pinned, metadata_priority, unique_id};
 
 /// Parameters of opening a table.
 #[derive(Clone)]
@@ -150,48 +151,6 @@ impl Opening<'_> {
         let (block, version) = (self.block(handle)?, self.footer.version);
         block_fetcher::without_prefix(block, EntryForm::Index(form), version, 0)
             .map_err(|error| self.bad(error, handle.offset))
-    }
-}
-
-/// The kind of a metadata block, as distinguished by the pinning rules.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tier {
-    TopLevel,
-    Partition,
-    Whole,
-}
-
-/// True if a metadata block of a table of `level` is pinned while the table is open.
-pub(crate) fn is_pinned(options: &TableOptions, level: Option<usize>, tier: Tier) -> bool {
-    let pinned = &options.metadata_cache_options;
-    let l0 = options.pin_l0_filter_and_index_blocks_in_cache;
-    let (tier, fallback) = match tier {
-        Tier::TopLevel if options.pin_top_level_index_and_filter => {
-            (pinned.top_level_index_pinning, PinningTier::All)
-        }
-        Tier::TopLevel => (pinned.top_level_index_pinning, PinningTier::None),
-        Tier::Partition if l0 => (pinned.partition_pinning, PinningTier::FlushedAndSimilar),
-        Tier::Partition => (pinned.partition_pinning, PinningTier::None),
-        Tier::Whole if l0 => (pinned.unpartitioned_pinning, PinningTier::FlushedAndSimilar),
-        Tier::Whole => (pinned.unpartitioned_pinning, PinningTier::None),
-    };
-    let tier = if tier == PinningTier::Fallback {
-        fallback
-    } else {
-        tier
-    };
-    match tier {
-        PinningTier::All => true,
-        PinningTier::FlushedAndSimilar => level == Some(0),
-        PinningTier::None | PinningTier::Fallback => false,
-    }
-}
-
-/// Returns the priority of metadata blocks in the cache.
-pub(crate) fn metadata_priority(options: &TableOptions) -> CachePriority {
-    match options.cache_index_and_filter_blocks_with_high_priority {
-        true => CachePriority::High,
-        false => CachePriority::Low,
     }
 }
 
@@ -625,15 +584,6 @@ pub(super) fn global_seqno(
         ))),
         _ => Ok(Some(stored)),
     }
-}
-
-/// Returns the unique id derived from the properties.
-pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
-    UniqueId::of_table(
-        &properties.db_id,
-        &properties.db_session_id,
-        properties.original_file_number,
-    )
 }
 
 /// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different

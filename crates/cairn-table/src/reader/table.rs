@@ -20,8 +20,8 @@ use super::filter::{Bits, Filter};
 use super::image::Image;
 use super::index::{Index, IndexIter, Landing};
 use super::open::OpenParams;
-use super::table_stats::part_of;
 use super::tier_stats::count_lookup_below;
+use crate::block_stats::part_of;
 
 /// A metadata block: held in memory, or looked up in the cache.
 pub(crate) struct MetaBlock {
@@ -226,7 +226,7 @@ impl Table {
     /// True if [`Table::cache_id`] is that of every opening of the file.
     #[must_use]
     pub fn has_lasting_cache_id(&self) -> bool {
-        super::open::unique_id(&self.properties).is_some()
+        crate::metadata::unique_id(&self.properties).is_some()
     }
 
     /// Returns the order of user keys that the table was opened with.

@@ -181,7 +181,7 @@ fn cairn_round(path: &Path, shape: &str, (round, is_free): (u32, bool), content:
             .unwrap();
         check(content, "compacted");
     }
-    db.verify_checksum().unwrap();
+    db.verify_checksum(&Default::default()).unwrap();
 }
 
 #[test]
