@@ -128,7 +128,10 @@ fn an_options_file_of_a_newer_release_is_intact() {
 /// Tables without blocks, which RocksDB 11.1.1 wrote.
 #[test]
 fn tables_without_blocks_are_shown_and_verified() {
-    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cairn-table/testdata/flat");
+    let tables = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/cairn-table/testdata/flat"
+    );
     for (name, format, part) in [
         (
             "plain_indexed.sst",
@@ -137,21 +140,18 @@ fn tables_without_blocks_are_shown_and_verified() {
         ),
         ("cuckoo_last.sst", "CuckooTable", "rocksdb.cuckoo.hash.size"),
     ] {
-        let table = tables.join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let table = dir.path().join("000012.sst");
+        let mut bytes = fs::read(format!("{tables}/{name}")).unwrap();
+        fs::write(&table, &bytes).unwrap();
         let shown = printed(&["inspect", "--entries", text(&table)]);
-        assert!(
-            shown.contains(&format!("format {format}, without checksums")),
-            "{shown}"
-        );
-        for word in [part, "p00:00007", "all entries can be decoded"] {
+        let first = format!("format {format}, without checksums");
+        for word in [&first, part, "p00:00007", "all entries can be decoded"] {
             assert!(shown.contains(word), "{name}: {word}\n{shown}");
         }
         printed(&["verify", text(&table)]);
-        let dir = tempfile::tempdir().unwrap();
-        let damaged = dir.path().join("000012.sst");
-        let mut bytes = std::fs::read(&table).unwrap();
-        bytes.drain(..1);
-        std::fs::write(&damaged, &bytes).unwrap();
-        refused(&["verify", text(&damaged)]);
+        bytes.remove(0);
+        fs::write(&table, &bytes).unwrap();
+        refused(&["verify", text(&table)]);
     }
 }
