@@ -45,8 +45,7 @@ impl FamilyState {
             return;
         }
         let view = self.view_full();
-        let options = self.options();
-        let mut bare = (**options).clone();
+        let mut bare = (**self.options()).clone();
         bare.table.block_cache = None;
         bare.blob_cache = None;
         let tables = Arc::new(TableSource {
@@ -106,7 +105,6 @@ impl FamilyState {
             number: RELEASED,
             end: view.end.clone(),
         });
-        drop(options);
         self.set_options(Arc::new(bare), tables);
         self.forget_history();
         self.end_charge();

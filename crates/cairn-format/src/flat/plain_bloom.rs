@@ -134,7 +134,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn added_keys_are_found(keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..50), bits in 1u32..2000, locality: bool) {
+        fn added_keys_are_found(
+            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..50),
+            bits in 1u32..2000,
+            locality: bool,
+        ) {
             let mut bloom = PlainBloom::new(bits, locality);
             keys.iter().for_each(|key| bloom.add(key));
             let again = PlainBloom::decode(bloom.bytes(), bloom.lines()).unwrap();

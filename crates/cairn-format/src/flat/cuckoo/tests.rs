@@ -1,3 +1,5 @@
+//! Round trips of CuckooTables, and rejection of damaged properties.
+
 use super::*;
 use proptest::prelude::*;
 
