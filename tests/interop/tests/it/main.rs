@@ -9,7 +9,6 @@ mod driver;
 mod encrypted;
 mod events;
 mod files;
-mod flat;
 mod golden;
 mod groups;
 mod info_log;
