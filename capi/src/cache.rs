@@ -1,10 +1,11 @@
 //! Block caches.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use cairn_memory::secondary::SecondaryCache;
 use cairn_memory::{BlockCache, CacheOptions};
+use cairn_types::Error;
 
 use crate::handle::{create, maybe, of, of_mut};
 
@@ -126,6 +127,14 @@ c_functions! {
     /// Returns the number of entries.
     fn rocksdb_cache_get_occupancy_count(cache: *const rocksdb_cache_t) -> usize {
         of(cache).entries()
+    }
+
+    /// Creates an allocator that leaves its memory out of core dumps. There is none, because Cairn allocates with the
+    /// process's allocator: as a RocksDB built without jemalloc, this stores an error. Returns null.
+    fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t {
+        let error = Error::not_supported("Not compiled with ROCKSDB_JEMALLOC");
+        crate::error::save(errptr, &error);
+        std::ptr::null_mut()
     }
 
     /// Creates options of an LRU cache.

@@ -57,8 +57,8 @@ handles! {
     rocksdb_snapshot_t = ReadPoint;
 }
 
-/// The open databases and the addresses of their handles, for messages to all LOG files and for
-/// listeners, which receive a handle.
+/// The open databases and the addresses of their handles, for listeners, which receive a
+/// handle.
 static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
 
 /// The handle of the database in `dir`, or null.
@@ -68,13 +68,6 @@ pub(crate) fn handle_of(dir: &Path) -> *mut rocksdb_t {
     found.map_or(std::ptr::null_mut(), |(_, handle)| {
         *handle as *mut rocksdb_t
     })
-}
-
-/// Writes a line to the LOG of every open database.
-pub(crate) fn log_everywhere(line: &str) {
-    for (db, _) in OPEN.lock().iter() {
-        db.log_line(line);
-    }
 }
 
 /// Creates the handle of an open database.
@@ -88,13 +81,4 @@ pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
 /// Removes `db`, whose handle is about to be destroyed, from the list of open databases.
 pub(crate) fn release(db: &Db) {
     OPEN.lock().retain(|(open, _)| !open.is_same(db));
-}
-
-/// Reports a call of an unsupported function in the LOG of every open database, except for
-/// destructors of objects that cannot exist.
-#[cold]
-pub fn note_not_built(function: &str, what: &str) {
-    if !function.ends_with("_destroy") {
-        log_everywhere(&format!("Not implemented: {function}: {what}"));
-    }
 }

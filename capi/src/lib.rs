@@ -11,8 +11,6 @@
 //! - *Callbacks* (`callbacks`) are called from any thread; their results are validated where possible.
 //! - *Panics* become errors in functions with an `errptr`, and otherwise abort with a message; none
 //!   unwinds into C.
-//! - Functions of unsupported features (`unsupported`) return an error if they have an `errptr`;
-//!   otherwise they return null or zero and write a line to the LOG.
 //!
 //! Safety: every function requires valid arguments as defined by `c.h`: pointers to the documented
 //! objects, correct lengths, and no concurrent use of a handle unless its type is thread-safe.
@@ -43,6 +41,7 @@ mod error;
 pub mod estimates;
 pub mod families;
 pub mod files;
+pub mod flat_tables;
 pub mod indexed;
 pub mod iter;
 pub mod live_files;
@@ -61,6 +60,5 @@ pub mod table_properties;
 pub mod timestamps;
 pub mod transaction;
 pub mod transaction_db;
-pub mod unsupported;
 mod value_copy;
 pub mod writes;

@@ -9,7 +9,7 @@ use cairn_observe::statistics::{Histogram, StatsLevel, Ticker};
 use cairn_options::{
     ChecksumKind, Collectors, CompactOnDeletion, DataBlockIndexType, FilterPolicy,
     FixedPrefixPartitions, IndexBlockSearchType, IndexShortening, IndexType, MemtableFactory,
-    TableOptions,
+    PlainEncodingType, PlainTableOptions, TableOptions,
 };
 use cairn_platform::sync::Mutex;
 use cairn_platform::{
@@ -28,7 +28,7 @@ pub enum TableFormat {
     /// Block-based tables.
     Blocks(Box<TableOptions>),
     /// Plain tables.
-    Plain,
+    Plain(Box<PlainTableOptions>),
 }
 
 /// A factory of memtables.
@@ -354,16 +354,31 @@ fn shared_filter(bits_per_key: f64) -> jlong {
 
 pub fn plain_table(
     _env: Env,
-    _key_size: jint,
-    _bloom_bits: jint,
-    _ratio: f64,
-    _sparseness: jint,
-    _huge_page: jint,
-    _encoding: i8,
-    _full_scan: bool,
-    _store_index: bool,
-) -> New<TableFormat> {
-    New(TableFormat::Plain)
+    key_size: jint,
+    bloom_bits: jint,
+    ratio: f64,
+    sparseness: jint,
+    huge_page: jint,
+    encoding: i8,
+    full_scan: bool,
+    store_index: bool,
+) -> Outcome<New<TableFormat>> {
+    let unsigned = |value: jint| {
+        u32::try_from(value).map_err(|_| illegal("an option of a PlainTable is negative"))
+    };
+    Ok(New(TableFormat::Plain(Box::new(PlainTableOptions {
+        user_key_len: unsigned(key_size)?,
+        bloom_bits_per_key: bloom_bits,
+        hash_table_ratio: ratio,
+        index_sparseness: unsigned(sparseness)?.into(),
+        huge_page_tlb_size: unsigned(huge_page)?.into(),
+        encoding_type: match encoding {
+            0 => PlainEncodingType::Plain,
+            _ => PlainEncodingType::Prefix,
+        },
+        full_scan_mode: full_scan,
+        store_index_in_file: store_index,
+    }))))
 }
 
 pub fn skip_list(_env: Env, _lookahead: jlong) -> New<Memtable> {

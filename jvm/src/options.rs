@@ -300,7 +300,10 @@ pub fn set_table_format(_env: Env, mut options: Mut<AllOptions>, format: Ref<Tab
             options.family.table_factory = cairn_options::TableKind::BlockBased;
             options.family.table = (**table).clone();
         }
-        TableFormat::Plain => options.family.table_factory = cairn_options::TableKind::Plain,
+        TableFormat::Plain(table) => {
+            options.family.table_factory = cairn_options::TableKind::Plain;
+            options.family.plain_table = (**table).clone();
+        }
     }
 }
 

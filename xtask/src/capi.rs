@@ -19,7 +19,7 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "awaited",
     "backups",
     "basic",
@@ -33,6 +33,7 @@ const PROGRAMS: [&str; 15] = [
     "options",
     "remote",
     "scans",
+    "tables",
     "transactions",
     "ttl",
 ];

@@ -1,5 +1,4 @@
-//! The lists of options and C functions in docs/compatibility.md, generated from the option tables of
-//! cairn-options and from capi/src/unsupported.rs.
+//! The lists of options in docs/compatibility.md, generated from the option tables of cairn-options.
 //!
 //! A list is the run of lines that begin with "- " after the paragraph that introduces it. The tables
 //! are parsed as text, so that xtask depends on none of the engine's crates.
@@ -7,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{sources, unsupported};
+use crate::sources;
 
 const PAGE: &str = "docs/compatibility.md";
 
@@ -17,14 +16,15 @@ const LISTS: [(&str, &str); 2] = [
     ("The following are accepted without effect.", "hint"),
 ];
 
-/// The start of the paragraph before the list of C functions.
-const FUNCTIONS: &str = "The functions of unsupported features in RocksDB's C API";
-
 /// The groups of a list: title, and the files with the group's option tables.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("`DBOptions`", &["db.rs"]),
     ("`ColumnFamilyOptions`", &["family.rs"]),
     ("`BlockBasedTableOptions`", &["table.rs"]),
+    (
+        "`PlainTableOptions`, `CuckooTableOptions`",
+        &["flat_tables.rs"],
+    ),
     (
         "options of single operations",
         &["operation_options.rs", "compaction.rs", "ingest.rs"],
@@ -66,11 +66,8 @@ pub fn check(root: &Path, complaints: &mut Vec<String>) {
 /// The page with regenerated lists.
 fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let rows = LISTS.map(|(marker, word)| (marker, list(root, word)));
-    for (marker, list) in rows
-        .into_iter()
-        .chain([(FUNCTIONS, unsupported::lines(root))])
-    {
+    for (marker, word) in LISTS {
+        let list = list(root, word);
         let paragraph = lines.iter().position(|line| line.starts_with(marker));
         let paragraph = paragraph.ok_or(format!("{PAGE}: no line begins with {marker:?}"))?;
         let begin = lines[paragraph..]

@@ -15,7 +15,15 @@ use crate::tool_requirements::Selection;
 /// Programs that need only functions of RocksDB 7.8.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
 /// Programs that need only functions of RocksDB.
-const WITH_ROCKSDB: [&str; 6] = ["backups", "basic", "callbacks", "files", "options", "ttl"];
+const WITH_ROCKSDB: [&str; 7] = [
+    "backups",
+    "basic",
+    "callbacks",
+    "files",
+    "options",
+    "tables",
+    "ttl",
+];
 
 /// Compiles and runs both combinations.
 pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {

@@ -414,7 +414,7 @@ typedef struct rocksdb_compactoptions_t rocksdb_compactoptions_t;
 // A comparator.
 typedef struct rocksdb_comparator_t rocksdb_comparator_t;
 
-// An object of an unsupported feature.
+// Options of CuckooTable files.
 typedef struct rocksdb_cuckoo_table_options_t rocksdb_cuckoo_table_options_t;
 
 // A directory for tables and its target size.
@@ -1171,6 +1171,10 @@ size_t rocksdb_cache_get_table_address_count(const struct rocksdb_cache_t *cache
 // Returns the number of entries.
 size_t rocksdb_cache_get_occupancy_count(const struct rocksdb_cache_t *cache);
 
+// Creates an allocator that leaves its memory out of core dumps. There is none, because Cairn allocates with the
+// process's allocator: as a RocksDB built without jemalloc, this stores an error. Returns null.
+struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
+
 // Creates options of an LRU cache.
 struct rocksdb_lru_cache_options_t *rocksdb_lru_cache_options_create(void);
 
@@ -1365,6 +1369,12 @@ void rocksdb_compaction_service_options_override_add_table_properties_collector_
 void rocksdb_compaction_service_options_override_set_block_based_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
                                                                                struct rocksdb_block_based_table_options_t *object);
 
+// Lets new tables be CuckooTable files with these options, which are copied.
+//
+// Null is ignored.
+void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
+                                                                          struct rocksdb_cuckoo_table_options_t *object);
+
 // Sets the filter. The program still destroys its handle.
 //
 // Null is ignored.
@@ -1430,12 +1440,6 @@ struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service
 
 // Creates the options of a worker with the objects of `option`; null for null.
 struct rocksdb_compaction_service_options_override_t *rocksdb_compaction_service_options_override_create_from_options(struct rocksdb_options_t *option);
-
-// Makes compactions with these options fail: cuckoo tables are not supported.
-//
-// Null is ignored.
-void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(struct rocksdb_compaction_service_options_override_t *override_options,
-                                                                          struct rocksdb_cuckoo_table_options_t *table_options);
 
 // Sets an option by name. Unknown ones are ignored, invalid values are errors of the compaction.
 void rocksdb_compaction_service_options_override_set_option(struct rocksdb_compaction_service_options_override_t *override_options,
@@ -3093,6 +3097,69 @@ struct rocksdb_writebatch_t *rocksdb_wal_iter_get_batch(const struct rocksdb_wal
 
 // Destroys the iterator.
 void rocksdb_wal_iter_destroy(const struct rocksdb_wal_iterator_t *iter);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_cuckoo_options_destroy(struct rocksdb_cuckoo_table_options_t *handle);
+
+// Lets new tables be PlainTable files. The page size is ignored; tables are read in any mode, also with
+// `full_scan_mode`.
+void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
+                                             uint32_t user_key_len,
+                                             int bloom_bits_per_key,
+                                             double hash_table_ratio,
+                                             size_t index_sparseness,
+                                             size_t huge_page_tlb_size,
+                                             char encoding_type,
+                                             unsigned char full_scan_mode,
+                                             unsigned char store_index_in_file);
+
+// Creates options of CuckooTable files.
+struct rocksdb_cuckoo_table_options_t *rocksdb_cuckoo_options_create(void);
+
+// Sets `hash_table_ratio`.
+void rocksdb_cuckoo_options_set_hash_ratio(struct rocksdb_cuckoo_table_options_t *options,
+                                           double v);
+
+// Sets `hash_table_ratio`.
+void rocksdb_cuckoo_options_set_hash_table_ratio(struct rocksdb_cuckoo_table_options_t *opt,
+                                                 double v);
+
+// The value of `hash_table_ratio`.
+double rocksdb_cuckoo_options_get_hash_table_ratio(struct rocksdb_cuckoo_table_options_t *opt);
+
+// Sets `max_search_depth`.
+void rocksdb_cuckoo_options_set_max_search_depth(struct rocksdb_cuckoo_table_options_t *options,
+                                                 uint32_t v);
+
+// The value of `max_search_depth`.
+uint32_t rocksdb_cuckoo_options_get_max_search_depth(struct rocksdb_cuckoo_table_options_t *opt);
+
+// Sets `cuckoo_block_size`.
+void rocksdb_cuckoo_options_set_cuckoo_block_size(struct rocksdb_cuckoo_table_options_t *options,
+                                                  uint32_t v);
+
+// The value of `cuckoo_block_size`.
+uint32_t rocksdb_cuckoo_options_get_cuckoo_block_size(struct rocksdb_cuckoo_table_options_t *opt);
+
+// Sets `identity_as_first_hash`.
+void rocksdb_cuckoo_options_set_identity_as_first_hash(struct rocksdb_cuckoo_table_options_t *options,
+                                                       unsigned char v);
+
+// The value of `identity_as_first_hash`.
+unsigned char rocksdb_cuckoo_options_get_identity_as_first_hash(struct rocksdb_cuckoo_table_options_t *opt);
+
+// Sets `use_module_hash`.
+void rocksdb_cuckoo_options_set_use_module_hash(struct rocksdb_cuckoo_table_options_t *options,
+                                                unsigned char v);
+
+// The value of `use_module_hash`.
+unsigned char rocksdb_cuckoo_options_get_use_module_hash(struct rocksdb_cuckoo_table_options_t *opt);
+
+// Lets new tables be CuckooTable files with these options, which are copied. Null is ignored.
+void rocksdb_options_set_cuckoo_table_factory(struct rocksdb_options_t *opt,
+                                              struct rocksdb_cuckoo_table_options_t *table_options);
 
 // Frees a batch. Iterators over it remain valid.
 //
@@ -7133,50 +7200,6 @@ void rocksdb_transactiondb_flush_wal(struct rocksdb_transactiondb_t *txn_db,
 // Creates an object for creating checkpoints of a database.
 struct rocksdb_checkpoint_t *rocksdb_transactiondb_checkpoint_object_create(struct rocksdb_transactiondb_t *txn_db,
                                                                             char **errptr);
-
-// Not supported: custom memory allocators.
-struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
-
-// Not supported: cuckoo tables.
-struct rocksdb_cuckoo_table_options_t *rocksdb_cuckoo_options_create(void);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_destroy(struct rocksdb_cuckoo_table_options_t *options);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_set_cuckoo_block_size(struct rocksdb_cuckoo_table_options_t *options,
-                                                  uint32_t v);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_set_hash_ratio(struct rocksdb_cuckoo_table_options_t *options,
-                                           double v);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_set_identity_as_first_hash(struct rocksdb_cuckoo_table_options_t *options,
-                                                       unsigned char v);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_set_max_search_depth(struct rocksdb_cuckoo_table_options_t *options,
-                                                 uint32_t v);
-
-// Not supported: cuckoo tables.
-void rocksdb_cuckoo_options_set_use_module_hash(struct rocksdb_cuckoo_table_options_t *options,
-                                                unsigned char v);
-
-// Not supported: cuckoo tables.
-void rocksdb_options_set_cuckoo_table_factory(struct rocksdb_options_t *opt,
-                                              struct rocksdb_cuckoo_table_options_t *table_options);
-
-// Not supported: plain tables.
-void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
-                                             uint32_t v,
-                                             int v2,
-                                             double v3,
-                                             size_t v4,
-                                             size_t v5,
-                                             char v6,
-                                             unsigned char v7,
-                                             unsigned char v8);
 
 // Sets `key` to `val` in the default family.
 void rocksdb_put(struct rocksdb_t *db,

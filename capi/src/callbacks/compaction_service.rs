@@ -24,12 +24,12 @@ use super::tables::{
 use super::transform::rocksdb_slicetransform_t;
 use super::{Destructor, State, c_bytes};
 use crate::env::rocksdb_env_t;
-use crate::error::{bytes, malloc_bytes, not_built, report_ptr, store, terminated, text};
+use crate::error::{bytes, malloc_bytes, report_ptr, store, terminated, text};
+use crate::flat_tables::rocksdb_cuckoo_table_options_t;
 use crate::handle::{create, destroy, maybe, of, of_mut, take};
 use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
 use crate::options::{rocksdb_block_based_table_options_t, rocksdb_options_t};
 use crate::table_properties::words;
-use crate::unsupported::rocksdb_cuckoo_table_options_t;
 
 /// The objects of a worker.
 pub struct Overrides {
@@ -361,6 +361,10 @@ overriding! {
             Err(error) => overrides.refused = Some(error),
         }
     }
+    /// Lets new tables be CuckooTable files with these options, which are copied.
+    rocksdb_compaction_service_options_override_set_cuckoo_table_factory(overrides, table: rocksdb_cuckoo_table_options_t) {
+        overrides.options.cuckoo_table = Some(of(table.cast_const()).clone());
+    }
     /// Sets the filter. The program still destroys its handle.
     rocksdb_compaction_service_options_override_set_compaction_filter(overrides, filter: rocksdb_compactionfilter_t) {
         overrides.options.compaction_filter = Plugin::Object(of(filter.cast_const()).clone());
@@ -424,18 +428,6 @@ c_functions! {
             world: all.world(),
             refused: all.checked().err(),
         })
-    }
-    /// Makes compactions with these options fail: cuckoo tables are not supported.
-    ///
-    /// Null is ignored.
-    fn rocksdb_compaction_service_options_override_set_cuckoo_table_factory(
-        override_options: *mut rocksdb_compaction_service_options_override_t,
-        table_options: *mut rocksdb_cuckoo_table_options_t,
-    ) {
-        if !override_options.is_null() && !table_options.is_null() {
-            let name = "rocksdb_compaction_service_options_override_set_cuckoo_table_factory";
-            of_mut(override_options).refused = Some(not_built(name, "cuckoo tables"));
-        }
     }
     /// Sets an option by name. Unknown ones are ignored, invalid values are errors of the compaction.
     fn rocksdb_compaction_service_options_override_set_option(

@@ -250,6 +250,7 @@ c_functions! {
         if let Some(table) = crate::handle::maybe(table_options.cast_const()) {
             let options = of_mut(opt);
             options.inherit(table);
+            options.family.table_factory = cairn_options::TableKind::BlockBased;
             options.family.table = table.value.clone();
         }
     }

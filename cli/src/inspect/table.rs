@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_format::key;
+use cairn_format::table::Footer;
 use cairn_platform::Io;
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Progress, Result};
@@ -28,24 +29,16 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
         show_entries(page, &table, &io)?;
     }
     match table.verify_checksums(&io) {
+        Ok(()) if table.flat_format().is_some() => page.line("all entries can be decoded"),
         Ok(()) => page.line("all checksums match"),
         Err(error) => page.damage(error),
     }
 }
 
 fn show_footer(page: &mut Page<'_>, table: &Table) -> Result<()> {
-    let footer = table.footer();
-    page.line(format_args!("format version {}", footer.version))?;
-    page.line(format_args!("checksum {:?}", footer.checksum))?;
-    page.line(format_args!(
-        "metaindex at offset {}, {} bytes",
-        footer.metaindex.offset, footer.metaindex.size
-    ))?;
-    if let Some(index) = footer.index {
-        page.line(format_args!(
-            "index at offset {}, {} bytes",
-            index.offset, index.size
-        ))?;
+    match table.flat_format() {
+        Some(format) => page.line(format_args!("format {}, without checksums", format.name()))?,
+        None => show_block_based_footer(page, table.footer())?,
     }
     for (name, handle) in table.parts().iter() {
         page.line(format_args!(
@@ -56,6 +49,22 @@ fn show_footer(page: &mut Page<'_>, table: &Table) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+fn show_block_based_footer(page: &mut Page<'_>, footer: &Footer) -> Result<()> {
+    page.line(format_args!("format version {}", footer.version))?;
+    page.line(format_args!("checksum {:?}", footer.checksum))?;
+    page.line(format_args!(
+        "metaindex at offset {}, {} bytes",
+        footer.metaindex.offset, footer.metaindex.size
+    ))?;
+    match footer.index {
+        Some(index) => page.line(format_args!(
+            "index at offset {}, {} bytes",
+            index.offset, index.size
+        )),
+        None => Ok(()),
+    }
 }
 
 fn show_properties(page: &mut Page<'_>, table: &Table) -> Result<()> {

@@ -15,6 +15,7 @@ pub mod coding;
 pub mod compaction_service;
 pub mod dated;
 pub mod filter;
+pub mod flat;
 pub mod hash;
 pub mod id;
 pub mod key;

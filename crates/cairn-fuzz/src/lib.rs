@@ -75,6 +75,7 @@ pub const TARGETS: &[Target] = &[
         .with_repair(fix_checksums::log_behind_a_byte),
     Target::new("block", targets::block::run),
     Target::new("filter", targets::filter::run),
+    Target::new("flat_table", targets::flat_table::run).with_bound(targets::flat_table::BOUND),
     Target::new("range_del", targets::range_del::run).with_bound(targets::range_del::BOUND),
     Target::new("blob_file", targets::blob_file::run)
         .with_repair(fix_checksums::blob_behind_a_byte),

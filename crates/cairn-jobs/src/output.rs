@@ -330,6 +330,11 @@ impl<'a> Outputs<'a> {
             bound(&stored_bound(self.params, largest))?,
         );
         file.path_id = self.params.path_id;
+        file.temperature = context
+            .family
+            .options
+            .temperature_at(self.params.level)
+            .number();
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
         (file.seqs.smallest, file.seqs.largest) = seqs;
         file.epoch = self.params.epoch;

@@ -8,7 +8,7 @@ use cairn_options::{
     CompressionOptions, FamilyOptions, PrepopulateBlobCache, PrepopulateBlockCache, TableOptions,
 };
 use cairn_platform::sync::{Arc, Mutex};
-use cairn_table::{BuildParams, TableIdentity, TableTimes};
+use cairn_table::{BuildParams, TableIdentity, TableTimes, WarmBlocks};
 use cairn_types::{FileNumber, Result, TableFileCreationReason};
 use cairn_version::Version;
 
@@ -82,6 +82,7 @@ impl OutputParams {
     pub(crate) fn params(&self, number: FileNumber) -> BuildParams {
         let context = &self.context;
         BuildParams {
+            format: context.family.options.table_format(),
             options: Arc::new(self.table_options()),
             order: context.family.order.clone(),
             compression: self.compression,
@@ -111,8 +112,10 @@ impl OutputParams {
             target_file_size: self.target_bytes,
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
-            warm: self.warm,
-            lowest_tier: context.database.options.lowest_used_cache_tier.into(),
+            warm: self.warm.map(|priority| WarmBlocks {
+                priority,
+                lowest_tier: context.database.options.lowest_used_cache_tier.into(),
+            }),
             meter: context.meter.clone(),
             charge: context.family.charge.clone(),
             ..BuildParams::default()

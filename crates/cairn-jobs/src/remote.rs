@@ -20,7 +20,9 @@ use cairn_format::names::FileName;
 use cairn_memory::MemoryUse;
 use cairn_observe::Logger;
 use cairn_observe::statistics::Ticker;
-use cairn_options::{CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus};
+use cairn_options::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus, Temperature,
+};
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
@@ -420,6 +422,7 @@ impl<'a> Expected<'a> {
         };
         let (smallest, largest) = (bound(&output.smallest)?, bound(&output.largest)?);
         let mut file = FileMeta::new(FileNumber(0), output.file_size, smallest, largest);
+        file.temperature = Temperature::from_name(&output.file_temperature).number();
         let within = |low: &[u8], high: &[u8]| {
             let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
             let end = compare(file.largest.user_key(), high);

@@ -9,10 +9,13 @@ use cairn_types::{Error, Result};
 use crate::row::{Row, unknown};
 use crate::text::{Text, object};
 
-/// The options of the block-based table are a separate row.
 const TABLE_FACTORY: &str = "table_factory";
-const TABLE_OPTIONS: &str = "block_based_table_factory";
-const BLOCK_BASED: &str = "BlockBasedTable";
+/// The formats of tables, each with the row of its options.
+const TABLE_OPTIONS: [(&str, &str); 3] = [
+    ("BlockBasedTable", "block_based_table_factory"),
+    ("PlainTable", "plain_table_factory"),
+    ("CuckooTable", "cuckoo_table_factory"),
+];
 
 /// One assignment to a row.
 pub(crate) struct Step<'t, S: 'static> {
@@ -45,7 +48,7 @@ pub(crate) fn steps<'t, S: Default>(
     name: &str,
     text: &'t str,
 ) -> Result<Vec<Step<'t, S>>> {
-    if name == TABLE_FACTORY && text.starts_with('{') && find(rows, TABLE_OPTIONS).is_some() {
+    if name == TABLE_FACTORY && text.starts_with('{') && find(rows, TABLE_OPTIONS[0].1).is_some() {
         return table_factory(what, rows, text);
     }
     if let Some(row) = find(rows, name) {
@@ -66,7 +69,7 @@ pub(crate) fn steps<'t, S: Default>(
     }
     let (group, part) = name.split_once('.').ok_or_else(|| unknown(what, name))?;
     let group = match group {
-        TABLE_FACTORY => TABLE_OPTIONS,
+        TABLE_FACTORY => TABLE_OPTIONS[0].1,
         _ => group,
     };
     let is_group = |row: &&Row<S>| (row.get)(&S::default()).starts_with('{');
@@ -153,14 +156,15 @@ fn table_factory<'t, S>(
         text: Cow::Borrowed(id),
         reset_members: false,
     }];
-    if id == BLOCK_BASED {
+    let options = TABLE_OPTIONS.iter().find(|(known, _)| *known == id);
+    if let Some((_, options)) = options {
         let said: Vec<String> = properties
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let text = Cow::Owned(format!("{{{}}}", said.join(";")));
         steps.push(Step {
-            row: row(TABLE_OPTIONS)?,
+            row: row(options)?,
             text,
             reset_members: true,
         });

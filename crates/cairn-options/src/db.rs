@@ -266,9 +266,9 @@ options! {
         /// True if remote compactions write to a temporary directory that open empties.
         use_session_tmp_dir_for_remote_compaction: bool = false, recent;
         /// Temperature of MANIFESTs.
-        metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
+        metadata_write_temperature: Temperature = Temperature::Unknown, hint, recent;
         /// Temperature of WALs.
-        wal_write_temperature: Temperature = Temperature::Unknown, missing, recent;
+        wal_write_temperature: Temperature = Temperature::Unknown, hint, recent;
         /// Interval of a follower's catch-up, in milliseconds.
         follower_refresh_catchup_period_ms: u64 = 10_000, recent;
         /// Maximum number of catch-up attempts of a follower.

@@ -269,10 +269,17 @@ choices! {
     TableKind {
         /// Blocks of sorted entries: the format described by [`crate::TableOptions`].
         BlockBased = "BlockBasedTable",
-        /// A memory-mapped array of entries.
+        /// Entries without blocks: the format described by [`crate::PlainTableOptions`].
         Plain = "PlainTable",
-        /// A hash table of entries.
+        /// A hash table of entries of one size: the format described by [`crate::CuckooTableOptions`].
         Cuckoo = "CuckooTable",
+    }
+    /// Encoding of the keys of a PlainTable.
+    PlainEncodingType {
+        /// All keys in full.
+        Plain = "kPlain",
+        /// Keys without the prefix of their predecessor.
+        Prefix = "kPrefix",
     }
     /// Whole-file checksums in the MANIFEST.
     #[non_exhaustive]

@@ -13,6 +13,7 @@ use crate::enums::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
+use crate::flat_tables::{CuckooTableOptions, PlainTableOptions};
 use crate::plugin::Plugin;
 use crate::property_collectors::Collectors;
 use crate::rows::options;
@@ -82,8 +83,8 @@ options! {
         inplace_update_num_locks: u64 = 10_000, dynamic, hint;
         /// Garbage ratio at which a memtable is compacted in memory instead of flushed.
         experimental_mempurge_threshold: f64 = 0.0, dynamic, hint;
-        /// Locality of Bloom filter probes.
-        bloom_locality: u32 = 0, hint;
+        /// Locality of the probes of the stored Bloom filters of PlainTable files: 0 for none, otherwise a cache line.
+        bloom_locality: u32 = 0;
         /// Compression of tables.
         compression: Compression = Compression::FAST, dynamic;
         /// Compression of the bottommost level; `None` for the regular compression.
@@ -99,9 +100,13 @@ options! {
         /// Compresses one in this many blocks for statistics; 0 for none.
         sample_for_compression: u64 = 0, dynamic, hint;
         /// The format of new tables.
-        table_factory: TableKind = TableKind::BlockBased, dynamic, missing;
+        table_factory: TableKind = TableKind::BlockBased, dynamic;
         /// Options of the block-based format.
         table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
+        /// Options of the PlainTable format.
+        plain_table("plain_table_factory"): PlainTableOptions = PlainTableOptions::default(), dynamic, unwritten;
+        /// Options of the CuckooTable format.
+        cuckoo_table("cuckoo_table_factory"): CuckooTableOptions = CuckooTableOptions::default(), dynamic, unwritten;
         /// Compaction style.
         compaction_style: CompactionStyle = CompactionStyle::Level;
         /// File priority of compactions.
@@ -221,12 +226,12 @@ options! {
         uncache_aggressiveness: u32 = 0, dynamic, recent;
         /// True if tables keep timestamps.
         persist_user_defined_timestamps: bool = true, recent;
-        /// Temperature of the last level.
-        last_level_temperature: Temperature = Temperature::Unknown, dynamic, missing;
-        /// Temperature of new tables.
-        default_write_temperature: Temperature = Temperature::Unknown, dynamic, missing, recent;
-        /// Temperature of tables without a recorded one.
-        default_temperature: Temperature = Temperature::Unknown, missing, recent;
+        /// Temperature recorded for new tables of the last level; ignored by FIFO compaction.
+        last_level_temperature: Temperature = Temperature::Unknown, dynamic;
+        /// Temperature recorded for other new tables.
+        default_write_temperature: Temperature = Temperature::Unknown, dynamic, recent;
+        /// Temperature that statistics assume for tables without a recorded one.
+        default_temperature: Temperature = Temperature::Unknown, hint, recent;
         /// Age below which data is kept above the last level, in seconds; 0 for none.
         preclude_last_level_data_seconds: u64 = 0, dynamic, missing;
         /// Period for which write times are preserved, in seconds; 0 for none.

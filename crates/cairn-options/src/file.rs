@@ -14,7 +14,6 @@ use crate::db::DbOptions;
 use crate::enums::TableKind;
 use crate::family::FamilyOptions;
 use crate::rows::{Options, is_retired};
-use crate::table::TableOptions;
 use crate::ttl;
 
 /// The RocksDB release whose options these are, as recorded in files.
@@ -91,10 +90,7 @@ impl OptionsFile {
             let mut section = section_of("CFOptions", Some(name), family);
             ttl::record(&mut section, family);
             print_section(&mut text, &section);
-            if family.table_factory == TableKind::BlockBased {
-                let title = "TableOptions/BlockBasedTable";
-                print_section(&mut text, &section_of(title, Some(name), &family.table));
-            }
+            print_section(&mut text, &table_section(name, family));
         }
         text
     }
@@ -251,9 +247,21 @@ impl Reader {
                 Ok(())
             }
             ("TableOptions/BlockBasedTable", Some(name)) => {
-                let mut changed = self.table_of(name)?.clone();
+                let mut changed = self.family_of(name)?.table.clone();
                 self.fill(&mut changed, section)?;
-                *self.table_of(name)? = changed;
+                self.family_of(name)?.table = changed;
+                Ok(())
+            }
+            ("TableOptions/PlainTable", Some(name)) => {
+                let mut changed = self.family_of(name)?.plain_table.clone();
+                self.fill(&mut changed, section)?;
+                self.family_of(name)?.plain_table = changed;
+                Ok(())
+            }
+            ("TableOptions/CuckooTable", Some(name)) => {
+                let mut changed = self.family_of(name)?.cuckoo_table.clone();
+                self.fill(&mut changed, section)?;
+                self.family_of(name)?.cuckoo_table = changed;
                 Ok(())
             }
             (title, Some(_)) if title.starts_with("TableOptions/") => Ok(()),
@@ -267,7 +275,7 @@ impl Reader {
         }
     }
 
-    fn table_of(&mut self, name: &str) -> Result<&mut TableOptions> {
+    fn family_of(&mut self, name: &str) -> Result<&mut FamilyOptions> {
         let found = self
             .file
             .families
@@ -278,7 +286,7 @@ impl Reader {
                 "the table options of {name} precede its column family options"
             ))
         })?;
-        Ok(&mut options.table)
+        Ok(options)
     }
 
     /// Sets the options of a section and returns those with unregistered objects. Retired option names
@@ -339,9 +347,59 @@ impl Reader {
     }
 }
 
+/// Returns the section with the table options of a family.
+fn table_section(name: &str, family: &FamilyOptions) -> Section {
+    let name = Some(name);
+    match family.table_factory {
+        TableKind::BlockBased => section_of("TableOptions/BlockBasedTable", name, &family.table),
+        TableKind::Plain => section_of("TableOptions/PlainTable", name, &family.plain_table),
+        TableKind::Cuckoo => section_of("TableOptions/CuckooTable", name, &family.cuckoo_table),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The sections of tables without blocks, as RocksDB writes them.
+    #[test]
+    fn tables_without_blocks_have_sections_of_their_own() {
+        let family = |text| FamilyOptions::from_text(text).unwrap();
+        let file = OptionsFile {
+            families: vec![
+                (
+                    DEFAULT_FAMILY.to_owned(),
+                    family(
+                        "table_factory={id=PlainTable;user_key_len=9;encoding_type=kPrefix;hash_table_ratio=0}",
+                    ),
+                ),
+                (
+                    "cuckoo".to_owned(),
+                    family("table_factory={id=CuckooTable;cuckoo_block_size=3}"),
+                ),
+            ],
+            ..OptionsFile::default()
+        };
+        let text = file.to_text();
+        for part in [
+            "  table_factory=PlainTable\n",
+            "[TableOptions/PlainTable \"default\"]\n  user_key_len=9\n",
+            "  encoding_type=kPrefix\n",
+            "  table_factory=CuckooTable\n",
+            "[TableOptions/CuckooTable \"cuckoo\"]\n",
+            "  cuckoo_block_size=3\n",
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
+        let again = OptionsFile::from_text(&text, false).unwrap();
+        assert_eq!(again.to_text(), text);
+        let (plain, cuckoo) = (&again.families[0].1, &again.families[1].1);
+        assert_eq!(
+            plain.plain_table.encoding_type,
+            crate::PlainEncodingType::Prefix
+        );
+        assert_eq!(cuckoo.cuckoo_table.cuckoo_block_size, 3);
+    }
 
     fn sample() -> OptionsFile {
         let family = |text| FamilyOptions::from_text(text).unwrap();

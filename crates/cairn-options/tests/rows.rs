@@ -175,6 +175,16 @@ fn all_text_forms_are_accepted() {
             "BlockBasedTable",
         ),
         (
+            "table_factory={id=PlainTable;user_key_len=3}",
+            "table_factory",
+            "PlainTable",
+        ),
+        (
+            "table_factory={id=CuckooTable;hash_table_ratio=0.5}",
+            "table_factory",
+            "CuckooTable",
+        ),
+        (
             "comparator=rocksdb.ReverseBytewiseComparator",
             "comparator",
             "rocksdb.ReverseBytewiseComparator",
@@ -220,7 +230,7 @@ fn all_text_forms_are_accepted() {
         "compression_opts=a:b:c",
         "memtable_factory=skip_list:x",
         "memtable_factory=nosuch",
-        "table_factory={id=PlainTable;user_key_len=3}",
+        "table_factory={id=PlainTable;block_size=3}",
         "table_factory={block_size=3}",
         "table_factory.nosuch=3",
         "prefix_extractor=fixed:x",

@@ -7,13 +7,15 @@
 //!
 //! Versions, visibility, merging and the interpretation of values are left to other crates.
 
+mod block_stats;
 pub mod builder;
+mod metadata;
 pub mod reader;
 
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Result};
 
-pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
+pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes, WarmBlocks};
 pub use reader::{
     Background, GetOptions, IterOptions, OpenParams, PlanOptions, PlannedReads, ReadAhead,
     ReadaheadSize, ScanPlan, ScanRange, Table, TableGet, TableIter, UnopenedTable, ValueRef,

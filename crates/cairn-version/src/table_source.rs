@@ -39,6 +39,8 @@ pub struct TableSource {
     pub lowest_tier: CacheTier,
     /// The memory that is charged, and the cache that it is charged to.
     pub charge: ChargePolicy,
+    /// Bits per key of the filter that a table without blocks gets in memory.
+    pub flat_filter_bits: u32,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
@@ -165,6 +167,7 @@ impl TableSource {
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.seqs.largest),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
+            flat_filter_bits: self.flat_filter_bits,
             meter: self.meter.clone(),
         };
         Ok(UnopenedTable::new(handle, file.size, params))

@@ -259,6 +259,7 @@ mod tests {
             options: Arc::default(),
             cache: None,
             charge: cairn_memory::ChargePolicy::default(),
+            flat_filter_bits: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -45,8 +45,7 @@ impl FamilyState {
             return;
         }
         let view = self.view_full();
-        let options = self.options();
-        let mut bare = (**options).clone();
+        let mut bare = (**self.options()).clone();
         bare.table.block_cache = None;
         bare.blob_cache = None;
         let tables = Arc::new(TableSource {
@@ -57,6 +56,7 @@ impl FamilyState {
             options: Arc::new(bare.table.clone()),
             cache: None,
             charge: ChargePolicy::default(),
+            flat_filter_bits: 0,
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,
@@ -105,7 +105,6 @@ impl FamilyState {
             number: RELEASED,
             end: view.end.clone(),
         });
-        drop(options);
         self.set_options(Arc::new(bare), tables);
         self.forget_history();
         self.end_charge();

@@ -239,6 +239,7 @@ impl Sources {
                 Some(budget) => budget.table_options(&options.table),
                 None => options.table.clone(),
             }),
+            flat_filter_bits: options.flat_filter_bits(),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
                 direct: db.use_direct_reads,

@@ -48,6 +48,7 @@ impl Reader<'_> {
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,
+            flat_filter_bits: 0,
             meter: Meter::default(),
         };
         Ok(External {

@@ -66,6 +66,7 @@ impl SstFileReader {
             options,
             cache: None,
             charge: ChargePolicy::default(),
+            flat_filter_bits: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

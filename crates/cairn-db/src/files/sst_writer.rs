@@ -155,6 +155,7 @@ impl SstFileWriter {
         let now = self.world.clock.wall_seconds();
         let (compression, compression_options) = self.compression();
         let mut params = BuildParams {
+            format: family.table_format(),
             options: Arc::new(family.table.clone()),
             order: family.comparator.clone(),
             compression,

@@ -1,14 +1,14 @@
 //! The options as lines of the info log: RocksDB's names in RocksDB's order, which programs search for.
 //!
 //! The values come from the option tables. A name that is not an option is a case of [`db_value`],
-//! [`family_lines`] or [`table_text`]; an option that RocksDB does not print comes after those that it does.
+//! [`family_lines`] or [`format_text`]; an option that RocksDB does not print comes after those that it does.
 //! A test finds options that are in no list.
 
 use cairn_memory::BlockCache;
 use cairn_options::enums::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
 use cairn_options::{
     Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
-    TableOptions,
+    PlainEncodingType, TableKind, TableOptions,
 };
 
 /// The options of a database, in RocksDB's order. Names with a dot, or without a row in the option table, are
@@ -368,7 +368,7 @@ pub(super) fn family_lines(name: &str, options: &FamilyOptions) -> Vec<String> {
                     lines.push(said(&format!("{name}.{member}"), &value));
                 }
             }
-            "table_factory options" => lines.push(said(name, &table_text(&options.table))),
+            "table_factory options" => lines.push(said(name, &format_text(options))),
             "persist_user_defined_timestamps" if options.comparator.timestamp_size() == 0 => {}
             "compression" if !options.compression_per_level.is_empty() => {
                 for (level, codec) in options.compression_per_level.iter().enumerate() {
@@ -396,6 +396,29 @@ pub(super) fn family_lines(name: &str, options: &FamilyOptions) -> Vec<String> {
 }
 
 /// Returns the options of tables, which RocksDB writes as one text of many lines.
+fn format_text(options: &FamilyOptions) -> String {
+    match options.table_factory {
+        TableKind::Plain => flat_text(&options.plain_table),
+        TableKind::Cuckoo => flat_text(&options.cuckoo_table),
+        _ => table_text(&options.table),
+    }
+}
+
+/// Returns the options of tables without blocks.
+fn flat_text<S: Options>(options: &S) -> String {
+    let mut text = String::new();
+    for row in S::rows() {
+        let value = (row.get)(options);
+        let value = match row.name {
+            "encoding_type" => place(PlainEncodingType::ALL, &value),
+            name => plain(name, &value),
+        };
+        text += &format!("  {}: {value}\n", row.name);
+    }
+    text
+}
+
+/// Returns the options of block-based tables.
 fn table_text(options: &TableOptions) -> String {
     let mut text = String::new();
     for &name in OF_TABLES {
@@ -499,6 +522,19 @@ mod tests {
     }
 
     #[test]
+    fn the_options_of_each_table_format_are_printed() {
+        let lines = |text| {
+            let options = FamilyOptions::from_text(text).unwrap();
+            family_lines("default", &options).join("\n")
+        };
+        let plain = lines("table_factory={id=PlainTable;encoding_type=kPrefix;user_key_len=8}");
+        assert!(plain.contains("  user_key_len: 8\n") && plain.contains("  encoding_type: 1\n"));
+        assert!(!plain.contains("block_size"));
+        let cuckoo = lines("table_factory={id=CuckooTable;hash_table_ratio=0.5}");
+        assert!(cuckoo.contains("  hash_table_ratio: 0.500000\n"));
+    }
+
+    #[test]
     fn every_option_has_a_line() {
         let none: [&str; 0] = [];
         assert_eq!(unsaid::<TableOptions>(OF_TABLES), none);
@@ -506,6 +542,8 @@ mod tests {
         let others = [
             "compression_per_level",
             "block_based_table_factory",
+            "plain_table_factory",
+            "cuckoo_table_factory",
             "table_properties_collector_factories",
         ];
         assert_eq!(unsaid::<FamilyOptions>(OF_FAMILY), others);

@@ -173,6 +173,7 @@ pub(super) fn recorded_merge_operator(
             options: Arc::default(),
             cache: None,
             charge: ChargePolicy::default(),
+            flat_filter_bits: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -22,7 +22,8 @@ use cairn_observe::statistics::{Histogram, Keeping, Ticker};
 use cairn_observe::{Listeners, LogSink};
 use cairn_options::enums::FileChecksum;
 use cairn_options::{
-    Canceled, Collectors, DbOptions, FamilyOptions, Options, Plugin, TableOptions,
+    Canceled, Collectors, CuckooTableOptions, DbOptions, FamilyOptions, Options, Plugin, TableKind,
+    TableOptions, Temperature,
 };
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
@@ -59,6 +60,8 @@ pub struct CompactionServiceOptionsOverride {
     pub prefix_extractor: Option<PrefixExtractor>,
     /// The format of tables; `None` for that in the OPTIONS file.
     pub table: Option<TableOptions>,
+    /// Options of CuckooTable files, which new tables then are; `None` for the format in the OPTIONS file.
+    pub cuckoo_table: Option<CuckooTableOptions>,
     /// The partitioner.
     pub sst_partitioner_factory: Plugin<dyn SstPartitionerFactory>,
     /// Collectors of table properties.
@@ -95,6 +98,7 @@ impl CompactionServiceOptionsOverride {
             compaction_filter_factory: family.compaction_filter_factory.clone(),
             prefix_extractor: family.prefix_extractor.clone(),
             table: Some(family.table.clone()),
+            cuckoo_table: None,
             sst_partitioner_factory: family.sst_partitioner_factory.clone(),
             table_properties_collector_factories: family
                 .table_properties_collector_factories
@@ -140,6 +144,10 @@ impl CompactionServiceOptionsOverride {
         family.prefix_extractor = self.prefix_extractor.clone();
         if let Some(table) = &self.table {
             family.table = table.clone();
+        }
+        if let Some(table) = &self.cuckoo_table {
+            family.table_factory = TableKind::Cuckoo;
+            family.cuckoo_table = table.clone();
         }
         family.sst_partitioner_factory = self.sst_partitioner_factory.clone();
         family.table_properties_collector_factories =
@@ -635,6 +643,6 @@ pub(super) fn output_file(file: &FileMeta, properties: Option<&Arc<Properties>>)
         unique_id: file.unique_id.unwrap_or_default(),
         table_properties: properties.map_or_else(Properties::default, |it| Properties::clone(it)),
         is_proximal_level_output: false,
-        file_temperature: "kUnknown".to_owned(),
+        file_temperature: Temperature::from_number(file.temperature).name().to_owned(),
     }
 }

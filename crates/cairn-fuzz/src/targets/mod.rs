@@ -10,6 +10,7 @@ pub mod dated_values;
 pub mod db_dir;
 pub mod decompress;
 pub mod filter;
+pub mod flat_table;
 pub mod footer_meta_props;
 pub mod manifest;
 pub mod names;

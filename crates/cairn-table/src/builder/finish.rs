@@ -10,8 +10,8 @@ use cairn_memory::CacheRole;
 use cairn_types::{Error, Result};
 
 use super::data_blocks::Packer;
-use super::{TableBuilder, TableStats};
-use crate::reader::open::Tier;
+use super::{BlockBasedBuilder, TableStats};
+use crate::metadata::Tier;
 
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
@@ -48,14 +48,10 @@ impl IndexCoding {
 /// A range of data blocks covered by one partition, end exclusive.
 type Run = (usize, usize);
 
-impl TableBuilder {
+impl BlockBasedBuilder {
     /// Writes everything after the data blocks and flushes the buffer. The caller syncs and closes the
     /// file.
-    ///
-    /// # Errors
-    ///
-    /// File and codec errors.
-    pub fn finish(mut self) -> Result<TableStats> {
+    pub(crate) fn finish(mut self) -> Result<TableStats> {
         self.end_block(None)?;
         self.data
             .end_buffered(&mut self.output, &mut self.index, self.warmer.as_ref())?;
@@ -318,7 +314,7 @@ impl TableBuilder {
         properties.num_compression_rejected = rejected;
         properties.num_compression_bypassed = bypassed;
         (properties.key_smallest_seqno, properties.key_largest_seqno) =
-            self.seqs.unwrap_or_default();
+            self.counts.seqs.unwrap_or_default();
         properties.compression = if self.params.options.format_version < 7 {
             compression.property_name().to_owned()
         } else if compression == Compression::None {

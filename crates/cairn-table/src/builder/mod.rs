@@ -12,9 +12,11 @@ mod data_blocks;
 mod file_writer;
 mod filter;
 mod finish;
+mod flat;
 mod hash_buffer;
 mod index;
 mod params;
+mod table_builder;
 mod warmer;
 
 use std::sync::Arc;
@@ -27,13 +29,15 @@ use cairn_format::table::properties::IndexKind;
 use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::IndexType;
 use cairn_platform::WritableFile;
-use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, KeyOrder, Result};
 
 use data_blocks::DataBlocks;
 use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
-pub use params::{BuildParams, TableIdentity, TableTimes};
+pub use params::{BuildParams, TableIdentity, TableTimes, WarmBlocks};
+use table_builder::Counts;
+pub use table_builder::TableBuilder;
 use warmer::Warmer;
 
 /// The facts about a finished table that its file metadata needs.
@@ -49,11 +53,8 @@ pub struct TableStats {
     pub file_crc32c: Option<u32>,
 }
 
-/// Builder of one table.
-///
-/// Entries are added in internal-key order, range tombstones in any order. The caller creates, syncs
-/// and closes the file; a builder dropped before `finish` leaves an invalid file.
-pub struct TableBuilder {
+/// Builder of one block-based table.
+pub(crate) struct BlockBasedBuilder {
     params: BuildParams,
     /// The key order in the file: without timestamps if those are stripped.
     order: KeyOrder,
@@ -69,7 +70,7 @@ pub struct TableBuilder {
     properties: Properties,
     warmer: Option<Warmer>,
     stripped: Vec<u8>,
-    seqs: Option<(u64, u64)>,
+    counts: Counts,
     /// True if an index block was stored compressed.
     index_is_packed: bool,
     base_context: u32,
@@ -84,13 +85,12 @@ struct Charges {
     filter: Option<CacheCharge>,
 }
 
-impl TableBuilder {
+impl BlockBasedBuilder {
     /// Creates a builder that writes to `file`, which must be empty.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` or `NotSupported` with the invalid option.
-    pub fn create(file: Arc<dyn WritableFile>, params: BuildParams) -> Result<TableBuilder> {
+    pub(crate) fn create(
+        file: Arc<dyn WritableFile>,
+        params: BuildParams,
+    ) -> Result<BlockBasedBuilder> {
         params.validate()?;
         let options = &params.options;
         let base_context = if options.format_version >= 6 {
@@ -135,7 +135,7 @@ impl TableBuilder {
             .map(|extractor| PrefixRows::new(extractor, file_timestamp_size));
         let first_keys = index_kind == IndexKind::FirstKey;
         let properties = params.properties();
-        Ok(TableBuilder {
+        Ok(BlockBasedBuilder {
             warmer: Warmer::new(&params, &properties),
             data: DataBlocks::new(&params)?,
             index: IndexRows::new(order.clone(), params.index_shortening(), first_keys),
@@ -148,7 +148,7 @@ impl TableBuilder {
             prefixes,
             tombstones: Vec::new(),
             stripped: Vec::new(),
-            seqs: None,
+            counts: Counts::default(),
             index_is_packed: false,
             base_context,
             charges,
@@ -157,12 +157,8 @@ impl TableBuilder {
     }
 
     /// Adds an entry after all earlier ones.
-    ///
-    /// # Errors
-    ///
-    /// File and codec errors; `InvalidArgument` if the entry is too large for a block.
     #[inline]
-    pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.strip > 0 {
             return self.add_stripped(internal_key, value);
         }
@@ -207,28 +203,10 @@ impl TableBuilder {
 
     #[inline]
     fn count(&mut self, key: &[u8], value: &[u8]) {
-        let packed = key::packed(key);
-        let properties = &mut self.properties;
-        properties.num_entries += 1;
-        properties.raw_key_size += key.len() as u64;
-        properties.raw_value_size += value.len() as u64;
-        match ValueKind::from_u8(packed as u8) {
-            Some(kind) if kind.is_deletion() => properties.num_deletions += 1,
-            Some(ValueKind::Merge) => properties.num_merge_operands += 1,
-            _ => {}
-        }
-        self.count_seq(packed >> 8);
+        self.counts.count(&mut self.properties, key, value);
         if self.params.order.timestamp_size() > self.strip {
             self.count_timestamp();
         }
-    }
-
-    #[inline]
-    fn count_seq(&mut self, seq: u64) {
-        self.seqs = Some(match self.seqs {
-            None => (seq, seq),
-            Some((least, most)) => (least.min(seq), most.max(seq)),
-        });
     }
 
     /// Extends the timestamp range by the timestamp of the last key.
@@ -254,11 +232,7 @@ impl TableBuilder {
     }
 
     /// Adds a range tombstone from the internal key `start` to the user key `end`.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if `start` is not an internal key.
-    pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
+    fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
         if start.len() < key::SUFFIX_LEN {
             return Err(Error::invalid_argument(
                 "range tombstone without a sequence number",
@@ -267,7 +241,7 @@ impl TableBuilder {
         let mut stored = Vec::with_capacity(start.len());
         crate::strip_internal(start, self.strip, &mut stored);
         let end = &end[..end.len().saturating_sub(self.strip)];
-        self.count_seq(key::packed(&stored) >> 8);
+        self.counts.count_seq(key::packed(&stored) >> 8);
         let properties = &mut self.properties;
         properties.num_entries += 1;
         properties.num_deletions += 1;
@@ -306,32 +280,18 @@ impl TableBuilder {
 
     /// Returns the last key, without its timestamp if those are stripped; empty before the first.
     #[inline]
-    #[must_use]
-    pub fn last_key(&self) -> &[u8] {
+    fn last_key(&self) -> &[u8] {
         self.data.last_key()
     }
 
-    /// Returns the number of entries and range tombstones.
-    #[must_use]
-    pub fn num_entries(&self) -> u64 {
-        self.properties.num_entries
-    }
-
-    /// True if nothing was added.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.properties.num_entries == 0
-    }
-
     /// Returns the file size up to the last finished data block; buffered blocks count uncompressed.
-    #[must_use]
-    pub fn file_size(&self) -> u64 {
+    #[inline]
+    pub(crate) fn file_size(&self) -> u64 {
         self.output.offset() + self.data.buffered_bytes()
     }
 
     /// Returns the estimated final file size, including the current data block and the parts after it.
-    #[must_use]
-    pub fn estimated_file_size(&self) -> u64 {
+    fn estimated_file_size(&self) -> u64 {
         let filter = self
             .filter
             .as_ref()
@@ -340,20 +300,4 @@ impl TableBuilder {
             + self.data.current_bytes() as u64
             + (filter + self.index.len() * 32) as u64
     }
-
-    /// Returns the smallest and largest sequence number added.
-    #[must_use]
-    pub fn seq_range(&self) -> Option<(SequenceNumber, SequenceNumber)> {
-        let (least, most) = self.seqs?;
-        Some((SequenceNumber(least), SequenceNumber(most)))
-    }
-
-    /// Returns the properties collected so far. Before [`TableBuilder::finish`], the caller adds
-    /// the times and, in `others`, the user-collected properties.
-    pub fn properties_mut(&mut self) -> &mut Properties {
-        &mut self.properties
-    }
-
-    /// Discards the table. The caller removes the file.
-    pub fn abandon(self) {}
 }

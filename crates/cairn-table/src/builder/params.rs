@@ -11,7 +11,7 @@ use cairn_memory::secondary::CacheTier;
 use cairn_memory::{CachePriority, ChargePolicy};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
-    CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
+    CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableFormat, TableOptions,
 };
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 
@@ -23,7 +23,9 @@ const UNKNOWN_FAMILY: u32 = 0x7fff_ffff;
 /// Parameters of a table builder: the options, and the identity recorded in the properties.
 #[derive(Clone)]
 pub struct BuildParams {
-    /// Table format options.
+    /// The format of the table.
+    pub format: TableFormat,
+    /// Options of the block-based format.
     pub options: Arc<TableOptions>,
     /// The order of the user keys.
     pub order: KeyOrder,
@@ -55,15 +57,21 @@ pub struct BuildParams {
     pub bytes_per_sync: u64,
     /// True if the CRC32C of the whole file is computed.
     pub file_checksum: bool,
-    /// Priority of the data blocks that are inserted into the block cache as they are written; `None` to
-    /// insert no blocks.
-    pub warm: Option<CachePriority>,
-    /// The lowest tier to which these may move.
-    pub lowest_tier: CacheTier,
+    /// The blocks that are inserted into the block cache as they are written; `None` for none.
+    pub warm: Option<WarmBlocks>,
     /// Statistics sink.
     pub meter: Meter,
     /// The memory of the builder that is charged to the family's block cache.
     pub charge: ChargePolicy,
+}
+
+/// The data blocks that are inserted into the block cache as they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct WarmBlocks {
+    /// Their priority.
+    pub priority: CachePriority,
+    /// The lowest tier to which they may move.
+    pub lowest_tier: CacheTier,
 }
 
 /// The origin of a table as recorded in its properties.
@@ -112,6 +120,7 @@ pub struct TableTimes {
 impl Default for BuildParams {
     fn default() -> BuildParams {
         BuildParams {
+            format: TableFormat::BlockBased,
             options: Arc::default(),
             order: KeyOrder::Bytewise,
             compression: Compression::FAST,
@@ -129,7 +138,6 @@ impl Default for BuildParams {
             bytes_per_sync: 0,
             file_checksum: false,
             warm: None,
-            lowest_tier: CacheTier::default(),
             meter: Meter::default(),
             charge: ChargePolicy::default(),
         }

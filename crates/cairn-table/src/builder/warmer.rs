@@ -16,10 +16,10 @@ use cairn_options::TableOptions;
 use cairn_platform::Buffer;
 use cairn_types::{Malformed, Result};
 
-use crate::builder::params::BuildParams;
+use crate::block_stats::{count_insertion, part_of};
+use crate::builder::params::{BuildParams, WarmBlocks};
+use crate::metadata::{Tier, is_pinned, metadata_priority, unique_id};
 use crate::reader::block_fetcher::without_prefix;
-use crate::reader::open::{Tier, is_pinned, metadata_priority, unique_id};
-use crate::reader::table_stats::{count_insertion, part_of};
 
 /// Inserts the blocks of one table.
 pub(crate) struct Warmer {
@@ -39,15 +39,18 @@ impl Warmer {
     /// Creates a warmer if `params` ask for it; `None` otherwise, without a cache, and for a table without a
     /// unique id, whose blocks have no key yet.
     pub(crate) fn new(params: &BuildParams, properties: &Properties) -> Option<Warmer> {
-        let data_priority = params.warm?;
+        let WarmBlocks {
+            priority,
+            lowest_tier,
+        } = params.warm?;
         let options = params.options.clone();
         let [high, low, _] = unique_id(properties)?.external();
         Some(Warmer {
             cache: options.block_cache.clone()?,
             file: [high, low],
             level: usize::try_from(params.level).ok(),
-            lowest_tier: params.lowest_tier,
-            data_priority,
+            lowest_tier,
+            data_priority: priority,
             metadata_priority: metadata_priority(&options),
             has_words: params.order.is_bytewise() && !params.external,
             meter: params.meter.clone(),

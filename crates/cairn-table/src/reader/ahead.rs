@@ -92,6 +92,7 @@ impl ReadAhead {
     /// True if `table` is read ahead in the background.
     pub(crate) fn is_in_background(&self, table: &Table) -> bool {
         self.io.driver() != ReadDriver::Blocking
+            && table.image.is_none()
             && match self.background {
                 Background::All => true,
                 Background::Unprefetched => !table.file.prefetch(0, TRAILER_LEN),

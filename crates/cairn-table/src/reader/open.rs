@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, EntryForm, IndexForm};
+use cairn_format::flat::FlatFormat;
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
 use cairn_memory::secondary::CacheTier;
-use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse};
+use cairn_memory::{BlockCache, CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
-use cairn_options::{PinningTier, TableOptions};
+use cairn_options::TableOptions;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
@@ -21,8 +22,10 @@ use cairn_types::{
 
 use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
+use super::image;
 use super::index::{Index, RootWords};
 use super::table::{MetaBlock, Table};
+use crate::metadata::{Tier, is_pinned, metadata_priority, unique_id};
 
 /// Parameters of opening a table.
 #[derive(Clone)]
@@ -50,9 +53,14 @@ pub struct OpenParams {
     pub largest_seq: Option<SequenceNumber>,
     /// Size of everything after the data blocks, if known. It is read in one piece.
     pub tail_size: Option<u64>,
+    /// Bits per key of the filter that a table without blocks gets in memory; 0 for none.
+    pub flat_filter_bits: u32,
     /// Statistics sink.
     pub meter: Meter,
 }
+
+/// The default of [`OpenParams::flat_filter_bits`].
+const FLAT_FILTER_BITS: u32 = 10;
 
 impl Default for OpenParams {
     fn default() -> OpenParams {
@@ -68,6 +76,7 @@ impl Default for OpenParams {
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
+            flat_filter_bits: FLAT_FILTER_BITS,
             meter: Meter::default(),
         }
     }
@@ -142,48 +151,6 @@ impl Opening<'_> {
         let (block, version) = (self.block(handle)?, self.footer.version);
         block_fetcher::without_prefix(block, EntryForm::Index(form), version, 0)
             .map_err(|error| self.bad(error, handle.offset))
-    }
-}
-
-/// The kind of a metadata block, as distinguished by the pinning rules.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tier {
-    TopLevel,
-    Partition,
-    Whole,
-}
-
-/// True if a metadata block of a table of `level` is pinned while the table is open.
-pub(crate) fn is_pinned(options: &TableOptions, level: Option<usize>, tier: Tier) -> bool {
-    let pinned = &options.metadata_cache_options;
-    let l0 = options.pin_l0_filter_and_index_blocks_in_cache;
-    let (tier, fallback) = match tier {
-        Tier::TopLevel if options.pin_top_level_index_and_filter => {
-            (pinned.top_level_index_pinning, PinningTier::All)
-        }
-        Tier::TopLevel => (pinned.top_level_index_pinning, PinningTier::None),
-        Tier::Partition if l0 => (pinned.partition_pinning, PinningTier::FlushedAndSimilar),
-        Tier::Partition => (pinned.partition_pinning, PinningTier::None),
-        Tier::Whole if l0 => (pinned.unpartitioned_pinning, PinningTier::FlushedAndSimilar),
-        Tier::Whole => (pinned.unpartitioned_pinning, PinningTier::None),
-    };
-    let tier = if tier == PinningTier::Fallback {
-        fallback
-    } else {
-        tier
-    };
-    match tier {
-        PinningTier::All => true,
-        PinningTier::FlushedAndSimilar => level == Some(0),
-        PinningTier::None | PinningTier::Fallback => false,
-    }
-}
-
-/// Returns the priority of metadata blocks in the cache.
-pub(crate) fn metadata_priority(options: &TableOptions) -> CachePriority {
-    match options.cache_index_and_filter_blocks_with_high_priority {
-        true => CachePriority::High,
-        false => CachePriority::Low,
     }
 }
 
@@ -302,6 +269,13 @@ impl UnopenedTable {
         params.meter.update(|update| {
             update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
         });
+        if FlatFormat::recognize(&tail).is_some() {
+            drop((tail, reading));
+            let mut table = image::open(&file, len, params, io)?;
+            let bytes = table.memory_usage();
+            table.charge = table.params.charge(MemoryUse::TableReader, bytes);
+            return Ok(Arc::new(table));
+        }
         let footer = Footer::decode(&tail, len).map_err(|error| {
             params.meter.add(Ticker::SstFooterCorruptionCount, 1);
             error.in_file(file.path().display(), tail_at)
@@ -356,6 +330,9 @@ impl Table {
         let tail_at = len - PROPERTIES_TAIL.min(len);
         let tail = ReadRequest::new(file.clone(), tail_at, (len - tail_at) as usize);
         let tail = io.read_now(&tail)?;
+        if FlatFormat::recognize(&tail).is_some() {
+            return image::read_properties(file, &tail, len, io);
+        }
         let footer = Footer::decode(&tail, len)
             .map_err(|error| error.in_file(file.path().display(), tail_at))?;
         let opening = Opening {
@@ -385,7 +362,7 @@ impl Opening<'_> {
         let parts = self.parts()?;
         let properties = self.properties(&parts)?;
         let id = unique_id(&properties);
-        self.check_unique_id(&params, id)?;
+        check_unique_id(self.file, &params, id)?;
         let stripped = self.timestamps_stripped(&params, &properties)?;
         let order = crate::stripped_order(&params.order, stripped)?;
         let pad = if stripped {
@@ -393,7 +370,7 @@ impl Opening<'_> {
         } else {
             0
         };
-        let global_seqno = self.global_seqno(&params, &properties)?;
+        let global_seqno = global_seqno(self.file, &params, &properties)?;
         let index = self.index(&params, &parts, &properties)?;
         let filter = self.filter(&params, &parts, &properties)?;
         let dictionary = match parts.find(meta::COMPRESSION_DICT) {
@@ -423,6 +400,7 @@ impl Opening<'_> {
             dictionary,
             tombstones,
             prefix_extractor,
+            image: None,
             charge: None,
             params,
         })
@@ -447,26 +425,6 @@ impl Opening<'_> {
         Ok(properties)
     }
 
-    fn check_unique_id(&self, params: &OpenParams, found: Option<UniqueId>) -> Result<()> {
-        let Some(expected) = params.expected_unique_id else {
-            return Ok(());
-        };
-        let found = found.map(|id| id.short());
-        if found == Some(expected) {
-            return Ok(());
-        }
-        Err(Error::corruption(format!(
-            "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
-            self.file.path().display(),
-            expected[0],
-            expected[1],
-            found.map_or("none".to_owned(), |id| format!(
-                "{:016x}-{:016x}",
-                id[0], id[1]
-            )),
-        )))
-    }
-
     /// True if keys lack the timestamps that the order requires. Rejects other orders.
     fn timestamps_stripped(&self, params: &OpenParams, properties: &Properties) -> Result<bool> {
         let (ours, theirs) = (params.order.name(), &properties.comparator[..]);
@@ -485,25 +443,6 @@ impl Opening<'_> {
             "key order of {}: expected {ours}, found {theirs}",
             self.file.path().display()
         )))
-    }
-
-    fn global_seqno(
-        &self,
-        params: &OpenParams,
-        properties: &Properties,
-    ) -> Result<Option<SequenceNumber>> {
-        if !properties.has_global_seqno() {
-            return Ok(None);
-        }
-        let stored = properties.global_seqno.unwrap_or_default();
-        match params.largest_seq {
-            Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
-            Some(largest) if stored != largest => Err(Error::corruption(format!(
-                "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
-                self.file.path().display()
-            ))),
-            _ => Ok(Some(stored)),
-        }
     }
 
     fn index(
@@ -602,19 +541,55 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the unique id derived from the properties.
-pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
-    UniqueId::of_table(
-        &properties.db_id,
-        &properties.db_session_id,
-        properties.original_file_number,
-    )
+/// Compares the unique id of the table in `file` with that in the MANIFEST.
+pub(super) fn check_unique_id(
+    file: &Arc<dyn RandomAccessFile>,
+    params: &OpenParams,
+    found: Option<UniqueId>,
+) -> Result<()> {
+    let Some(expected) = params.expected_unique_id else {
+        return Ok(());
+    };
+    let found = found.map(|id| id.short());
+    if found == Some(expected) {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
+        file.path().display(),
+        expected[0],
+        expected[1],
+        found.map_or("none".to_owned(), |id| format!(
+            "{:016x}-{:016x}",
+            id[0], id[1]
+        )),
+    )))
+}
+
+/// Returns the sequence number of every entry of an external file.
+pub(super) fn global_seqno(
+    file: &Arc<dyn RandomAccessFile>,
+    params: &OpenParams,
+    properties: &Properties,
+) -> Result<Option<SequenceNumber>> {
+    if !properties.has_global_seqno() {
+        return Ok(None);
+    }
+    let stored = properties.global_seqno.unwrap_or_default();
+    match params.largest_seq {
+        Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
+        Some(largest) if stored != largest => Err(Error::corruption(format!(
+            "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
+            file.path().display()
+        ))),
+        _ => Ok(Some(stored)),
+    }
 }
 
 /// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different
 /// files do not collide, or a process-wide number for files without an id. The flash cache, which outlives the
 /// process, recognises such numbers by their size.
-fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
+pub(super) fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match id {
         Some(id) => {

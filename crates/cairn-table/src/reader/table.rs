@@ -17,10 +17,11 @@ use cairn_types::{
 
 use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
+use super::image::Image;
 use super::index::{Index, IndexIter, Landing};
 use super::open::OpenParams;
-use super::table_stats::part_of;
 use super::tier_stats::count_lookup_below;
+use crate::block_stats::part_of;
 
 /// A metadata block: held in memory, or looked up in the cache.
 pub(crate) struct MetaBlock {
@@ -162,6 +163,8 @@ pub struct Table {
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
     /// Size of the search words of a typical data block; 0 if they are not used.
     pub(crate) words: u64,
+    /// The blocks of a table that has none in its file.
+    pub(super) image: Option<Image>,
     /// The charge of the memory that the table holds.
     pub(crate) charge: Option<CacheCharge>,
     pub(crate) params: OpenParams,
@@ -194,7 +197,7 @@ impl Table {
         self.params.number
     }
 
-    /// Returns the footer: format version, checksum kind, and handles.
+    /// Returns the footer: format version, checksum kind, and handles. That of its image for a table without blocks.
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
@@ -223,7 +226,7 @@ impl Table {
     /// True if [`Table::cache_id`] is that of every opening of the file.
     #[must_use]
     pub fn has_lasting_cache_id(&self) -> bool {
-        super::open::unique_id(&self.properties).is_some()
+        crate::metadata::unique_id(&self.properties).is_some()
     }
 
     /// Returns the order of user keys that the table was opened with.
@@ -251,6 +254,7 @@ impl Table {
                 bits + held(&filter.root) + all(&filter.partitions)
             })
             + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
+            + self.image.as_ref().map_or(0, Image::memory_usage)
             + self.properties.memory_usage()
             + self
                 .tombstones
@@ -283,7 +287,9 @@ impl Table {
         if let Some(found) = supplied_blocks.find(|block| block.offset == offset) {
             return Some(found.block.clone());
         }
-        let cache = self.params.cache.as_ref()?;
+        let Some(cache) = self.params.cache.as_ref() else {
+            return self.image.as_ref()?.find(lack.handle);
+        };
         let key = self.cache_key(lack.handle);
         let Some(found) = cache.lookup(&key, lack.role) else {
             return match cache.has_tier() {
@@ -372,10 +378,12 @@ impl Table {
         cache.lookup(&self.cache_key(handle), role)
     }
 
-    /// True if the data block at `handle` is in the cache. Does not count as a lookup.
+    /// True if the data block at `handle` is in memory. Does not count as a lookup.
     pub(crate) fn has_cached(&self, handle: Handle) -> bool {
-        let cache = self.params.cache.as_ref();
-        cache.is_some_and(|cache| cache.contains(&self.cache_key(handle)))
+        match self.params.cache.as_ref() {
+            Some(cache) => cache.contains(&self.cache_key(handle)),
+            None => self.image.is_some(),
+        }
     }
 
     /// Prefetches the cache slot of the data block at `handle`.
@@ -649,6 +657,9 @@ impl Table {
 
     /// Returns the end of the data blocks, limited to plausible values of the properties.
     pub(crate) fn data_end(&self) -> u64 {
+        if let Some(image) = &self.image {
+            return image.data_end();
+        }
         match self.properties.data_size {
             0 => self.limit,
             size => size.min(self.limit),

@@ -1,48 +1,17 @@
 //! Statistics of table reads.
 
 use cairn_format::table::TRAILER_LEN;
-use cairn_memory::{CacheRole, InsertOutcome};
+use cairn_memory::InsertOutcome;
 use cairn_observe::Activity;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{
-    BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, Update, count,
+    BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, count,
 };
 use cairn_platform::Buffer;
 
 use super::table::{MissingBlock, Table};
-
-/// Returns the block kind for tickers.
-#[inline]
-pub(crate) fn part_of(role: CacheRole) -> BlockPart {
-    match role {
-        CacheRole::Filter | CacheRole::FilterMeta => BlockPart::Filter,
-        CacheRole::Index => BlockPart::Index,
-        CacheRole::Dictionary => BlockPart::Dictionary,
-        CacheRole::Data | CacheRole::Blob | CacheRole::Other => BlockPart::Data,
-    }
-}
-
-/// Counts the insertion of a block into the cache, or its rejection. `bytes` is the size of its allocation.
-pub(crate) fn count_insertion(
-    update: &Update<'_>,
-    part: BlockPart,
-    bytes: usize,
-    outcome: InsertOutcome,
-) {
-    if !outcome.is_kept() {
-        update.add(Ticker::BlockCacheAddFailures, 1);
-        return;
-    }
-    update.add(Ticker::BlockCacheAdd, 1);
-    update.add(Ticker::BlockCacheBytesWrite, bytes as u64);
-    update.add(part.ticker(CacheEvent::Add), 1);
-    update.add(part.bytes_inserted(), bytes as u64);
-    if outcome == InsertOutcome::Replaced {
-        update.add(Ticker::BlockCacheAddRedundant, 1);
-        update.add(part.ticker(CacheEvent::AddRedundant), 1);
-    }
-}
+use crate::block_stats::{count_insertion, part_of};
 
 /// True in compactions, whose readahead RocksDB counts separately.
 fn is_compaction() -> bool {

@@ -10,12 +10,16 @@ use super::block_fetcher::{self, Raw};
 use super::table::{MetaBlock, MissingBlock, Table};
 
 impl Table {
-    /// Reads and verifies every block that the index and the metaindex refer to, bypassing the cache.
+    /// Reads and verifies every block that the index and the metaindex refer to, bypassing the cache. A table without
+    /// blocks has no checksums: its entries are decoded.
     ///
     /// # Errors
     ///
     /// The first damaged block, with its offset, expected and found values.
     pub fn verify_checksums(&self, io: &Io) -> Result<()> {
+        if let Some(image) = &self.image {
+            return image.verify(self, io);
+        }
         for (name, handle) in self.parts.iter() {
             if name == meta::PROPERTIES {
                 let lack = MissingBlock {
@@ -74,7 +78,12 @@ impl Table {
     }
 
     /// Returns the handles in an index block, checked to lie in the file.
-    fn handles_in(&self, bytes: &[u8], form: IndexForm, found_in: Handle) -> Result<Vec<Handle>> {
+    pub(super) fn handles_in(
+        &self,
+        bytes: &[u8],
+        form: IndexForm,
+        found_in: Handle,
+    ) -> Result<Vec<Handle>> {
         let bad = |error| self.bad(error, found_in.offset);
         let layout = BlockLayout::parse(bytes, BlockKind::Index).map_err(bad)?;
         let mut cursor = IndexCursor::new(form);

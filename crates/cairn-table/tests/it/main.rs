@@ -9,6 +9,7 @@
 mod ahead;
 mod charges;
 mod damage;
+mod flat;
 mod golden;
 mod resumed;
 mod round_trip;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CacheOptions, CachePriority};
 use cairn_options::{MetadataCacheOptions, PinningTier, TableOptions};
-use cairn_table::{BuildParams, OpenParams, TableIdentity};
+use cairn_table::{BuildParams, OpenParams, TableIdentity, WarmBlocks};
 use cairn_types::PrefixExtractor;
 use proptest::prelude::*;
 
@@ -56,7 +57,10 @@ proptest! {
                 prefix_extractor: extractor.clone(),
                 identity,
                 level: 0,
-                warm: Some(CachePriority::Low),
+                warm: Some(WarmBlocks {
+                    priority: CachePriority::Low,
+                    lowest_tier: CacheTier::default(),
+                }),
                 ..BuildParams::default()
             },
             &entries,

@@ -9,9 +9,6 @@ use cairn_interop::content::{Content, Dump, Row, Rows, count, difference};
 use cairn_interop::golden::Golden;
 use cairn_interop::{cairn, dir_snapshot, golden};
 
-/// Databases that this version does not read, with a word of the expected error.
-const NOT_READ: [(&str, &str); 1] = [("plain_table", "plaintable")];
-
 /// Databases with values embedded in tables, whose other rows are read.
 const EMBEDDED: &str = "embedded_blobs";
 
@@ -47,9 +44,6 @@ fn problem(golden: &Golden) -> Option<String> {
     }
     if golden.name.contains(EMBEDDED) {
         return refused_where_embedded(&actual);
-    }
-    if let Some((_, word)) = NOT_READ.iter().find(|(part, _)| golden.name.contains(part)) {
-        return refused(&actual, word);
     }
     match (golden.expected(), actual) {
         (Err(_), Err(error)) => error
@@ -221,13 +215,8 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
     }
 }
 
-/// The deliberately corrupt databases, and those of an unsupported format.
-const DAMAGED: [&str; 4] = [
-    "_corrupt_block",
-    "_wal_corrupt_mid",
-    "_manifest_torn_tail",
-    "_plain_table",
-];
+/// The deliberately corrupt databases.
+const DAMAGED: [&str; 3] = ["_corrupt_block", "_wal_corrupt_mid", "_manifest_torn_tail"];
 
 /// `verify` reports corruption where there is some and nowhere else; `inspect` shows every file.
 #[test]

@@ -9,6 +9,7 @@ mod driver;
 mod encrypted;
 mod events;
 mod files;
+mod flat;
 mod golden;
 mod groups;
 mod info_log;

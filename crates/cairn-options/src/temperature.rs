@@ -1,0 +1,91 @@
+//! Temperatures: the expected frequency of accesses, recorded with each table in the MANIFEST.
+
+use crate::enums::{CompactionStyle, Temperature};
+use crate::family::FamilyOptions;
+
+/// The numbers of temperatures in RocksDB's files.
+const NUMBERS: [(Temperature, u8); 6] = [
+    (Temperature::Unknown, 0),
+    (Temperature::Hot, 0x04),
+    (Temperature::Warm, 0x08),
+    (Temperature::Cool, 0x0a),
+    (Temperature::Cold, 0x0c),
+    (Temperature::Ice, 0x10),
+];
+
+impl Temperature {
+    /// Returns RocksDB's number, which files record.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        let found = NUMBERS.iter().find(|(temperature, _)| *temperature == self);
+        found.map_or(0, |(_, number)| *number)
+    }
+
+    /// Returns the temperature with RocksDB's `number`; unknown for a number of a later release.
+    #[must_use]
+    pub fn from_number(number: u8) -> Temperature {
+        let found = NUMBERS.iter().find(|(_, known)| *known == number);
+        found.map_or(Temperature::Unknown, |(temperature, _)| *temperature)
+    }
+
+    /// Returns the option text, such as `kCold`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Temperature::ALL.iter().find(|(one, _)| *one == self);
+        found.map_or("kUnknown", |(_, name)| *name)
+    }
+
+    /// Returns the temperature with the option text `name`; unknown for another text.
+    #[must_use]
+    pub fn from_name(name: &str) -> Temperature {
+        let found = Temperature::ALL.iter().find(|(_, known)| *known == name);
+        found.map_or(Temperature::Unknown, |(temperature, _)| *temperature)
+    }
+}
+
+impl FamilyOptions {
+    /// Returns the temperature of a new table in `level`.
+    #[must_use]
+    pub fn temperature_at(&self, level: usize) -> Temperature {
+        let is_last = i32::try_from(level).is_ok_and(|level| level == self.num_levels - 1);
+        let is_fifo = self.compaction_style == CompactionStyle::Fifo;
+        match self.last_level_temperature {
+            Temperature::Unknown => self.default_write_temperature,
+            _ if !is_last || is_fifo => self.default_write_temperature,
+            last => last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_temperature_has_a_number_and_a_name() {
+        assert_eq!(NUMBERS.len(), Temperature::ALL.len());
+        for (temperature, name) in Temperature::ALL {
+            assert_eq!(Temperature::from_number(temperature.number()), *temperature);
+            assert_eq!(temperature.name(), *name);
+            assert_eq!(Temperature::from_name(name), *temperature);
+        }
+        assert_eq!(Temperature::from_number(0x55), Temperature::Unknown);
+    }
+
+    #[test]
+    fn only_the_last_level_has_its_own_temperature() {
+        let mut options = FamilyOptions {
+            num_levels: 4,
+            last_level_temperature: Temperature::Cold,
+            default_write_temperature: Temperature::Hot,
+            ..FamilyOptions::default()
+        };
+        assert_eq!(options.temperature_at(2), Temperature::Hot);
+        assert_eq!(options.temperature_at(3), Temperature::Cold);
+        options.compaction_style = CompactionStyle::Fifo;
+        assert_eq!(options.temperature_at(3), Temperature::Hot);
+        options.compaction_style = CompactionStyle::Level;
+        options.last_level_temperature = Temperature::Unknown;
+        assert_eq!(options.temperature_at(3), Temperature::Hot);
+    }
+}
