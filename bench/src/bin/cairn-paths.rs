@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use cairn::{
     CompactRangeOptions, Db, Options, ReadOptions, Result, SstFileWriter, TransactionDb, Value,
-    WriteBatch, WriteOptions,
+    World, WriteBatch, WriteOptions,
 };
 
 const OPERATIONS: u64 = 20_000;
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let options = Options::default().create_if_missing(true).text(OPTIONS)?;
 
     path_sst_file_writer(
-        &mut SstFileWriter::new(&options.world, &options.db, &options.family),
+        &mut SstFileWriter::new(&World::posix(), &options.db, &options.family),
         dir,
     )?;
     let db = Db::builder(dir.join("transactions")).options(options.clone());
@@ -42,7 +42,10 @@ fn main() -> Result<()> {
         .text("comparator=leveldb.BytewiseComparator.u64ts")?;
     let db = Db::open(dir.join("dated"), &dated)?;
     let first = 1_u64.to_le_bytes();
-    (0..OPERATIONS).try_for_each(|i| db.put_with_timestamp(&key(scattered(i)), &first, &VALUE))?;
+    (0..OPERATIONS).try_for_each(|i| {
+        db.default_family()
+            .put_with_timestamp(&key(scattered(i)), &first, &VALUE)
+    })?;
     db.flush()?;
     warm_up(|key| db.get_with(key, &at(2)).map(drop))?;
     path_get_timestamp(&db)?;
@@ -111,7 +114,7 @@ fn at(timestamp: u64) -> ReadOptions {
 /// Writes a table with all the keys in order.
 #[inline(never)]
 fn path_sst_file_writer(writer: &mut SstFileWriter, dir: &Path) -> Result<()> {
-    writer.open(&dir.join("table.sst"))?;
+    writer.open(dir.join("table.sst"))?;
     (0..OPERATIONS).try_for_each(|i| writer.put(&key(i), &VALUE))?;
     writer.finish().map(drop)
 }
