@@ -20,7 +20,8 @@ impl BackupEngine {
         py: Python<'_>,
         work: impl FnOnce(&cairn::BackupEngine) -> cairn::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&self.0)).map_err(|error| raise(py, error))
+        py.detach(|| work(&self.0))
+            .map_err(|error| raise(py, error))
     }
 }
 

@@ -143,7 +143,10 @@ impl WriteBatch {
         family: Option<&Bound<'_, Space>>,
     ) -> PyResult<()> {
         let columns = self::columns(columns)?;
-        let columns: Vec<_> = columns.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
         self.add(py, family, |batch, family| match family {
             Some(family) => batch.put_entity_in(family, &key, &columns),
             None => batch.put_entity(&key, &columns),
@@ -250,7 +253,9 @@ impl WriteBatch {
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         match slf.get().target {
             Some(_) => Ok(slf),
-            None => Err(invalid("a batch without a database: use db.batch(), or db.write(batch)")),
+            None => Err(invalid(
+                "a batch without a database: use db.batch(), or db.write(batch)",
+            )),
         }
     }
 

@@ -123,7 +123,9 @@ impl Cursor {
     /// (key, value), or None.
     #[getter]
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let item = self.show(py, |_, key, value| (PyBytes::new(py, key), PyBytes::new(py, value)))?;
+        let item = self.show(py, |_, key, value| {
+            (PyBytes::new(py, key), PyBytes::new(py, value))
+        })?;
         item.map(|item| item.into_pyobject(py)).transpose()
     }
 

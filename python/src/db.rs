@@ -98,7 +98,9 @@ fn with<T: Send>(
     slf: &Bound<'_, Db>,
     work: impl FnOnce(&RustDb) -> cairn::Result<T> + Send,
 ) -> PyResult<T> {
-    with_engine(slf.py(), &slf.as_super().get().shared, |engine| work(engine.db()))
+    with_engine(slf.py(), &slf.as_super().get().shared, |engine| {
+        work(engine.db())
+    })
 }
 
 pub fn family_object(py: Python<'_>, space: Space) -> PyResult<Py<Family>> {
@@ -123,10 +125,16 @@ impl Db {
             (None, None) => Mode::ReadWrite,
             (Some(path), None) => Mode::Secondary(path),
             (None, Some(path)) => Mode::Follower(path),
-            _ => return Err(invalid("secondary_path and follower_path exclude each other")),
+            _ => {
+                return Err(invalid(
+                    "secondary_path and follower_path exclude each other",
+                ));
+            }
         };
         if read_only && !matches!(opening.mode, Mode::ReadWrite) {
-            return Err(invalid("read_only: secondaries and followers are always read-only"));
+            return Err(invalid(
+                "read_only: secondaries and followers are always read-only",
+            ));
         }
         let space = space_of(py, move || {
             let db = match opening.mode {
@@ -170,7 +178,11 @@ impl Db {
     fn families<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
         let names = with(slf, |db| {
-            Ok(db.families().iter().map(|family| family.name().to_owned()).collect::<Vec<_>>())
+            Ok(db
+                .families()
+                .iter()
+                .map(|family| family.name().to_owned())
+                .collect::<Vec<_>>())
         })?;
         let dict = PyDict::new(py);
         for name in names {
@@ -183,9 +195,10 @@ impl Db {
     fn family(slf: &Bound<'_, Self>, name: &str) -> PyResult<Py<Family>> {
         let py = slf.py();
         let space = Space::new(py, &shared(slf), |engine| {
-            engine.db().family(name).ok_or_else(|| {
-                cairn::Error::invalid_argument(format!("no column family {name:?}"))
-            })
+            engine
+                .db()
+                .family(name)
+                .ok_or_else(|| cairn::Error::invalid_argument(format!("no column family {name:?}")))
         })?;
         family_object(py, space)
     }
@@ -240,7 +253,9 @@ impl Db {
         let batch = copied.map_err(|error| raise(py, error))?;
         let cell = slf.as_super().get().cell()?.clone();
         if !matches!(**cell.borrow_owner(), Engine::Plain(_)) {
-            return Err(invalid("write_async: a database with transactions writes with `write`"));
+            return Err(invalid(
+                "write_async: a database with transactions writes with `write`",
+            ));
         }
         tasks::start(py, &shared(slf), async move {
             let db = cell.borrow_owner().db();
@@ -256,7 +271,10 @@ impl Db {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<WriteBatch> {
-        Ok(WriteBatch::to_write(slf.as_super(), options::write_options(sync, options)?))
+        Ok(WriteBatch::to_write(
+            slf.as_super(),
+            options::write_options(sync, options)?,
+        ))
     }
 
     /// The current state, to be read with `snapshot=`.
@@ -277,17 +295,22 @@ impl Db {
 
     /// Waits until no flush and no compaction is running or due.
     fn wait_for_compact(slf: &Bound<'_, Self>) -> PyResult<()> {
-        with(slf, |db| db.wait_for_compact(&WaitForCompactOptions::default()))
+        with(slf, |db| {
+            db.wait_for_compact(&WaitForCompactOptions::default())
+        })
     }
 
     /// Changes database options while the database is open.
     #[pyo3(signature = (**options))]
-    fn set_db_options(
-        slf: &Bound<'_, Self>,
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        let changes = options.map(options::changes).transpose()?.unwrap_or_default();
-        let changes: Vec<_> = changes.iter().map(|(name, value)| (&**name, &**value)).collect();
+    fn set_db_options(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        let changes = options
+            .map(options::changes)
+            .transpose()?
+            .unwrap_or_default();
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
         with(slf, |db| db.set_db_options(&changes))
     }
 
@@ -332,7 +355,9 @@ impl Db {
     /// Creates a copy of the database in `path`, a new directory. Tables are linked where possible.
     #[pyo3(signature = (path, log_size_for_flush=0))]
     fn checkpoint(slf: &Bound<'_, Self>, path: PathBuf, log_size_for_flush: u64) -> PyResult<u64> {
-        with(slf, |db| Ok(db.create_checkpoint(path, log_size_for_flush)?.0))
+        with(slf, |db| {
+            Ok(db.create_checkpoint(path, log_size_for_flush)?.0)
+        })
     }
 
     /// Of a secondary instance or follower: reads what the primary has written since.
@@ -353,7 +378,9 @@ impl Db {
     /// The error that stopped writes, or None.
     #[getter]
     fn background_error(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
-        with(slf, |db| Ok(db.background_error().map(|error| error.to_string())))
+        with(slf, |db| {
+            Ok(db.background_error().map(|error| error.to_string()))
+        })
     }
 }
 
@@ -376,11 +403,7 @@ pub fn list_families(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
 /// Deletes the database in `path`, which no process has open.
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
-pub fn destroy(
-    py: Python<'_>,
-    path: PathBuf,
-    options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<()> {
+pub fn destroy(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     let options = options::open_options(options)?;
     let done = py.detach(|| RustDb::destroy(path, &options));
     done.map_err(|error| raise(py, error))
@@ -405,6 +428,10 @@ pub fn repair(
     }
     let done = py.detach(|| RustDb::repair(path, &options, &descriptors));
     let report = done.map_err(|error| raise(py, error))?;
-    let lost = report.lost.into_iter().map(|table| (table.path, table.reason)).collect();
+    let lost = report
+        .lost
+        .into_iter()
+        .map(|table| (table.path, table.reason))
+        .collect();
     Ok((report.kept, lost))
 }

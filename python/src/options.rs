@@ -217,7 +217,11 @@ pub fn read_options(
     let mut options = ReadOptions::default();
     if let Some(given) = given {
         set_all(&mut options, given, |options, name, value| {
-            let bytes = || value.cast::<PyBytes>().map(|bytes| bytes.as_bytes().to_vec());
+            let bytes = || {
+                value
+                    .cast::<PyBytes>()
+                    .map(|bytes| bytes.as_bytes().to_vec())
+            };
             match name {
                 "snapshot" => return Err(unknown("snapshot", std::iter::empty())),
                 "iterate_lower_bound" => options.iterate_lower_bound = Some(bytes()?),

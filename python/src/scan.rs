@@ -26,7 +26,9 @@ self_cell!(
 );
 
 pub fn iter_cell(family: &Arc<FamilyCell>, options: &ReadOptions) -> IterCell {
-    IterCell::new(family.clone(), |family| family.borrow_dependent().iter_with(options))
+    IterCell::new(family.clone(), |family| {
+        family.borrow_dependent().iter_with(options)
+    })
 }
 
 /// Restricts `options` to the keys from `start` up to `stop` that begin with `prefix`.
@@ -144,21 +146,27 @@ impl Source for Ordered {
     fn fill(&mut self, chunk: &mut Chunk, part: Part, limit: usize) -> Result<bool> {
         let (reverse, is_positioned) = (self.reverse, &mut self.is_positioned);
         self.iter.with_dependent_mut(|_, iter| {
+            // The position is the last entry returned.
             if !std::mem::replace(is_positioned, true) {
                 match reverse {
                     false => iter.seek_to_first(),
                     true => iter.seek_to_last(),
                 }
-            }
-            // The position is the next entry to return.
-            while let Some((key, value)) = iter.entry() {
-                chunk.push(part, key, value);
-                match reverse {
-                    false => iter.next(),
-                    true => iter.prev(),
+                if let Some((key, value)) = iter.entry() {
+                    chunk.push(part, key, value);
                 }
+            }
+            while iter.valid() {
                 if chunk.is_full(limit) {
                     return Ok(true);
+                }
+                if reverse {
+                    iter.prev();
+                    if let Some((key, value)) = iter.entry() {
+                        chunk.push(part, key, value);
+                    }
+                } else {
+                    iter.next_shown(|key, value| chunk.push(part, key, value));
                 }
             }
             iter.status().map(|()| false)

@@ -183,7 +183,10 @@ pub fn items<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> 
 }
 
 pub fn as_bytes<'a>(items: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<Bytes<'a>>> {
-    items.iter().map(|item| item.extract::<Bytes<'a>>()).collect()
+    items
+        .iter()
+        .map(|item| item.extract::<Bytes<'a>>())
+        .collect()
 }
 
 #[pymethods]
@@ -220,7 +223,9 @@ impl Space {
         if self.lookup(py, &bytes, None)?.is_none() {
             return Err(PyKeyError::new_err(key.clone().unbind()));
         }
-        self.write(py, false, None, |batch, family| batch.delete_in(family, &bytes))
+        self.write(py, false, None, |batch, family| {
+            batch.delete_in(family, &bytes)
+        })
     }
 
     fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
@@ -342,8 +347,13 @@ impl Space {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let columns = crate::batch::columns(columns)?;
-        let columns: Vec<_> = columns.iter().map(|(name, value)| (&**name, &**value)).collect();
-        self.write(py, sync, options, |batch, family| batch.put_entity_in(family, &key, &columns))
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        self.write(py, sync, options, |batch, family| {
+            batch.put_entity_in(family, &key, &columns)
+        })
     }
 
     /// Writes all pairs of a mapping, or of an iterable of pairs, atomically.
@@ -381,7 +391,9 @@ impl Space {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        self.write(py, sync, options, |batch, family| batch.delete_in(family, &key))
+        self.write(py, sync, options, |batch, family| {
+            batch.delete_in(family, &key)
+        })
     }
 
     /// Deletes `key`, which was put once since it was last deleted. Cheaper than `delete`.
@@ -393,7 +405,9 @@ impl Space {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        self.write(py, sync, options, |batch, family| batch.single_delete_in(family, &key))
+        self.write(py, sync, options, |batch, family| {
+            batch.single_delete_in(family, &key)
+        })
     }
 
     /// Deletes the keys from `start` up to, but excluding, `stop`.
@@ -406,7 +420,9 @@ impl Space {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        self.write(py, sync, options, |batch, family| batch.delete_range_in(family, &start, &stop))
+        self.write(py, sync, options, |batch, family| {
+            batch.delete_range_in(family, &start, &stop)
+        })
     }
 
     /// Adds a merge operand to `key`. The family needs a merge operator.
@@ -419,7 +435,9 @@ impl Space {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        self.write(py, sync, options, |batch, family| batch.merge_in(family, &key, &operand))
+        self.write(py, sync, options, |batch, family| {
+            batch.merge_in(family, &key, &operand)
+        })
     }
 
     /// An iterator over (key, value) from `start` up to, but excluding, `stop`, or of the keys with `prefix`.
@@ -435,7 +453,14 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
-        self.scan(py, Part::Items, (start, stop, prefix), reverse, snapshot, options)
+        self.scan(
+            py,
+            Part::Items,
+            (start, stop, prefix),
+            reverse,
+            snapshot,
+            options,
+        )
     }
 
     /// `items`, but the keys alone.
@@ -451,7 +476,14 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
-        self.scan(py, Part::Keys, (start, stop, prefix), reverse, snapshot, options)
+        self.scan(
+            py,
+            Part::Keys,
+            (start, stop, prefix),
+            reverse,
+            snapshot,
+            options,
+        )
     }
 
     /// `items`, but the values alone.
@@ -467,7 +499,14 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
-        self.scan(py, Part::Values, (start, stop, prefix), reverse, snapshot, options)
+        self.scan(
+            py,
+            Part::Values,
+            (start, stop, prefix),
+            reverse,
+            snapshot,
+            options,
+        )
     }
 
     /// A cursor that is moved explicitly, not yet positioned.
@@ -533,7 +572,9 @@ impl Space {
             let family = cell.borrow_dependent();
             let keys: Vec<_> = keys.iter().map(|key| (family, &**key)).collect();
             let db = cell.borrow_owner().db();
-            Ok(tasks::Outcome::Values(db.multi_get_in_async(&keys, &options, false).await))
+            Ok(tasks::Outcome::Values(
+                db.multi_get_in_async(&keys, &options, false).await,
+            ))
         })
     }
 
@@ -589,8 +630,14 @@ impl Space {
     /// Changes options of the family while the database is open.
     #[pyo3(signature = (**options))]
     fn set_options(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-        let changes = options.map(options::changes).transpose()?.unwrap_or_default();
-        let changes: Vec<_> = changes.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let changes = options
+            .map(options::changes)
+            .transpose()?
+            .unwrap_or_default();
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
         self.detached(py, |family| family.set_options(&changes))
     }
 
@@ -623,7 +670,10 @@ impl Space {
     /// The approximate bytes of the tables with the keys from `start` up to `stop`.
     fn approximate_size(&self, py: Python<'_>, start: Bytes<'_>, stop: Bytes<'_>) -> PyResult<u64> {
         let sizes = self.detached(py, |family| {
-            let range = Range { begin: &start, end: &stop };
+            let range = Range {
+                begin: &start,
+                end: &stop,
+            };
             family.approximate_sizes(&[range], &Default::default())
         })?;
         Ok(sizes.first().copied().unwrap_or(0))

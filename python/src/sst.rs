@@ -147,7 +147,9 @@ impl SstFileReader {
         key: Bytes<'_>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = py.detach(|| self.0.get(&key)).map_err(|error| raise(py, error))?;
+        let found = py
+            .detach(|| self.0.get(&key))
+            .map_err(|error| raise(py, error))?;
         Ok(match found {
             Some(value) => Some(PyBytes::new(py, &value).into_any()),
             None => default,
@@ -165,16 +167,20 @@ impl SstFileReader {
     ) -> PyResult<Scan> {
         let mut options = cairn::ReadOptions::default();
         bounds(&mut options, start, stop, prefix);
-        Ok(Scan::alone(Part::Items, Box::new(TableSource {
-            iter: TableIter::new(self.0.clone(), |reader| reader.iter(&options)),
-            reverse,
-            is_positioned: false,
-        })))
+        Ok(Scan::alone(
+            Part::Items,
+            Box::new(TableSource {
+                iter: TableIter::new(self.0.clone(), |reader| reader.iter(&options)),
+                reverse,
+                is_positioned: false,
+            }),
+        ))
     }
 
     /// Reads the whole table and verifies every block.
     fn verify_checksum(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.verify_checksum()).map_err(|error| raise(py, error))
+        py.detach(|| self.0.verify_checksum())
+            .map_err(|error| raise(py, error))
     }
 }
 

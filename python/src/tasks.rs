@@ -170,7 +170,10 @@ fn helper<'py>(
 }
 
 /// A coroutine that returns `value` without waiting.
-pub fn ready<'py>(py: Python<'py>, value: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub fn ready<'py>(
+    py: Python<'py>,
+    value: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
     static DONE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     helper(py, &DONE, "done")?.call1((value,))
 }

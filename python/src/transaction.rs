@@ -125,7 +125,10 @@ impl TransactionDb {
             ..d
         };
         let space = space_of(py, || {
-            opening.builder.open_transactional(&locking).map(Engine::Locking)
+            opening
+                .builder
+                .open_transactional(&locking)
+                .map(Engine::Locking)
         })?;
         Ok(PyClassInitializer::from(space)
             .add_subclass(Db)
@@ -174,17 +177,19 @@ impl TransactionDb {
     /// The transactions that were prepared but neither committed nor rolled back, also by an earlier process.
     fn prepared_transactions(slf: &Bound<'_, Self>) -> PyResult<Vec<Transaction>> {
         let py = slf.py();
-        let names = crate::db::with_engine(
-            py,
-            &slf.as_super().as_super().get().shared,
-            |engine| match engine {
-                Engine::Locking(db) => {
-                    let prepared = db.prepared_transactions();
-                    Ok(prepared.iter().map(|txn| txn.name().to_vec()).collect::<Vec<_>>())
+        let names =
+            crate::db::with_engine(py, &slf.as_super().as_super().get().shared, |engine| {
+                match engine {
+                    Engine::Locking(db) => {
+                        let prepared = db.prepared_transactions();
+                        Ok(prepared
+                            .iter()
+                            .map(|txn| txn.name().to_vec())
+                            .collect::<Vec<_>>())
+                    }
+                    Engine::Plain(_) | Engine::Optimistic(_) => Err(no_transactions()),
                 }
-                Engine::Plain(_) | Engine::Optimistic(_) => Err(no_transactions()),
-            },
-        )?;
+            })?;
         let found = names.into_iter().map(|name| {
             begin(slf.as_super(), |engine| match engine {
                 Engine::Locking(db) => db.transaction_by_name(&name).ok_or_else(no_transactions),
@@ -211,7 +216,9 @@ impl OptimisticTransactionDb {
     ) -> PyResult<PyClassInitializer<OptimisticTransactionDb>> {
         let opening = Opening::new(path, families, options)?;
         let space = space_of(py, || {
-            let db = opening.builder.open_optimistic(&OptimisticTransactionDbOptions::default());
+            let db = opening
+                .builder
+                .open_optimistic(&OptimisticTransactionDbOptions::default());
             db.map(Engine::Optimistic)
         })?;
         Ok(PyClassInitializer::from(space)
@@ -345,7 +352,9 @@ impl Transaction {
         value: Bytes<'_>,
         family: Option<&Bound<'_, Space>>,
     ) -> PyResult<()> {
-        self.with_family(py, family, |transaction, family| transaction.put_in(family, &key, &value))
+        self.with_family(py, family, |transaction, family| {
+            transaction.put_in(family, &key, &value)
+        })
     }
 
     /// Deletes `key`.
@@ -356,7 +365,9 @@ impl Transaction {
         key: Bytes<'_>,
         family: Option<&Bound<'_, Space>>,
     ) -> PyResult<()> {
-        self.with_family(py, family, |transaction, family| transaction.delete_in(family, &key))
+        self.with_family(py, family, |transaction, family| {
+            transaction.delete_in(family, &key)
+        })
     }
 
     /// Adds a merge operand to `key`.

@@ -114,7 +114,9 @@ impl Build {
     fn flags(&self) -> Result<OsString, String> {
         let home = match std::env::var_os("CARGO_HOME") {
             Some(home) => PathBuf::from(home),
-            None => PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?).join(".cargo"),
+            None => {
+                PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?).join(".cargo")
+            }
         };
         let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
         let mut flags = OsString::new();
@@ -190,7 +192,13 @@ impl Build {
         let parent = tree.prefix.parent().ok_or("the prefix is in a directory")?;
         printed(
             self.command("tar")?
-                .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX,u+rw"])
+                .args([
+                    "--sort=name",
+                    "--owner=0",
+                    "--group=0",
+                    "--numeric-owner",
+                    "--mode=go=rX,u+rw",
+                ])
                 .arg(format!("--mtime=@{}", self.epoch))
                 .args(["--use-compress-program", "gzip -9n", "-cf"])
                 .arg(&file)
@@ -225,16 +233,29 @@ impl Build {
             "arm64" => "librocksdbjni-linux-aarch64.so",
             _ => "librocksdbjni-linux64.so",
         };
-        copy(&self.built().join("librocksdbjni.so"), &folder.join(library))?;
-        printed(Command::new("strip").arg("--strip-debug").arg(folder.join(library)))?;
-        let seconds: i64 = self.epoch.trim().parse().map_err(|_| "SOURCE_DATE_EPOCH is a number")?;
+        copy(
+            &self.built().join("librocksdbjni.so"),
+            &folder.join(library),
+        )?;
+        printed(
+            Command::new("strip")
+                .arg("--strip-debug")
+                .arg(folder.join(library)),
+        )?;
+        let seconds: i64 = self
+            .epoch
+            .trim()
+            .parse()
+            .map_err(|_| "SOURCE_DATE_EPOCH is a number")?;
         let date = printed(Command::new("date").args([
             "-u",
             "-d",
             &format!("@{seconds}"),
             "+%Y-%m-%dT%H:%M:%SZ",
         ]))?;
-        let jar = self.out.join(format!("cairn-rocksdbjni-{}.jar", self.versions.cairn));
+        let jar = self
+            .out
+            .join(format!("cairn-rocksdbjni-{}.jar", self.versions.cairn));
         printed(
             self.command("jar")?
                 .args(["--create", "--no-manifest", "--date", &date, "--file"])
@@ -247,11 +268,18 @@ impl Build {
     /// The checksums of the files.
     fn sums(&self) -> Result<(), String> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.out).map_err(|error| error.to_string())?.flatten() {
+        for entry in fs::read_dir(&self.out)
+            .map_err(|error| error.to_string())?
+            .flatten()
+        {
             names.push(entry.file_name());
         }
         names.sort();
-        let sums = printed(Command::new("sha256sum").args(&names).current_dir(&self.out))?;
+        let sums = printed(
+            Command::new("sha256sum")
+                .args(&names)
+                .current_dir(&self.out),
+        )?;
         println!("{sums}");
         write(&self.out.join("SHA256SUMS"), &format!("{sums}\n"))
     }

@@ -14,7 +14,8 @@ const PACKAGES: [&str; 5] = [
     "rocksdict==0.3.29",
 ];
 
-const USAGE: &str = "cargo xtask python [test [PYTEST ARGUMENTS]... | bench [ARGUMENTS]... | wheel]";
+const USAGE: &str =
+    "cargo xtask python [test [PYTEST ARGUMENTS]... | bench [ARGUMENTS]... | wheel]";
 
 /// Builds the module and runs its tests; with `bench`, the comparison; with `wheel`, neither.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
@@ -36,7 +37,14 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         println!("{}", wheel.display());
         return Ok(());
     }
-    let install = ["-m", "pip", "-q", "install", "--no-deps", "--force-reinstall"];
+    let install = [
+        "-m",
+        "pip",
+        "-q",
+        "install",
+        "--no-deps",
+        "--force-reinstall",
+    ];
     printed(Command::new(&python).args(install).arg(&wheel))?;
     match command {
         "test" => test(root, &python, arguments),
@@ -68,7 +76,10 @@ pub fn environment(root: &Path) -> Result<PathBuf, String> {
     fresh(&home)?;
     printed(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     let newest = "import sys; sys.exit(sys.version_info < (3, 11))";
-    if !output(Command::new(&python).args(["-c", newest]))?.status.success() {
+    if !output(Command::new(&python).args(["-c", newest]))?
+        .status
+        .success()
+    {
         return Err("the module needs Python 3.11 or newer".to_owned());
     }
     let pip = ["-m", "pip", "-q", "--disable-pip-version-check", "install"];
@@ -125,10 +136,18 @@ fn test(root: &Path, python: &Path, arguments: &[String]) -> Result<(), String> 
     }
     let mypy = ["-m", "mypy", "--strict", "--no-error-summary"];
     let sample = folder.join("tests/typed.py");
-    printed(Command::new(python).args(mypy).arg(sample).current_dir(&types))?;
+    printed(
+        Command::new(python)
+            .args(mypy)
+            .arg(sample)
+            .current_dir(&types),
+    )?;
     let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"];
     let tests = folder.join("tests");
     let mut run = Command::new(python);
-    run.args(pytest).arg(tests).args(arguments).current_dir(&types);
+    run.args(pytest)
+        .arg(tests)
+        .args(arguments)
+        .current_dir(&types);
     shown(&mut run)
 }

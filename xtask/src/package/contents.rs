@@ -39,7 +39,10 @@ pub fn gather(build: &Build) -> Result<Tree, String> {
     fresh(&generated)?;
     printed(Command::new(&tool).arg("generate").arg(&generated))?;
     let share = prefix.join("share");
-    for entry in fs::read_dir(generated.join("man1")).map_err(failed(&generated))?.flatten() {
+    for entry in fs::read_dir(generated.join("man1"))
+        .map_err(failed(&generated))?
+        .flatten()
+    {
         let page = share.join("man/man1").join(entry.file_name());
         copy(&entry.path(), &page)?;
         printed(Command::new("gzip").arg("-9nf").arg(&page))?;
@@ -52,7 +55,10 @@ pub fn gather(build: &Build) -> Result<Tree, String> {
         copy(&generated.join("completions").join(from), &share.join(to))?;
     }
     for document in DOCUMENTS {
-        copy(&build.root.join(document), &share.join("doc/cairn").join(document))?;
+        copy(
+            &build.root.join(document),
+            &share.join("doc/cairn").join(document),
+        )?;
     }
     Ok(Tree { prefix })
 }

@@ -48,11 +48,18 @@ pub fn all(build: &Build, tree: &Tree) -> Result<(), String> {
             "librocksdb-cairn11-default" => {
                 let list = root.join("etc/ld.so.conf.d/cairn-rocksdb.conf");
                 write(&list, &format!("/{private}/lib\n"))?;
-                write(&root.join("DEBIAN/conffiles"), "/etc/ld.so.conf.d/cairn-rocksdb.conf\n")?;
+                write(
+                    &root.join("DEBIAN/conffiles"),
+                    "/etc/ld.so.conf.d/cairn-rocksdb.conf\n",
+                )?;
                 write(&root.join("DEBIAN/triggers"), "activate-noawait ldconfig\n")?;
             }
             "librocksdb-cairn11-dbgsym" => {
-                copy_where(&lib.join(".debug"), &root.join(&private).join("lib/.debug"), |_| true)?;
+                copy_where(
+                    &lib.join(".debug"),
+                    &root.join(&private).join("lib/.debug"),
+                    |_| true,
+                )?;
             }
             "librocksdb-cairn-dev" => development(build, &tree.prefix, &root, &private)?,
             _ => tool(&tree.prefix, &root)?,
@@ -130,7 +137,10 @@ fn development(build: &Build, prefix: &Path, root: &Path, private: &str) -> Resu
         ["librocksdb.so", "librocksdb.a"].contains(&name)
     })?;
     // A name that librocksdb-dev does not have.
-    let found = root.join(format!("usr/lib/{}/pkgconfig/cairn-rocksdb.pc", build.triplet));
+    let found = root.join(format!(
+        "usr/lib/{}/pkgconfig/cairn-rocksdb.pc",
+        build.triplet
+    ));
     let text = crate::commands::read(&lib.join("pkgconfig/rocksdb.pc"))?;
     let (_, rest) = text.split_once('\n').ok_or("rocksdb.pc has lines")?;
     write(&found, &format!("prefix=/{private}\n{rest}"))
@@ -148,9 +158,16 @@ fn tool(prefix: &Path, root: &Path) -> Result<(), String> {
 /// Writes the control files and builds the package.
 fn finish(build: &Build, package: &Package<'_>, root: &Path, libc: &str) -> Result<(), String> {
     let version = format!("{}-1", build.versions.cairn);
-    let size = printed(Command::new("du").args(["-sk", "--apparent-size"]).arg(root))?;
+    let size = printed(
+        Command::new("du")
+            .args(["-sk", "--apparent-size"])
+            .arg(root),
+    )?;
     let size = size.split_whitespace().next().unwrap_or("0").to_owned();
-    let depends = package.depends.replace("${libc}", libc).replace("${version}", &version);
+    let depends = package
+        .depends
+        .replace("${libc}", libc)
+        .replace("${version}", &version);
     let control = format!(
         "Package: {}\nSource: cairn\nVersion: {version}\nArchitecture: {}\n\
          Maintainer: Cairn developers <cairn@example.invalid>\nInstalled-Size: {size}\n\
@@ -159,13 +176,18 @@ fn finish(build: &Build, package: &Package<'_>, root: &Path, libc: &str) -> Resu
     );
     let sums = printed(
         Command::new("sh")
-            .args(["-c", "find * -path DEBIAN -prune -o -type f -print | sort | xargs -d '\\n' md5sum"])
+            .args([
+                "-c",
+                "find * -path DEBIAN -prune -o -type f -print | sort | xargs -d '\\n' md5sum",
+            ])
             .current_dir(root),
     )?;
     write(&root.join("DEBIAN/control"), &control)?;
     write(&root.join("DEBIAN/md5sums"), &format!("{sums}\n"))?;
     printed(Command::new("chmod").args(["-R", "u+rwX,go=rX"]).arg(root))?;
-    let file = build.out.join(format!("{}_{version}_{}.deb", package.name, build.arch));
+    let file = build
+        .out
+        .join(format!("{}_{version}_{}.deb", package.name, build.arch));
     printed(
         build
             .command("dpkg-deb")?

@@ -17,9 +17,18 @@ pub fn text(build: &Build) -> Result<String, String> {
     let mut components = BTreeMap::new();
     let mut dependencies = BTreeMap::new();
     let python = ["cairn-python"];
-    for (folder, roots) in [(build.root.clone(), &SHIPPED[..]), (build.root.join("python"), &python[..])] {
+    for (folder, roots) in [
+        (build.root.clone(), &SHIPPED[..]),
+        (build.root.join("python"), &python[..]),
+    ] {
         let checksums = checksums(&folder)?;
-        collect(&folder, roots, &checksums, &mut components, &mut dependencies)?;
+        collect(
+            &folder,
+            roots,
+            &checksums,
+            &mut components,
+            &mut dependencies,
+        )?;
     }
     let timestamp = printed(Command::new("date").args([
         "-u",
@@ -59,7 +68,9 @@ fn checksums(folder: &Path) -> Result<HashMap<(String, String), String>, String>
     let mut found = HashMap::new();
     for package in lock.split("[[package]]").skip(1) {
         let field = |name: &str| {
-            let line = package.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+            let line = package
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
             line.map(|value| value.trim_matches('"').to_owned())
         };
         if let (Some(name), Some(version), Some(sum)) =
@@ -80,10 +91,20 @@ fn collect(
     dependencies: &mut BTreeMap<String, BTreeSet<String>>,
 ) -> Result<(), String> {
     let host = printed(Command::new("rustc").arg("-vV"))?;
-    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    let host = host
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .unwrap_or_default();
     let metadata = printed(
         Command::new("cargo")
-            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
+            .args([
+                "metadata",
+                "--format-version",
+                "1",
+                "--locked",
+                "--filter-platform",
+                host,
+            ])
             .current_dir(folder),
     )?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
@@ -99,7 +120,11 @@ fn collect(
         .collect();
     let reference = |id: &String| {
         let package = &packages[id];
-        format!("pkg:cargo/{}@{}", string(&package["name"]), string(&package["version"]))
+        format!(
+            "pkg:cargo/{}@{}",
+            string(&package["name"]),
+            string(&package["version"])
+        )
     };
     let mut open: Vec<String> = packages
         .iter()
@@ -107,7 +132,10 @@ fn collect(
         .map(|(id, _)| id.clone())
         .collect();
     if open.len() != roots.len() {
-        return Err(format!("{}: not all of {roots:?} are there", folder.display()));
+        return Err(format!(
+            "{}: not all of {roots:?} are there",
+            folder.display()
+        ));
     }
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -116,14 +144,19 @@ fn collect(
         }
         let on = dependencies.entry(reference(&id)).or_default();
         for dependency in list(&nodes[&id]["deps"]) {
-            let linked = list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
+            let linked = list(&dependency["dep_kinds"])
+                .iter()
+                .any(|kind| kind["kind"].is_null());
             if linked {
                 let id = string(&dependency["pkg"]);
                 on.insert(reference(&id));
                 open.push(id);
             }
         }
-        components.insert(reference(&id), component(&packages[&id], &reference(&id), checksums));
+        components.insert(
+            reference(&id),
+            component(&packages[&id], &reference(&id), checksums),
+        );
     }
     Ok(())
 }

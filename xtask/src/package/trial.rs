@@ -72,8 +72,11 @@ pub fn run(build: &Build) -> Result<(), String> {
 /// The name of the system that the machine runs, for debootstrap.
 fn suite() -> Result<String, String> {
     let release = crate::commands::read(Path::new("/etc/os-release"))?;
-    let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    name.map(str::to_owned).ok_or_else(|| "/etc/os-release names no release".to_owned())
+    let name = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    name.map(str::to_owned)
+        .ok_or_else(|| "/etc/os-release names no release".to_owned())
 }
 
 /// A clean system, copied from one that is bootstrapped once.
@@ -82,7 +85,10 @@ fn chroot(build: &Build) -> Result<PathBuf, String> {
         probe: Probe::Program("debootstrap"),
         source: Source::Debian("debootstrap"),
     };
-    if let Some(why) = packages::install(&packages::missing([&tool])).into_iter().next() {
+    if let Some(why) = packages::install(&packages::missing([&tool]))
+        .into_iter()
+        .next()
+    {
         return Err(why);
     }
     let (clean, used) = (build.work.join("clean"), build.work.join("chroot"));
@@ -103,7 +109,10 @@ fn chroot(build: &Build) -> Result<PathBuf, String> {
 fn debian(build: &Build) -> Result<(), String> {
     let root = chroot(build)?;
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(&build.out).map_err(|error| error.to_string())?.flatten() {
+    for entry in std::fs::read_dir(&build.out)
+        .map_err(|error| error.to_string())?
+        .flatten()
+    {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with(".deb") {
             copy(&entry.path(), &root.join("tmp").join(&name))?;
@@ -113,7 +122,10 @@ fn debian(build: &Build) -> Result<(), String> {
     files.sort();
     let inside = |script: &str| {
         let done = output(
-            Command::new("chroot").arg(&root).args(["sh", "-euc", script]).env("LC_ALL", "C.UTF-8"),
+            Command::new("chroot")
+                .arg(&root)
+                .args(["sh", "-euc", script])
+                .env("LC_ALL", "C.UTF-8"),
         )?;
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
@@ -128,29 +140,55 @@ fn debian(build: &Build) -> Result<(), String> {
         let chosen = files.iter().filter(|name| filter(name));
         chosen.map(|name| format!("/tmp/{name} ")).collect()
     };
-    inside(&format!("dpkg -i {}", packages(|name| !name.contains("-default_"))))?;
+    inside(&format!(
+        "dpkg -i {}",
+        packages(|name| !name.contains("-default_"))
+    ))?;
     write(&root.join("tmp/stones.c"), PROGRAM)?;
     inside(
         "cd /tmp; cc stones.c -o shared $(pkg-config --cflags --libs cairn-rocksdb); \
          cc stones.c -o static $(pkg-config --cflags cairn-rocksdb) \
          $(pkg-config --variable=libdir cairn-rocksdb)/librocksdb.a -lm",
     )?;
-    expect("the C program, static", &inside("/tmp/static /tmp/db1")?, "stored")?;
-    expect("the C program with cairn-run", &inside("cairn-run /tmp/shared /tmp/db2")?, "stored")?;
+    expect(
+        "the C program, static",
+        &inside("/tmp/static /tmp/db1")?,
+        "stored",
+    )?;
+    expect(
+        "the C program with cairn-run",
+        &inside("cairn-run /tmp/shared /tmp/db2")?,
+        "stored",
+    )?;
     if inside("/tmp/shared /tmp/db3").is_ok() {
         return Err("the library is found without cairn-run or the default package".to_owned());
     }
-    expect("the tool", &inside("cairn get --db /tmp/db2 quartz")?, "SiO2")?;
+    expect(
+        "the tool",
+        &inside("cairn get --db /tmp/db2 quartz")?,
+        "SiO2",
+    )?;
     inside("cairn verify --db /tmp/db2")?;
-    inside("gzip -t /usr/share/man/man1/cairn.1.gz /usr/share/man/man1/cairn-scan.1.gz 2>/dev/null || test ! -e /usr/share/man/man1")?;
-    inside(&format!("dpkg -i {}", packages(|name| name.contains("-default_"))))?;
-    expect("the C program with the default package", &inside("/tmp/shared /tmp/db3")?, "stored")?;
+    inside(
+        "gzip -t /usr/share/man/man1/cairn.1.gz /usr/share/man/man1/cairn-scan.1.gz 2>/dev/null || test ! -e /usr/share/man/man1",
+    )?;
+    inside(&format!(
+        "dpkg -i {}",
+        packages(|name| name.contains("-default_"))
+    ))?;
+    expect(
+        "the C program with the default package",
+        &inside("/tmp/shared /tmp/db3")?,
+        "stored",
+    )?;
     inside("dpkg --purge librocksdb-cairn11-default")?;
     if inside("/tmp/shared /tmp/db3").is_ok() {
         return Err("the loader still finds the library without the default package".to_owned());
     }
     let names = "librocksdb-cairn11 librocksdb-cairn-dev cairn-tools librocksdb-cairn11-dbgsym";
-    inside(&format!("dpkg -V {names}; dpkg --purge {names}; test ! -e /usr/lib/*/cairn"))?;
+    inside(&format!(
+        "dpkg -V {names}; dpkg --purge {names}; test ! -e /usr/lib/*/cairn"
+    ))?;
     println!("Debian packages: installed, used and removed in a chroot");
     Ok(())
 }
@@ -174,7 +212,13 @@ fn tarball(build: &Build) -> Result<(), String> {
     let home = build.work.join("trial");
     fresh(&home)?;
     let archive = file(build, ".tar.gz")?;
-    printed(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(archive).arg("-C").arg(&home))?;
+    printed(
+        Command::new("tar")
+            .args(["--strip-components=1", "-xzf"])
+            .arg(archive)
+            .arg("-C")
+            .arg(&home),
+    )?;
     let lib = home.join("lib");
     write(&home.join("stones.c"), PROGRAM)?;
     let flags = printed(
@@ -189,14 +233,23 @@ fn tarball(build: &Build) -> Result<(), String> {
             .current_dir(&home),
     )?;
     let stored = printed(
-        Command::new("./stones").arg("db").current_dir(&home).env("LD_LIBRARY_PATH", &lib),
+        Command::new("./stones")
+            .arg("db")
+            .current_dir(&home)
+            .env("LD_LIBRARY_PATH", &lib),
     )?;
     expect("the tarball's library", &stored, "stored")?;
     let found = printed(
-        Command::new(home.join("bin/cairn")).args(["get", "--db", "db", "quartz"]).current_dir(&home),
+        Command::new(home.join("bin/cairn"))
+            .args(["get", "--db", "db", "quartz"])
+            .current_dir(&home),
     )?;
     expect("the tarball's tool", &found, "SiO2")?;
-    let sections = printed(Command::new("objdump").arg("-h").arg(lib.join("librocksdb.so")))?;
+    let sections = printed(
+        Command::new("objdump")
+            .arg("-h")
+            .arg(lib.join("librocksdb.so")),
+    )?;
     if sections.contains(".debug_info") || !sections.contains(".gnu_debuglink") {
         return Err("the library has debug sections, or no link to them".to_owned());
     }
@@ -209,11 +262,22 @@ fn wheel(build: &Build) -> Result<(), String> {
     fresh(&home)?;
     printed(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     let python = home.join("bin/python");
-    let pip = ["-m", "pip", "-q", "install", "--no-index", "--disable-pip-version-check"];
+    let pip = [
+        "-m",
+        "pip",
+        "-q",
+        "install",
+        "--no-index",
+        "--disable-pip-version-check",
+    ];
     printed(Command::new(&python).args(pip).arg(file(build, ".whl")?))?;
     let program = "import cairn\n\
         with cairn.Db('db', create_if_missing=True) as db:\n    db[b'quartz'] = b'SiO2'\n    print(db[b'quartz'].decode())\n";
-    let found = printed(Command::new(&python).args(["-c", program]).current_dir(&home))?;
+    let found = printed(
+        Command::new(&python)
+            .args(["-c", program])
+            .current_dir(&home),
+    )?;
     expect("the wheel", &found, "SiO2")?;
     println!("wheel: installed and used in a clean environment");
     Ok(())
@@ -226,9 +290,16 @@ fn jar(build: &Build) -> Result<(), String> {
     let classes = crate::jni::classes()?;
     let path = std::env::join_paths([&file(build, ".jar")?, &classes, &home])
         .map_err(|error| error.to_string())?;
-    for (program, arguments) in [("javac", ["Stones.java"].as_slice()), ("java", &["Stones", "db"])] {
+    for (program, arguments) in [
+        ("javac", ["Stones.java"].as_slice()),
+        ("java", &["Stones", "db"]),
+    ] {
         let said = printed(
-            Command::new(program).arg("-cp").arg(&path).args(arguments).current_dir(&home),
+            Command::new(program)
+                .arg("-cp")
+                .arg(&path)
+                .args(arguments)
+                .current_dir(&home),
         )?;
         if program == "java" {
             expect("the jar", &said, "SiO2\ncairn")?;
