@@ -110,3 +110,6 @@ __all__ = [
     "option_names",
     "repair",
 ]
+
+os.register_at_fork(after_in_child=_cairn._forked)
+atexit.register(_cairn._close_all)
