@@ -27,8 +27,10 @@ pub fn run(flags: &Generate) -> Result<()> {
     for dir in [&pages, &completions] {
         fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
     }
-    let mut command = Cli::command();
-    command.build();
+    // Without the pages of `help`, which repeat those of the commands.
+    let command = Cli::command()
+        .disable_help_subcommand(true)
+        .mut_subcommands(|command| command.disable_help_subcommand(true));
     clap_mangen::generate_to(command, &pages).map_err(|error| failed(&pages, &error))?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut Cli::command(), "cairn", &completions)

@@ -191,7 +191,7 @@ fn finish(build: &Build, package: &Package<'_>, root: &Path, libc: &str) -> Resu
     printed(
         build
             .command("dpkg-deb")?
-            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args(["--root-owner-group", "-Zxz", "-z3", "--build"])
             .args([root, &file]),
     )
     .map(|_| ())
