@@ -222,6 +222,9 @@ the property cairn.cache.")]
     /// Measure reads and writes, like RocksDB's db_bench.
     #[command(after_help = crate::bench::HELP)]
     Bench(Box<crate::bench::Flags>),
+    /// Write manual pages and shell completions.
+    #[command(hide = true)]
+    Generate(crate::manual::Generate),
 }
 
 /// Location and options of the database.

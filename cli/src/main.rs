@@ -12,6 +12,7 @@ mod commands;
 mod files;
 mod inspect;
 mod load;
+mod manual;
 mod memory;
 mod progress;
 mod show;
@@ -72,5 +73,6 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Verify(flags) => verify::run(flags, out),
         Command::Cache(flags) => done(cache::run(flags, out)),
         Command::Bench(flags) => done(bench::run(flags, out)),
+        Command::Generate(flags) => done(manual::run(flags)),
     }
 }

@@ -124,6 +124,11 @@ pub fn install(root: &Path, place: &Place) -> Result<(), String> {
     }
     cargo(root, &build)?;
     let built = target(root).join(if place.debug { "debug" } else { "release" });
+    install_from(root, place, &built)
+}
+
+/// Installs the libraries in the directory `built`.
+pub fn install_from(root: &Path, place: &Place, built: &Path) -> Result<(), String> {
     let versions = versions(root)?;
     let prefix = place.on_disk();
     let lib = prefix.join(&place.libdir);

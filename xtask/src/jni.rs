@@ -114,6 +114,11 @@ fn fetched([group, artifact, version]: [&str; 3]) -> Result<PathBuf, String> {
     Ok(jar)
 }
 
+/// The jar with RocksJava's classes.
+pub fn classes() -> Result<PathBuf, String> {
+    fetched(JARS[0])
+}
+
 /// Compares the table of methods with the class files of the jars, and with the symbols of the library.
 fn check(root: &Path, work: &Path, jars: &[PathBuf], library: &Path) -> Result<(), String> {
     let (listed, built) = table(&read(&root.join("jvm/methods.txt"))?);

@@ -26,6 +26,9 @@
 //!                              build librocksdbjni.so and compare its native methods with the class files of
 //!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven);
 //!                              stress calls it 100 million times under -Xcheck:jni
+//! cargo xtask package [test]   make Debian packages, a tarball, the wheel, a jar and an SBOM, and try each
+//! cargo xtask python [test | bench | wheel]
+//!                              build the Python module, and run its tests or its comparison with rocksdict
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
@@ -47,12 +50,14 @@ mod limits;
 mod loom;
 mod microbench;
 mod nightly;
+mod package;
 mod packages;
 mod pages;
 mod path_costs;
 mod pgo;
 mod prefix;
 mod python;
+mod python_module;
 mod reference;
 mod registry;
 mod soak;
@@ -82,12 +87,14 @@ fn main() -> ExitCode {
         Some("asan") if words.len() == 1 => nightly::address_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("jni") => jni::run(&root(), &words[1..]),
+        Some("package") => package::run(&root(), &words[1..]),
+        Some("python") => python_module::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

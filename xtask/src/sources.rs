@@ -12,9 +12,10 @@ pub struct Source {
 }
 
 /// Folders with the project's Rust code.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "capi",
     "jvm",
+    "python/src",
     "crates",
     "cli",
     "bench",

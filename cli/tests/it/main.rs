@@ -10,6 +10,7 @@ mod cache;
 mod data;
 mod files;
 mod golden;
+mod manual;
 mod measure;
 mod moves;
 

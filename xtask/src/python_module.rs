@@ -1,0 +1,153 @@
+//! `cargo xtask python`: builds the Python module with maturin, tests it, and compares it with rocksdict.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::commands::{cargo, fresh, output, printed, target};
+
+/// The packages that building and testing need.
+const PACKAGES: [&str; 5] = [
+    "maturin>=1.7,<2",
+    "pytest",
+    "hypothesis",
+    "mypy",
+    "rocksdict==0.3.29",
+];
+
+const USAGE: &str =
+    "cargo xtask python [test [PYTEST ARGUMENTS]... | bench [ARGUMENTS]... | wheel]";
+
+/// Builds the module and runs its tests; with `bench`, the comparison; with `wheel`, neither.
+pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let (command, arguments) = match words.split_first() {
+        None => ("test", words),
+        Some((command, arguments)) => (command.as_str(), arguments),
+    };
+    let profile = match command {
+        "test" => "test-wheel",
+        "bench" | "wheel" => "release",
+        _ => return Err(USAGE.to_owned()),
+    };
+    let python = environment(root)?;
+    let wheels = target(root).join("python/wheels");
+    let mut interpreter = Command::new(&python);
+    interpreter.env("CARGO_TARGET_DIR", target(root).join("python"));
+    let wheel = build(root, interpreter, profile, &wheels)?;
+    if command == "wheel" {
+        println!("{}", wheel.display());
+        return Ok(());
+    }
+    let install = [
+        "-m",
+        "pip",
+        "-q",
+        "install",
+        "--no-deps",
+        "--force-reinstall",
+    ];
+    printed(Command::new(&python).args(install).arg(&wheel))?;
+    match command {
+        "test" => test(root, &python, arguments),
+        _ => {
+            let script = root.join("python/bench/against_rocksdict.py");
+            shown(Command::new(&python).arg(script).args(arguments))
+        }
+    }
+}
+
+/// Runs `command` with its output on the terminal.
+fn shown(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| error.to_string())?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{:?} failed", command.get_program())),
+    }
+}
+
+/// The interpreter of the virtual environment, which is created once.
+pub fn environment(root: &Path) -> Result<PathBuf, String> {
+    let home = target(root).join("python/venv");
+    let python = home.join("bin/python");
+    let listed = home.join("packages");
+    let wanted = PACKAGES.join("\n");
+    if std::fs::read_to_string(&listed).is_ok_and(|found| found == wanted) {
+        return Ok(python);
+    }
+    fresh(&home)?;
+    printed(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    let newest = "import sys; sys.exit(sys.version_info < (3, 11))";
+    if !output(Command::new(&python).args(["-c", newest]))?
+        .status
+        .success()
+    {
+        return Err("the module needs Python 3.11 or newer".to_owned());
+    }
+    let pip = ["-m", "pip", "-q", "--disable-pip-version-check", "install"];
+    printed(Command::new(&python).args(pip).args(PACKAGES))?;
+    std::fs::write(&listed, wanted).map_err(|error| error.to_string())?;
+    Ok(python)
+}
+
+/// Builds the wheel into `wheels` with `command`, which is the interpreter, and returns its path.
+pub fn build(
+    root: &Path,
+    mut command: Command,
+    profile: &str,
+    wheels: &Path,
+) -> Result<PathBuf, String> {
+    fresh(wheels)?;
+    let maturin = ["-m", "maturin", "build", "--locked", "--auditwheel", "skip"];
+    command
+        .args(maturin)
+        .args(["--profile", profile, "--out"])
+        .arg(wheels)
+        .current_dir(root.join("python"));
+    printed(&mut command)?;
+    let mut found = std::fs::read_dir(wheels).map_err(|error| error.to_string())?;
+    let wheel = found.find_map(|entry| {
+        let path = entry.ok()?.path();
+        path.extension().is_some_and(|e| e == "whl").then_some(path)
+    });
+    wheel.ok_or_else(|| "maturin built no wheel".to_owned())
+}
+
+/// Checks the crate's style, the types, and runs pytest.
+fn test(root: &Path, python: &Path, arguments: &[String]) -> Result<(), String> {
+    let folder = root.join("python");
+    cargo(&folder, &["fmt", "--check"])?;
+    // The stub of the native module is that of a package that is installed, not of the folder.
+    let types = target(root).join("python/types");
+    fresh(&types)?;
+    let stubs = ["-m", "mypy.stubtest", "cairn", "--concise"];
+    let allowed = folder.join("tests/stubtest-allowlist.txt");
+    let checked = Command::new(python)
+        .args(stubs)
+        .arg("--allowlist")
+        .arg(allowed)
+        .current_dir(&types)
+        .output();
+    let checked = checked.map_err(|error| error.to_string())?;
+    if !checked.status.success() {
+        return Err(format!(
+            "stubtest: {}{}",
+            String::from_utf8_lossy(&checked.stdout),
+            String::from_utf8_lossy(&checked.stderr)
+        ));
+    }
+    let mypy = ["-m", "mypy", "--strict", "--no-error-summary"];
+    let sample = folder.join("tests/typed.py");
+    printed(
+        Command::new(python)
+            .args(mypy)
+            .arg(sample)
+            .current_dir(&types),
+    )?;
+    let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"];
+    let tests = folder.join("tests");
+    let mut run = Command::new(python);
+    run.args(pytest)
+        .arg(tests)
+        .args(arguments)
+        .current_dir(&types);
+    shown(&mut run)
+}
