@@ -334,3 +334,14 @@ fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
     batch.put(b"d", b"");
     assert_eq!((batch.count(), batch.refused().is_some()), (1, true));
 }
+
+#[test]
+fn handles_of_a_batch_share_its_writes() {
+    let batch = IndexedBatch::new(true);
+    let other = batch.share();
+    other.put(b"k", b"v");
+    assert_eq!(batch.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    batch.put(b"l", b"w");
+    drop(batch);
+    assert_eq!(other.count(), 2);
+}
