@@ -16,7 +16,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
+use crate::{exchange, jni, kafka_streams, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
 const PROGRAMS: [&str; 15] = [
@@ -96,6 +96,7 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     }
     if selection.has("javac") {
         jni::smoke(root)?;
+        kafka_streams::stage(root)?;
     }
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     pages::run(root, &stand, selection)

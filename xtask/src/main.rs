@@ -25,6 +25,9 @@
 //! cargo xtask jni [test [CLASS]...]
 //!                              build librocksdbjni.so and compare its native methods with the class files of
 //!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven)
+//! cargo xtask kafka-streams [--short | test [CLASS]...] [--library DIR] [SETTING=VALUE]...
+//!                              compare a Kafka Streams application on librocksdbjni.so and on RocksDB's library; test
+//!                              runs Kafka Streams' own tests of its stores with both (needs a JDK, Maven)
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
@@ -41,6 +44,7 @@ mod header;
 mod install;
 mod instruction_counts;
 mod jni;
+mod kafka_streams;
 mod leaks;
 mod limits;
 mod loom;
@@ -80,12 +84,13 @@ fn main() -> ExitCode {
         Some("asan") if words.len() == 1 => nightly::address_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("jni") => jni::run(&root(), &words[1..]),
+        Some("kafka-streams") => kafka_streams::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]...], cargo xtask kafka-streams [--short | test], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
