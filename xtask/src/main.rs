@@ -25,6 +25,8 @@
 //! cargo xtask jni [test [CLASS]...]
 //!                              build librocksdbjni.so and compare its native methods with the class files of
 //!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven)
+//! cargo xtask jni bench [--library DIR] [--rounds N] [--seconds N] [NAME]...
+//!                              compare RocksJava's methods on librocksdbjni.so and on RocksDB's library with JMH
 //! cargo xtask kafka-streams [--short | test [CLASS]...] [--library DIR] [SETTING=VALUE]...
 //!                              compare a Kafka Streams application on librocksdbjni.so and on RocksDB's library; test
 //!                              runs Kafka Streams' own tests of its stores with both (needs a JDK, Maven)
@@ -43,7 +45,9 @@ mod go;
 mod header;
 mod install;
 mod instruction_counts;
+mod java;
 mod jni;
+mod jni_bench;
 mod kafka_streams;
 mod leaks;
 mod limits;
@@ -83,6 +87,9 @@ fn main() -> ExitCode {
         Some("tsan") if words.len() == 1 => nightly::thread_sanitizer(&root()),
         Some("asan") if words.len() == 1 => nightly::address_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
+        Some("jni") if words.get(1).is_some_and(|word| word == "bench") => {
+            jni_bench::run(&root(), &words[2..])
+        }
         Some("jni") => jni::run(&root(), &words[1..]),
         Some("kafka-streams") => kafka_streams::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),

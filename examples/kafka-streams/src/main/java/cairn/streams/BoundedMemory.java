@@ -24,7 +24,8 @@ public final class BoundedMemory implements RocksDBConfigSetter {
         table.setCacheIndexAndFilterBlocksWithHighPriority(true);
         table.setPinTopLevelIndexAndFilter(true);
         options.setWriteBufferManager(MEMTABLES);
-        options.setWriteBufferSize(MEMTABLE_BYTES / 4);
+        // A windowed store has a database for each of its segments, which share the memory of the memtables.
+        options.setWriteBufferSize(MEMTABLE_BYTES / 16);
         options.setTableFormatConfig(table);
         // The page cache does not hold what the block cache lacks.
         options.setUseDirectReads(DIRECT);
