@@ -52,8 +52,8 @@ final class Answers {
     }
 
     void write(Path file) throws IOException {
-        keyValues(Stores.TOTALS, user -> user);
-        keyValues(Stores.RECENT, user -> user + "/");
+        keyValues(StoresTopology.TOTALS, user -> user);
+        keyValues(StoresTopology.RECENT, user -> user + "/");
         windows();
         sessions();
         history();
@@ -66,13 +66,14 @@ final class Answers {
         return streams.store(StoreQueryParameters.fromNameAndType(name, type).withPartition(partition));
     }
 
-    /** Users of this and of other partitions, and some that do not exist. */
+    /** Users of this and of other partitions, and some that do not exist, in order. */
     private List<String> users() {
         List<String> users = new ArrayList<>();
         for (long at = 0; at < SAMPLES; at++) {
             users.add(Workload.name(at * workload.users() * 11 / (SAMPLES * 10)));
             users.add(workload.user(at * workload.events() / SAMPLES));
         }
+        users.sort(null);
         return users;
     }
 
@@ -98,59 +99,58 @@ final class Answers {
     }
 
     private void windows() {
-        ReadOnlyWindowStore<String, byte[]> store = store(Stores.WINDOWS, QueryableStoreTypes.windowStore());
+        ReadOnlyWindowStore<String, byte[]> store = store(StoresTopology.WINDOWS, QueryableStoreTypes.windowStore());
         Instant start = Instant.ofEpochMilli(workload.start());
         Instant end = start.plus(Workload.SPAN);
         windowed("windows all", store.all());
         windowed("windows backward all", store.backwardAll());
-        for (Instant from = start; from.isBefore(end); from = from.plus(Stores.WINDOW.multipliedBy(2))) {
-            Instant to = from.plus(Stores.WINDOW.multipliedBy(3));
+        for (Instant from = start; from.isBefore(end); from = from.plus(StoresTopology.WINDOW.multipliedBy(2))) {
+            Instant to = from.plus(StoresTopology.WINDOW.multipliedBy(3));
             windowed("windows fetch all " + from, store.fetchAll(from, to));
             windowed("windows backward fetch all " + from, store.backwardFetchAll(from, to));
         }
-        long size = Stores.WINDOW.toMillis();
+        long size = StoresTopology.WINDOW.toMillis();
         List<String> users = users();
         for (int at = 0; at + 1 < users.size(); at++) {
             String user = users.get(at);
-            String other = users.get(at + 1);
+            String last = users.get(at + 1);
             Instant from = start.plus(Workload.SPAN.dividedBy(SAMPLES).multipliedBy(at % SAMPLES));
             Instant to = from.plus(Duration.ofMinutes(45));
             times("windows fetch " + user + " " + from, store.fetch(user, from, to));
             times("windows backward fetch " + user + " " + from, store.backwardFetch(user, from, to));
             times("windows fetch " + user, store.fetch(user, start, end));
-            windowed("windows fetch " + user + " " + other + " " + from, store.fetch(user, other, from, to));
-            windowed("windows backward fetch " + user + " " + other + " " + from,
-                    store.backwardFetch(user, other, from, to));
+            windowed("windows fetch " + user + " " + last + " " + from, store.fetch(user, last, from, to));
+            windowed("windows backward fetch " + user + " " + last + " " + from,
+                    store.backwardFetch(user, last, from, to));
             long window = from.toEpochMilli() / size * size;
             value("windows fetch " + user + " " + window, store.fetch(user, window));
         }
     }
 
     private void sessions() {
-        ReadOnlySessionStore<String, byte[]> store = store(Stores.SESSIONS, QueryableStoreTypes.sessionStore());
+        ReadOnlySessionStore<String, byte[]> store = store(StoresTopology.SESSIONS, QueryableStoreTypes.sessionStore());
         windowed("sessions all", store.fetch(null, null));
         windowed("sessions backward all", store.backwardFetch(null, null));
-        Instant start = Instant.ofEpochMilli(workload.start());
         List<String> users = users();
         for (int at = 0; at + 1 < users.size(); at++) {
             String user = users.get(at);
-            String other = users.get(at + 1);
-            Instant from = start.plus(Workload.SPAN.dividedBy(SAMPLES).multipliedBy(at % SAMPLES));
-            Instant to = from.plus(Duration.ofMinutes(45));
-            String range = user + " " + other;
+            String last = users.get(at + 1);
+            long from = workload.start() + Workload.SPAN.toMillis() / SAMPLES * (at % SAMPLES);
+            long to = from + Duration.ofMinutes(45).toMillis();
+            String range = user + " " + last;
             windowed("sessions fetch " + user, store.fetch(user));
             windowed("sessions backward fetch " + user, store.backwardFetch(user));
-            windowed("sessions fetch " + range, store.fetch(user, other));
-            windowed("sessions backward fetch " + range, store.backwardFetch(user, other));
+            windowed("sessions fetch " + range, store.fetch(user, last));
+            windowed("sessions backward fetch " + range, store.backwardFetch(user, last));
             windowed("sessions find " + user + " " + from, store.findSessions(user, from, to));
             windowed("sessions backward find " + user + " " + from, store.backwardFindSessions(user, from, to));
-            windowed("sessions find " + range + " " + from, store.findSessions(user, other, from, to));
-            windowed("sessions backward find " + range + " " + from, store.backwardFindSessions(user, other, from, to));
+            windowed("sessions find " + range + " " + from, store.findSessions(user, last, from, to));
+            windowed("sessions backward find " + range + " " + from, store.backwardFindSessions(user, last, from, to));
             try (KeyValueIterator<Windowed<String>, byte[]> found = store.fetch(user)) {
                 if (found.hasNext()) {
                     Windowed<String> session = found.next().key;
-                    value("sessions session " + session, store.fetchSession(user, session.window().startTime(),
-                            session.window().endTime()));
+                    value("sessions session " + session, store.fetchSession(user, session.window().start(),
+                            session.window().end()));
                 }
             }
         }
@@ -173,8 +173,9 @@ final class Answers {
     }
 
     private <R> R ask(Query<R> query) {
-        return streams.query(StateQueryRequest.inStore(Stores.HISTORY).withQuery(query).withPartitions(Set.of(partition)))
-                .getPartitionResults().get(partition).getResult();
+        StateQueryRequest<R> request = StateQueryRequest.inStore(StoresTopology.HISTORY).withQuery(query)
+                .withPartitions(Set.of(partition));
+        return streams.query(request).getPartitionResults().get(partition).getResult();
     }
 
     private void version(String query, VersionedRecord<byte[]> record) {

@@ -37,7 +37,7 @@ public final class Application {
     private Application(Workload workload) {
         this.workload = workload;
         boolean caching = Boolean.getBoolean("stores.caching");
-        streams = new KafkaStreams(Stores.topology(latencies, caching), configuration());
+        streams = new KafkaStreams(StoresTopology.topology(latencies, caching), configuration());
         streams.setGlobalStateRestoreListener(restores);
         streams.setUncaughtExceptionHandler(error -> {
             error.printStackTrace();
@@ -50,7 +50,12 @@ public final class Application {
                 Integer.getInteger("partitions"), Long.getLong("start"));
         RocksDB.loadLibrary();
         System.out.println("library " + library() + " " + RocksDB.rocksdbVersion());
-        new Application(workload).run();
+        try {
+            new Application(workload).run();
+        } catch (Exception error) {
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
     }
 
     /** The file that the native library of RocksJava was loaded from. */
@@ -92,9 +97,9 @@ public final class Application {
         streams.start();
         status.start();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            if (line.equals("stop")) {
-                break;
+        for (String line = commands.readLine(); !"stop".equals(line); line = commands.readLine()) {
+            if (line == null) {
+                throw new IllegalStateException("the comparison ended");
             }
             Path folder = Path.of(line.substring("answers ".length()));
             for (int partition : partitions()) {

@@ -44,9 +44,11 @@ final class Figures {
 
     @Override
     public String toString() {
-        return String.format(Locale.ROOT, "%s: %.0f records/s, %.0f us of CPU time a record, latency %.0f us, p99 %.0f us, %d records restored in %.1f s, "
-                        + "peak memory %d MiB, %d MiB on disk, %d partitions moved", engine, rate, processorMicros, p50Micros, p99Micros,
-                restored, restoreSeconds, peakMib, diskMib, partitionsMoved);
+        return String.format(Locale.ROOT,
+                "%s: %.0f records/s, %.0f us of CPU time a record, latency %.0f us, p99 %.0f us, %d records restored "
+                        + "in %.1f s, peak memory %d MiB, %d MiB on disk, %d partitions moved",
+                engine, rate, processorMicros, p50Micros, p99Micros, restored, restoreSeconds, peakMib, diskMib,
+                partitionsMoved);
     }
 
     /** Prints a table of the medians and their ratios. */
@@ -69,7 +71,8 @@ final class Figures {
     }
 
     private static double median(List<Figures> all, String engine, ToDoubleFunction<Figures> value) {
-        double[] sorted = all.stream().filter(figures -> figures.engine.equals(engine)).mapToDouble(value).sorted().toArray();
+        double[] sorted = all.stream().filter(figures -> figures.engine.equals(engine)).mapToDouble(value).sorted()
+                .toArray();
         return sorted[sorted.length / 2];
     }
 }

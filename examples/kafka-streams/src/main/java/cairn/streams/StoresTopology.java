@@ -7,6 +7,7 @@ import java.util.zip.CRC32;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.Topology;
@@ -17,6 +18,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
@@ -24,11 +26,11 @@ import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.StoreBuilder;
+import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowStore;
-import org.apache.kafka.common.utils.Bytes;
 
 /** The topology: one stream of events, aggregated into stores of every kind that Kafka Streams keeps in RocksDB. */
-final class Stores {
+final class StoresTopology {
     /** Sums of each user. */
     static final String TOTALS = "totals";
     /** Sums of each user in overlapping windows. */
@@ -50,7 +52,7 @@ final class Stores {
     private static final Serde<String> KEY = Serdes.String();
     private static final Serde<byte[]> VALUE = Serdes.ByteArray();
 
-    private Stores() {}
+    private StoresTopology() {}
 
     static Topology topology(Latencies latencies, boolean caching) {
         StreamsBuilder builder = new StreamsBuilder();
@@ -59,33 +61,35 @@ final class Stores {
                 .processValues(() -> new Timer(latencies));
         KGroupedStream<String, byte[]> users = events.groupByKey(Grouped.with(KEY, VALUE));
         Materialized<String, byte[], KeyValueStore<Bytes, byte[]>> totals =
-                Materialized.<String, byte[], KeyValueStore<Bytes, byte[]>>as(TOTALS).withKeySerde(KEY).withValueSerde(VALUE);
-        users.aggregate(Stores::zero, Stores::plus, cached(totals, caching));
+                Materialized.<String, byte[], KeyValueStore<Bytes, byte[]>>as(TOTALS)
+                        .withKeySerde(KEY).withValueSerde(VALUE);
+        users.aggregate(StoresTopology::zero, StoresTopology::plus, cached(totals, caching));
         Materialized<String, byte[], WindowStore<Bytes, byte[]>> windows =
                 Materialized.<String, byte[], WindowStore<Bytes, byte[]>>as(WINDOWS)
                         .withKeySerde(KEY).withValueSerde(VALUE).withRetention(RETENTION);
         users.windowedBy(TimeWindows.ofSizeAndGrace(WINDOW, GRACE).advanceBy(WINDOW.dividedBy(2)))
-                .aggregate(Stores::zero, Stores::plus, cached(windows, caching));
+                .aggregate(StoresTopology::zero, StoresTopology::plus, cached(windows, caching));
         Materialized<String, byte[], SessionStore<Bytes, byte[]>> sessions =
                 Materialized.<String, byte[], SessionStore<Bytes, byte[]>>as(SESSIONS)
                         .withKeySerde(KEY).withValueSerde(VALUE).withRetention(RETENTION);
         users.windowedBy(SessionWindows.ofInactivityGapAndGrace(GAP, GRACE))
-                .aggregate(Stores::zero, Stores::plus, (user, one, other) -> sum(one, other), cached(sessions, caching));
+                .aggregate(StoresTopology::zero, StoresTopology::plus, (user, one, other) -> sum(one, other),
+                        cached(sessions, caching));
         events.toTable(Materialized.<String, byte[]>as(
-                        org.apache.kafka.streams.state.Stores.persistentVersionedKeyValueStore(HISTORY, HISTORY_RETENTION))
+                        Stores.persistentVersionedKeyValueStore(HISTORY, HISTORY_RETENTION))
                 .withKeySerde(KEY).withValueSerde(VALUE));
         events.processValues(Recent::new, RECENT);
         return builder.build();
     }
 
     private static StoreBuilder<KeyValueStore<String, byte[]>> recentStore(boolean caching) {
-        StoreBuilder<KeyValueStore<String, byte[]>> builder = org.apache.kafka.streams.state.Stores.keyValueStoreBuilder(
-                org.apache.kafka.streams.state.Stores.persistentKeyValueStore(RECENT), KEY, VALUE);
+        StoreBuilder<KeyValueStore<String, byte[]>> builder = Stores.keyValueStoreBuilder(
+                Stores.persistentKeyValueStore(RECENT), KEY, VALUE);
         builder.withLoggingEnabled(Map.of());
         return caching ? builder.withCachingEnabled() : builder.withCachingDisabled();
     }
 
-    private static <S extends org.apache.kafka.streams.processor.StateStore> Materialized<String, byte[], S> cached(
+    private static <S extends StateStore> Materialized<String, byte[], S> cached(
             Materialized<String, byte[], S> store, boolean caching) {
         return caching ? store.withCachingEnabled() : store.withCachingDisabled();
     }
