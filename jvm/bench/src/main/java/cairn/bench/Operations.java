@@ -38,7 +38,7 @@ import org.rocksdb.WriteOptions;
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 public class Operations {
-    private static final int KEYS = 500_000;
+    private static final int KEYS = 200_000;
     private static final int VALUE_BYTES = 100;
     private static final int BATCH = 100;
     private static final int MULTI_GET = 32;
@@ -61,6 +61,7 @@ public class Operations {
 
     @Setup(Level.Trial)
     public void open() throws IOException, RocksDBException {
+        RocksDB.loadLibrary();
         folder = Files.createTempDirectory("jvm-bench");
         BlockBasedTableConfig table = new BlockBasedTableConfig()
                 .setBlockCache(new LRUCache(256 << 20)).setFilterPolicy(new BloomFilter(10));
