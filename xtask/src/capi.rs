@@ -3,7 +3,8 @@
 //! Builds `librocksdb.so`, compares its exports with those of RocksDB 11.1.1 (`capi/symbols.txt`), runs
 //! the C programs of `capi/tests` under AddressSanitizer and with RocksDB's header or library
 //! (`exchange`), installs the libraries and builds programs with pkg-config and CMake (`prefix`), and
-//! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. Last it runs the
+//! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. RocksJava's
+//! tests and a Kafka Streams application run with the library for Java (`jni`, `kafka_streams`). Last it runs the
 //! commands of the documentation (`pages`).
 //! `capi/rocksdb-crate.txt` lists the tests of that crate that need an unsupported feature, with the
 //! reason.

@@ -162,7 +162,7 @@ final class Answers {
         List<String> users = users();
         for (int at = 0; at < users.size(); at++) {
             String user = users.get(at);
-            Instant time = end.minus(Duration.ofSeconds(37L * at));
+            Instant time = end.minus(Duration.ofSeconds(19L * at));
             VersionedKeyQuery<String, byte[]> latest = VersionedKeyQuery.withKey(user);
             version("history latest " + user, ask(latest));
             version("history of " + time + " " + user, ask(latest.asOf(time)));

@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class Comparison {
     private static final double KILLED_AT = 0.6;
     private static final double SECOND_AT = 0.15;
-    private static final long PATIENCE_MILLIS = 120_000;
+    private static final long PATIENCE_MILLIS = 300_000;
 
     private final Map<String, String> arguments;
     private final Path work;
@@ -48,7 +48,7 @@ public final class Comparison {
         int users = (int) Math.max(100, events / 30);
         workload = new Workload(events, users, Integer.parseInt(arguments.get("partitions")), start);
         options = List.of(arguments.get("java").split(" "));
-        admin = Admin.create(Map.of("bootstrap.servers", broker));
+        admin = admin(broker);
     }
 
     public static void main(String[] words) throws Exception {
@@ -65,7 +65,7 @@ public final class Comparison {
                 .redirectOutput(work.resolve("broker.log").toFile()).start();
         Runtime.getRuntime().addShutdownHook(new Thread(broker::destroyForcibly));
         boolean equal;
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", "localhost:" + port))) {
+        try (Admin admin = admin("localhost:" + port)) {
             admin.describeCluster().clusterId().get();
             equal = new Comparison(arguments, "localhost:" + port).run();
         } finally {
@@ -75,8 +75,12 @@ public final class Comparison {
         System.exit(equal ? 0 : 1);
     }
 
+    private static Admin admin(String broker) {
+        return Admin.create(Map.of("bootstrap.servers", broker, "default.api.timeout.ms", (int) PATIENCE_MILLIS));
+    }
+
     private static Map<String, String> arguments(String[] words) {
-        Map<String, String> arguments = new HashMap<>(Map.of("events", "2000000", "partitions", "4", "threads", "2",
+        Map<String, String> arguments = new HashMap<>(Map.of("events", "2000000", "partitions", "4", "threads", "1",
                 "cache", "64", "caching", "false", "direct", "false", "java", "-Xmx512m", "commit", "1000",
                 "rounds", "1"));
         for (String word : words) {
