@@ -27,7 +27,7 @@ const UNSUPPORTED: [(&str, &str); 2] = [
 const SHORT_JAVA: &str = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto";
 
 /// The arguments of the short form.
-const SHORT: [&str; 4] = ["events=10000", "cache=8", "threads=1", "commit=300"];
+const SHORT: [&str; 4] = ["events=6000", "cache=8", "threads=1", "commit=300"];
 
 /// Runs the comparison, or the tests of the stores.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
