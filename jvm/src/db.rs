@@ -320,8 +320,10 @@ pub fn destroy(_env: Env, handle: jlong) -> Outcome<()> {
     Ok(())
 }
 
+/// Names of the families, none if they cannot be read. RocksJava does not report errors here, and Kafka Streams lists
+/// the families of a directory that does not exist yet. An error of an existing database is reported when it is opened.
 pub fn list_families(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<ObjectArray> {
-    let names = cairn_db::list_families(&env_path(env, path)?, &all.world())?;
+    let names = cairn_db::list_families(&env_path(env, path)?, &all.world()).unwrap_or_default();
     env.byte_arrays(names.iter().map(|name| Some(name.as_bytes())))
 }
 

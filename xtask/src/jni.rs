@@ -1,6 +1,6 @@
 //! `cargo xtask jni`: the native methods of the library for Java are those of RocksJava's classes.
 //!
-//! The native methods that the class files of the two jars declare are compared with `jvm/methods.txt`, which the
+//! The native methods that the class files of the jars declare are compared with `jvm/methods.txt`, which the
 //! library is generated from; the Rust compiler checks the types of the functions against the descriptors. `test` runs
 //! RocksJava's own unit tests, whose sources a crate carries.
 
@@ -11,9 +11,10 @@ use std::process::Command;
 use crate::commands::{cargo, fresh, output, printed, read, target};
 use crate::java_programs::Programs;
 
-/// The jars: group, artifact and version.
-const JARS: [[&str; 3]; 2] = [
+/// The jars: group, artifact and version. Kafka Streams 4 depends on version 10.1.3.
+const JARS: [[&str; 3]; 3] = [
     ["org.rocksdb", "rocksdbjni", "11.1.1"],
+    ["org.rocksdb", "rocksdbjni", "10.1.3"],
     ["com.ververica", "frocksdbjni", "8.10.0-ververica-1.0"],
 ];
 /// The libraries of RocksJava's tests.

@@ -29,6 +29,11 @@
 //! cargo xtask package [test]   make Debian packages, a tarball, the wheel, a jar and an SBOM, and try each
 //! cargo xtask python [test | bench | wheel]
 //!                              build the Python module, and run its tests or its comparison with rocksdict
+//! cargo xtask jni bench [--library DIR] [--rounds N] [--seconds N] [NAME]...
+//!                              compare RocksJava's methods on librocksdbjni.so and on RocksDB's library with JMH
+//! cargo xtask kafka-streams [--short | test [CLASS]...] [--library DIR] [SETTING=VALUE]...
+//!                              compare a Kafka Streams application on librocksdbjni.so and on RocksDB's library; test
+//!                              runs Kafka Streams' own tests of its stores with both (needs a JDK, Maven)
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
@@ -43,8 +48,11 @@ mod exchange;
 mod go;
 mod header;
 mod install;
+mod java;
 mod java_programs;
 mod jni;
+mod jni_bench;
+mod kafka_streams;
 mod leaks;
 mod limits;
 mod loom;
@@ -86,15 +94,19 @@ fn main() -> ExitCode {
         Some("tsan") if words.len() == 1 => nightly::thread_sanitizer(&root()),
         Some("asan") if words.len() == 1 => nightly::address_sanitizer(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
+        Some("jni") if words.get(1).is_some_and(|word| word == "bench") => {
+            jni_bench::run(&root(), &words[2..])
+        }
         Some("jni") => jni::run(&root(), &words[1..]),
         Some("package") => package::run(&root(), &words[1..]),
         Some("python") => python_module::run(&root(), &words[1..]),
+        Some("kafka-streams") => kafka_streams::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,202 @@
+//! `cargo xtask kafka-streams`: Kafka Streams on Cairn's library for Java, compared with RocksDB's.
+//!
+//! The application of `examples/kafka-streams` runs on both libraries, on a broker that it starts. `--short` is the form
+//! of continuous integration. `test` runs the tests that Kafka Streams has for its stores with both libraries; a test
+//! that passes with RocksDB's library must pass with Cairn's.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::commands::{fresh, output, read, target};
+use crate::java::{self, maven, rocksdb};
+
+/// The package of Kafka Streams with the tests of stores.
+const PACKAGE: &str = "org.apache.kafka.streams.state";
+
+/// Tests that fail with Cairn's library, with the reasons.
+const UNSUPPORTED: [(&str, &str); 2] = [
+    (
+        "shouldNotSetCacheInValueProvidersWhenUserProvidesPlainTableFormatConfig",
+        "plain tables",
+    ),
+    ("shouldLogWarningWhenSettingWalOptions", "WAL filters"),
+];
+
+/// The options of the Java processes of the short form, which end before optimized code pays.
+const SHORT_JAVA: &str = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto";
+
+/// The arguments of the short form.
+const SHORT: [&str; 4] = ["events=6000", "cache=8", "threads=1", "commit=300"];
+
+/// Runs the comparison, or the tests of the stores.
+pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let mut given: Option<&String> = None;
+    let mut rest = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--library" => given = Some(words.next().ok_or("--library needs a folder")?),
+            other => rest.push(other),
+        }
+    }
+    let library = |profile: &str| java::library(root, given, profile);
+    match rest.split_first() {
+        Some((&"test", classes)) => store_tests(root, &library("release")?, classes),
+        Some((&"--short", settings)) => short(root, &library("dev")?, settings),
+        _ => compare(root, &library("release")?, &rest),
+    }
+}
+
+/// The form of continuous integration, with the library of the profile that its other steps use.
+pub fn stage(root: &Path) -> Result<(), String> {
+    short(root, &java::library(root, None, "dev")?, &[])
+}
+
+fn short(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {
+    let java = format!("java={SHORT_JAVA}");
+    let mut all: Vec<&str> = SHORT.to_vec();
+    all.push(&java);
+    all.extend(settings);
+    compare(root, library, &all)
+}
+
+/// Runs the comparison with `settings`, which are arguments of the class `Comparison`.
+fn compare(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {
+    let work = target(root).join("kafka-streams");
+    let example = root.join("examples/kafka-streams");
+    maven(
+        &example,
+        &["package", &format!("-Doutput={}", work.display())],
+    )?;
+    let path = read(&work.join("class-path.txt"))?;
+    let rocksdb = rocksdb(&work, &path)?;
+    let jar = work.join("kafka-streams-example.jar");
+    let status = Command::new("java")
+        .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+        .args(["-cp", &format!("{}:{path}", jar.display())])
+        .arg("cairn.streams.Comparison")
+        .arg(format!("rocksdb={}", rocksdb.display()))
+        .arg(format!("cairn={}", library.display()))
+        .arg(format!("work={}", work.join("run").display()))
+        .args(settings)
+        .status()
+        .map_err(|error| format!("java: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "the comparison failed; the logs are in {}",
+            work.join("run").display()
+        )),
+    }
+}
+
+/// Runs the tests of Kafka Streams' stores, or `classes` of them, with both libraries.
+fn store_tests(root: &Path, library: &Path, classes: &[&str]) -> Result<(), String> {
+    let work = target(root).join("kafka-streams-tests");
+    std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
+    let tests = root.join("examples/kafka-streams/store-tests");
+    let listed = work.join("class-path.txt");
+    maven(
+        &tests,
+        &[
+            "dependency:build-classpath",
+            &format!("-Dmdep.outputFile={}", listed.display()),
+        ],
+    )?;
+    let path = read(&listed)?;
+    let rocksdb = rocksdb(&work, &path)?;
+    let logging = tests.join("log4j2.properties");
+    let mut passed = Vec::new();
+    for (name, folder) in [("rocksdb", rocksdb.as_path()), ("cairn", library)] {
+        let reports = work.join(name);
+        fresh(&reports)?;
+        let mut java = Command::new("java");
+        java.arg("-Xmx1g")
+            .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
+            .arg(format!("-Djava.library.path={}", folder.display()))
+            .args(["-cp", path.trim()])
+            .args(["org.junit.platform.console.ConsoleLauncher", "execute"])
+            .args(["--disable-banner", "--details=summary"])
+            .args(["--include-classname", ".*Test", "--reports-dir"])
+            .arg(&reports)
+            .current_dir(&reports);
+        match classes.is_empty() {
+            true => java.args(["--select-package", PACKAGE]),
+            false => java.args(
+                classes
+                    .iter()
+                    .map(|class| format!("--select-class={PACKAGE}.internals.{class}")),
+            ),
+        };
+        let said = output(&mut java)?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        std::fs::write(work.join(format!("{name}.txt")), said)
+            .map_err(|error| error.to_string())?;
+        let results = results(&read(&reports.join("TEST-junit-jupiter.xml"))?);
+        println!(
+            "{name}: {} of {} tests passed",
+            results.iter().filter(|result| result.1).count(),
+            results.len()
+        );
+        passed.push(results);
+    }
+    let failed = |results: &[(String, bool)]| -> BTreeSet<String> {
+        let failed = results.iter().filter(|result| !result.1);
+        failed.map(|result| result.0.clone()).collect()
+    };
+    let (before, after) = (failed(&passed[0]), failed(&passed[1]));
+    for test in before.difference(&after) {
+        println!("passes with Cairn only: {test}");
+    }
+    let mut worse = 0;
+    for test in after.difference(&before) {
+        let known = UNSUPPORTED.iter().find(|(name, _)| test.contains(name));
+        worse += u64::from(known.is_none());
+        let reason = known.map_or(String::new(), |(_, reason)| format!(" ({reason})"));
+        println!("fails with Cairn only: {test}{reason}");
+    }
+    match worse == 0 && passed[0].len() == passed[1].len() && !passed[0].is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{worse} tests fail with Cairn only, unexpectedly; the output is in {}",
+            work.display()
+        )),
+    }
+}
+
+/// The tests in a report of JUnit, by class and name, and true for those that passed.
+fn results(report: &str) -> Vec<(String, bool)> {
+    let mut results = Vec::new();
+    for case in report.split("<testcase ").skip(1) {
+        let case = case.split("</testcase>").next().unwrap_or(case);
+        let attribute = |name: &str| {
+            let start = case.find(&format!("{name}=\""))? + name.len() + 2;
+            let end = start + case[start..].find('"')?;
+            Some(case[start..end].to_owned())
+        };
+        let class = attribute("classname").unwrap_or_default();
+        let name = attribute("name").unwrap_or_default();
+        let failed = case.contains("<failure") || case.contains("<error");
+        results.push((format!("{class}.{name}"), !failed));
+    }
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_passed_and_failed_tests() {
+        let report = "<testsuite>\n<testcase name=\"a()\" classname=\"x.Y\" time=\"1\">\n<system-out>unique-id</system-out>\n</testcase>\n<testcase name=\"b()\" classname=\"x.Y\">\n<failure message=\"no\"/>\n</testcase>\n<testcase name=\"c()\" classname=\"x.Z\">\n<error/></testcase></testsuite>";
+        assert_eq!(
+            results(report),
+            [
+                ("x.Y.a()".to_owned(), true),
+                ("x.Y.b()".to_owned(), false),
+                ("x.Z.c()".to_owned(), false)
+            ]
+        );
+    }
+}
