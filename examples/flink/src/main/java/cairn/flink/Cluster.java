@@ -110,9 +110,14 @@ final class Cluster implements AutoCloseable {
         };
     }
 
+    /** Takes an incremental checkpoint. */
+    void checkpoint(JobID job) throws Exception {
+        cluster.triggerCheckpoint(job, CheckpointType.INCREMENTAL).get();
+    }
+
     /** Takes an incremental checkpoint, cancels the job, and returns the path of the checkpoint. */
     String cancelAfterCheckpoint(JobID job) throws Exception {
-        cluster.triggerCheckpoint(job, CheckpointType.INCREMENTAL).get();
+        checkpoint(job);
         String path = statistics(job).getHistory().getLatestCompletedCheckpoint().getExternalPath();
         cluster.cancelJob(job).get();
         cluster.requestJobResult(job).get();

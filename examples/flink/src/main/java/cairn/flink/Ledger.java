@@ -7,7 +7,6 @@ import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.AggregatingState;
 import org.apache.flink.api.common.state.AggregatingStateDescriptor;
-import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
 import org.apache.flink.api.common.state.MapState;
@@ -29,7 +28,7 @@ import org.apache.flink.util.Collector;
  * An account for each key, in every kind of state. All of it is determined by the set of the records, so that two runs
  * end with the same state even though records of several splits arrive in different orders.
  */
-final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String> implements CheckpointListener {
+final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String> {
     private static final long serialVersionUID = 1L;
     /** Records of a key after which its list is folded into the account. */
     private static final int FOLD = 16;
@@ -118,10 +117,7 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
         Probe.latency.add(end - due);
         Probe.RECORDS.increment();
         long failAt = Probe.FAIL_AT.get();
-        if (failAt > 0
-                && Probe.CHECKPOINTED.get()
-                && Probe.RECORDS.sum() >= failAt
-                && Probe.FAIL_AT.compareAndSet(failAt, 0)) {
+        if (failAt > 0 && Probe.RECORDS.sum() >= failAt && Probe.FAIL_AT.compareAndSet(failAt, 0)) {
             throw new IllegalStateException("the failure that the example injects");
         }
     }
@@ -169,11 +165,6 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
         Long before = fired.value();
         fired.update((before == null ? 0 : before) + Numbers.mix(timestamp + context.getCurrentKey()));
         Probe.total("timer firings, with those repeated", 1);
-    }
-
-    @Override
-    public void notifyCheckpointComplete(long checkpoint) {
-        Probe.CHECKPOINTED.set(true);
     }
 
     /** Adds the state of the current key to the results. */

@@ -86,7 +86,6 @@ public final class Main {
 
     /** Runs all legs, the last one paced, and writes results and measurements. */
     private void run(Cluster cluster) throws Exception {
-        Probe.FAIL_AT.set((long) (sizes.records() * LEGS.get(0).share / 2));
         String from = null;
         for (int i = 0; i < LEGS.size(); i++) {
             from = leg(cluster, LEGS.get(i), from, i == 0);
@@ -94,7 +93,7 @@ public final class Main {
         measured.put("processing_p99_us", Probe.processing.percentile(0.99));
         measured.put("processing_p999_us", Probe.processing.percentile(0.999));
         Probe.latency = new Histogram();
-        Probe.limit = Long.MAX_VALUE;
+        Probe.allow(Long.MAX_VALUE);
         JobID job = cluster.submit(2, from, sizes.rate(), false);
         cluster.finish(job);
         measured.put("latency_p50_ms", Probe.latency.percentile(0.5) / 1000);
@@ -119,15 +118,22 @@ public final class Main {
     private String leg(Cluster cluster, Leg leg, String from, boolean failing) throws Exception {
         long before = Probe.RECORDS.sum();
         long count = (long) (sizes.records() * leg.share);
-        Probe.CHECKPOINTED.set(false);
-        // Records in flight when the job fails do not arrive.
-        Probe.limit = Probe.EMITTED.sum() + (failing ? 2 * count : count * 5 / 4);
+        Probe.allow(failing ? count / 2 : count);
         JobID job = cluster.submit(leg.parallelism, from, 0, false);
         cluster.await(job, before + 1);
         long begin = System.nanoTime();
+        if (failing) {
+            cluster.await(job, before + count / 2);
+            cluster.checkpoint(job);
+            Probe.FAIL_AT.set(Probe.RECORDS.sum() + count / 4);
+            Probe.allow(count);
+            cluster.awaitRestored(job);
+            // Records that were emitted before the failure may not have arrived.
+            Probe.allow(count);
+        }
         cluster.await(job, before + count);
         if (failing) {
-            cluster.awaitRestored(job);
+            System.out.println(engine + ": recovered from a failure");
         } else {
             seconds += (System.nanoTime() - begin) / 1e9;
             records += Probe.RECORDS.sum() - before;
@@ -177,7 +183,7 @@ public final class Main {
             String from = Files.exists(note) ? Files.readString(note) : null;
             long before = Probe.RECORDS.sum();
             long count = sizes.records() / 4;
-            Probe.limit = last ? Long.MAX_VALUE : Probe.EMITTED.sum() + count;
+            Probe.allow(last ? Long.MAX_VALUE : count);
             Probe.BUCKETS.clear();
             Probe.TOTALS.clear();
             JobID job = cluster.submit(handover == Handover.CANONICAL ? 1 : 2, from, 0, handover == Handover.NATIVE);

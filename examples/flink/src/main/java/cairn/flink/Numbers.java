@@ -49,16 +49,13 @@ final class Numbers extends NumberSequenceSource {
 
         @Override
         public InputStatus pollNext(ReaderOutput<Long> output) {
-            return isAtLimit() ? InputStatus.NOTHING_AVAILABLE : super.pollNext(output);
+            return Probe.untilAllowed() == null ? super.pollNext(output) : InputStatus.NOTHING_AVAILABLE;
         }
 
         @Override
         public CompletableFuture<Void> isAvailable() {
-            return isAtLimit() ? new CompletableFuture<>() : super.isAvailable();
-        }
-
-        private static boolean isAtLimit() {
-            return Probe.EMITTED.sum() >= Probe.limit;
+            CompletableFuture<Void> allowed = Probe.untilAllowed();
+            return allowed == null ? super.isAvailable() : allowed;
         }
     }
 
