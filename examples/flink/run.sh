@@ -5,6 +5,7 @@
 #     examples/flink/run.sh --long      the short form, then more than ten minutes with each library
 #     examples/flink/run.sh loaders     Cairn's library in class loaders that are thrown away
 #
+# SCALE changes the size of the long form: 0.1 for a tenth of the records and keys.
 # CAIRN_LIBRARY names a folder with librocksdbjni.so; without it, the library is built. RESULTS names a folder for the
 # results.
 set -euo pipefail
@@ -19,7 +20,7 @@ engine() {
     local name=$1 size=$2 path=()
     shift 2
     [[ $name == rocksdb ]] || path=(-Djava.library.path="$library")
-    java "${java_options[@]}" -Xms600m -Xmx600m -XX:+AlwaysPreTouch "${path[@]}" \
+    java "${java_options[@]}" -Dexample.scale="${SCALE:-1}" -Xms600m -Xmx600m -XX:+AlwaysPreTouch "${path[@]}" \
         cairn.flink.Main "$size" "$results/$size" "$name" "$@"
 }
 
@@ -30,7 +31,7 @@ loaders)
     ;;
 "" | --short | --long) ;;
 *)
-    sed -n '2,9s/^# \?//p' run.sh >&2
+    sed -n '2,11s/^# \?//p' run.sh >&2
     exit 2
     ;;
 esac
