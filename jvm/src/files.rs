@@ -737,8 +737,8 @@ pub fn new_compaction_options(_env: Env) -> New<CompactionOptions> {
 
 pub fn compact_files(
     env: Env,
-    _options: Ref<CompactionOptions>,
     db: Ref<Database>,
+    _options: Ref<CompactionOptions>,
     family: jlong,
     files: ObjectArray,
     output_level: jint,

@@ -106,7 +106,7 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
         account.update(now);
         if ((number & 3) == 0) {
             context.timerService().registerEventTimeTimer(number + Math.floorMod(Numbers.mix(~number), 10_000L));
-            expire(number);
+            expire(number, context.getCurrentKey());
         }
         end(record.f1, begin);
     }
@@ -123,12 +123,12 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
     }
 
     /** Writes the states with a time to live. */
-    private void expire(long number) throws Exception {
+    private void expire(long number, long key) throws Exception {
         expiringValue.update(number);
         expiringList.add(number);
         expiringTexts.add("t".repeat(1 + (int) (number % 7)));
         expiringMap.put((int) (number & 7), number);
-        lasting.update(number % 4);
+        lasting.update(key % 5);
     }
 
     /** Empties the list of recent records, returns their digest, and checks that all states agree. */
@@ -154,8 +154,8 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
         byte[] bytes = new byte[payload];
         long random = Numbers.mix(key * 31 + records);
         for (int i = 0; i < bytes.length; i++) {
-            bytes[i] = (byte) (random >>> (i & 56));
             random = random * 0x5851f42d4c957f2dL + 1;
+            bytes[i] = (byte) (random >>> 56);
         }
         return bytes;
     }
@@ -188,7 +188,7 @@ final class Ledger extends KeyedProcessFunction<Long, Tuple2<Long, Long>, String
         Probe.bucket((int) (key & 1023), digest);
         Probe.total("records", last.f0);
         Probe.total("amounts", last.f1);
-        Probe.total("lasting", lasting.value() == null ? 0 : 1 + lasting.value());
+        Probe.total("lasting", lasting.value() == null ? 0 : lasting.value());
     }
 
     /** The average of amounts, from their number and sum. */

@@ -12,8 +12,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Loads the classes of RocksDB, and with them the native library, in class loaders that are thrown away, as jobs do that
- * carry these classes in their own jar: one after the other, and two at a time.
+ * Loads the classes of RocksDB, and with them the native library, in class loaders that are thrown away, as jobs do
+ * that carry these classes in their own jar: one after the other, and two at a time.
  */
 public final class Loaders {
     private static final int TIMES = 5;

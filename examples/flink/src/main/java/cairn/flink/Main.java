@@ -20,10 +20,10 @@ import org.apache.flink.runtime.checkpoint.CheckpointStatsSnapshot;
 import org.apache.flink.runtime.checkpoint.CompletedCheckpointStats;
 
 /**
- * One process of the example: {@code Main SIZE RESULTS LIBRARY TASK...}. {@code RESULTS} is a folder that all processes of
- * a comparison share, {@code LIBRARY} the engine whose native library this process must use, {@code cairn} or
- * {@code rocksdb}. Tasks are {@code run}, which measures, and {@code exchange}, which continues jobs that the other engine
- * began; {@code finish} lets them end.
+ * One process of the example: {@code Main SIZE RESULTS ENGINE TASK...}. {@code RESULTS} is a folder that all processes
+ * of a comparison share, {@code ENGINE} the one whose native library this process must use, {@code cairn} or
+ * {@code rocksdb}. Tasks are {@code run}, which measures, and {@code exchange}, which begins jobs, or continues those
+ * that the other engine handed over; {@code finish} lets them end.
  */
 public final class Main {
     /** The ways in which one engine hands a job to the other. */
@@ -110,7 +110,8 @@ public final class Main {
         measured.put("cpu_us_per_record", cpuSeconds() * 1e6 / Probe.RECORDS.sum());
         measured.put("peak_rss_mb", status("VmHWM:") / 1000.0);
         checkLibrary();
-        write("measured", measured.entrySet().stream().map(entry -> String.format(Locale.ROOT, "%s %.3f", entry.getKey(), entry.getValue())));
+        Stream<Map.Entry<String, Double>> figures = measured.entrySet().stream();
+        write("measured", figures.map(one -> String.format(Locale.ROOT, "%s %.3f", one.getKey(), one.getValue())));
         writeState("run");
     }
 
@@ -174,7 +175,7 @@ public final class Main {
     }
 
     /**
-     * Continues the jobs that the other engine handed over, or begins them, one for each kind of handover, and hands them
+     * Continues the jobs that the other engine handed over, or begins them, one for each kind of handover. Hands them
      * over in the same way; {@code last} lets them end.
      */
     private void exchange(Cluster cluster, boolean last) throws Exception {
@@ -224,7 +225,7 @@ public final class Main {
         }
     }
 
-    /** Checks that the native library in this process is that of the engine: Cairn's comes from `java.library.path`. */
+    /** Checks that this process uses the library of the engine: Cairn's comes from {@code java.library.path}. */
     private void checkLibrary() throws IOException {
         List<String> libraries;
         try (Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {

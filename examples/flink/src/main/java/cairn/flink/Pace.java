@@ -6,8 +6,8 @@ import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.java.tuple.Tuple2;
 
 /**
- * Adds to each number the time at which it is due, in nanoseconds. At most {@code rate} numbers a second pass; without a
- * rate they pass at once. A number that is late keeps the time at which it was due, so that delays count in latencies.
+ * Adds to each number the time at which it is due, in nanoseconds. At most {@code rate} numbers a second pass; without
+ * a rate they pass at once. A late number keeps the time at which it was due, so that delays count in latencies.
  */
 final class Pace implements MapFunction<Long, Tuple2<Long, Long>> {
     private static final long serialVersionUID = 1L;

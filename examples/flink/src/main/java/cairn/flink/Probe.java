@@ -9,7 +9,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 
-/** What the operators tell the driver; both run in the JVM of the mini cluster. */
+/** Counts and signals that the operators share with the driver; both run in the JVM of the mini cluster. */
 final class Probe {
     /** Records that operators processed, those repeated after a failure included. */
     static final LongAdder RECORDS = new LongAdder();

@@ -22,8 +22,11 @@ public final class Spans implements TraceReporter, TraceReporterFactory {
 
     @Override
     public void notifyOfAddedSpan(Span span) {
+        if (!span.getName().equals("JobInitialization") || !span.getAttributes().containsKey("checkpointId")) {
+            return;
+        }
         Object restored = span.getAttributes().get("maxRestoreStateDurationMs");
-        if (span.getName().equals("JobInitialization") && span.getAttributes().containsKey("checkpointId") && restored instanceof Long duration) {
+        if (restored instanceof Long duration) {
             Object download = span.getAttributes().getOrDefault("maxDownloadStateDurationMs", 0L);
             Probe.RESTORES.add(duration + (download instanceof Long more ? more : 0));
         }
