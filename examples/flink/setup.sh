@@ -1,7 +1,9 @@
 # Builds what the scripts of this folder need. Sets `library`, the folder with Cairn's library, and `java_options` with
 # the class path.
 for tool in java mvn; do
-    command -v $tool >/dev/null || { echo "$tool is missing: install a JDK of version 17 or newer, and Maven" >&2; exit 1; }
+    command -v $tool >/dev/null && continue
+    echo "$tool is missing: install a JDK of version 17 or newer, and Maven" >&2
+    exit 1
 done
 library=$PWD/target/lib
 mkdir -p "$library"
@@ -14,8 +16,6 @@ fi
 # With a copy of the other name that the classes look for, two class loaders can each load the library.
 cp "$library/librocksdbjni.so" "$library/librocksdbjni-linux64.so"
 mvn -q -B test-compile
-[[ target/classpath -nt pom.xml ]] || mvn -q -B dependency:build-classpath -Dmdep.outputFile=target/classpath -DincludeScope=runtime
-[[ target/test-classpath -nt pom.xml ]] || mvn -q -B dependency:build-classpath -Dmdep.outputFile=target/test-classpath -DincludeScope=test
 # Flink's serializers look into classes of the JDK.
 opens=()
 for package in lang net io nio util util.concurrent time; do
