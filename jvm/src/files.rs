@@ -743,8 +743,8 @@ pub fn new_compaction_options(_env: Env) -> New<CompactionOptions> {
 
 pub fn compact_files(
     env: Env,
-    options: Ref<CompactionOptions>,
     db: Ref<Database>,
+    options: Ref<CompactionOptions>,
     family: jlong,
     files: ObjectArray,
     output_level: jint,
