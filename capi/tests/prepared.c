@@ -5,7 +5,8 @@
 
 #include "check.h"
 
-static const char* names[] = {"default", "f"};
+/* The keys of the last family have timestamps. */
+static const char* names[] = {"default", "f", "t"};
 
 static void txn_put(rocksdb_transaction_t* txn, rocksdb_column_family_handle_t* family, const char* key, const char* value) {
   char* err = NULL;
@@ -28,6 +29,24 @@ static void expect(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* 
   rocksdb_readoptions_destroy(r);
 }
 
+static void expect_at(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* family, const char* key, char timestamp,
+                      const char* value) {
+  char* err = NULL;
+  size_t len = 0;
+  char at[8] = {timestamp};
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_readoptions_set_timestamp(r, at, sizeof(at));
+  char* found = rocksdb_transactiondb_get_cf(db, r, family, key, strlen(key), &len, &err);
+  CHECK_OK(err);
+  if (value == NULL) {
+    CHECK(found == NULL);
+  } else {
+    CHECK(same(found, len, value));
+  }
+  rocksdb_free(found);
+  rocksdb_readoptions_destroy(r);
+}
+
 static rocksdb_transaction_t* prepared(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** families,
                                        const char* name, const char* key) {
   char* err = NULL;
@@ -38,6 +57,7 @@ static rocksdb_transaction_t* prepared(rocksdb_transactiondb_t* db, rocksdb_colu
   CHECK_OK(err);
   txn_put(txn, families[0], key, name);
   txn_put(txn, families[1], key, name);
+  txn_put(txn, families[2], key, name);
   if (strcmp(name, "first") == 0) {
     rocksdb_transaction_delete(txn, "gone", 4, &err);
     CHECK_OK(err);
@@ -56,6 +76,7 @@ static void leave(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** 
   rocksdb_transactiondb_put(db, w, "gone", 4, "1", 1, &err);
   CHECK_OK(err);
   rocksdb_transaction_t* done = prepared(db, families, "committed", "a");
+  rocksdb_transaction_set_commit_timestamp(done, 10);
   rocksdb_transaction_commit(done, &err);
   CHECK_OK(err);
   rocksdb_transaction_destroy(done);
@@ -76,6 +97,7 @@ static void leave(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** 
   CHECK_OK(err);
   rocksdb_transactiondb_flush_cf(db, f, families[0], &err);
   CHECK_OK(err);
+  rocksdb_transaction_set_commit_timestamp(late, 12);
   rocksdb_transaction_commit(late, &err);
   CHECK_OK(err);
   rocksdb_transaction_destroy(late);
@@ -99,6 +121,14 @@ static void expect_decided(rocksdb_transactiondb_t* db, rocksdb_column_family_ha
     expect(db, families[f], "d", "late");
     expect(db, families[f], "e", NULL);
   }
+  expect_at(db, families[2], "a", 9, NULL);
+  expect_at(db, families[2], "a", 10, "committed");
+  expect_at(db, families[2], "b", 99, NULL);
+  expect_at(db, families[2], "c", 29, NULL);
+  expect_at(db, families[2], "c", 30, first);
+  expect_at(db, families[2], "d", 11, NULL);
+  expect_at(db, families[2], "d", 12, "late");
+  expect_at(db, families[2], "e", 99, NULL);
   expect(db, families[0], "flushed", "2");
 }
 
@@ -122,6 +152,7 @@ static void take(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** f
     rocksdb_free(value);
     rocksdb_readoptions_destroy(r);
     if (is_first) {
+      rocksdb_transaction_set_commit_timestamp(left[at], 30);
       rocksdb_transaction_commit(left[at], &err);
     } else {
       rocksdb_transaction_rollback(left[at], &err);
@@ -141,12 +172,15 @@ int main(int argc, char** argv) {
   rocksdb_options_set_create_if_missing(o, 1);
   rocksdb_options_set_create_missing_column_families(o, 1);
   rocksdb_transactiondb_options_t* to = rocksdb_transactiondb_options_create();
-  const rocksdb_options_t* options[] = {o, o};
-  rocksdb_column_family_handle_t* families[2];
+  rocksdb_options_t* with_timestamps = rocksdb_options_create();
+  rocksdb_get_options_from_string(o, "comparator=leveldb.BytewiseComparator.u64ts", with_timestamps, &err);
+  CHECK_OK(err);
+  const rocksdb_options_t* options[] = {o, o, with_timestamps};
+  rocksdb_column_family_handle_t* families[3];
   /* The second round finds everything decided. */
   for (int round = 0; round < 2; round++) {
     rocksdb_transactiondb_t* db =
-        rocksdb_transactiondb_open_column_families(o, to, argv[1], 2, names, options, families, &err);
+        rocksdb_transactiondb_open_column_families(o, to, argv[1], 3, names, options, families, &err);
     CHECK_OK(err);
     if (strcmp(argv[2], "pass") == 0) {
       expect_decided(db, families, NULL);
@@ -163,9 +197,11 @@ int main(int argc, char** argv) {
     }
     rocksdb_column_family_handle_destroy(families[0]);
     rocksdb_column_family_handle_destroy(families[1]);
+    rocksdb_column_family_handle_destroy(families[2]);
     rocksdb_transactiondb_close(db);
   }
   rocksdb_transactiondb_options_destroy(to);
+  rocksdb_options_destroy(with_timestamps);
   rocksdb_options_destroy(o);
   return 0;
 }

@@ -76,7 +76,7 @@ mod write;
 pub use batch::WriteBatch;
 pub use bounds::Range;
 pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
-pub use cairn_format::batch::Record;
+pub use cairn_format::batch::{PreparePolicy, Record};
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{
@@ -101,7 +101,7 @@ pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::replay::RecordedSizes;
-pub use open::{Dropped, OpenRequest, list_families, open};
+pub use open::{Dropped, OpenRequest, list_families, open, open_of_policy};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
 };

@@ -18,6 +18,15 @@ fn keep_history(options: &mut FamilyOptions) {
 ///
 /// Those of [`cairn_db::open()`].
 pub(crate) fn open(request: &OpenRequest<'_>, two_phase: bool) -> Result<Db> {
+    open_by(request, two_phase, cairn_db::open)
+}
+
+/// [`open()`] with a function that opens a database.
+pub(crate) fn open_by(
+    request: &OpenRequest<'_>,
+    two_phase: bool,
+    open: impl FnOnce(&OpenRequest<'_>) -> Result<Db>,
+) -> Result<Db> {
     let mut families: Vec<FamilyDescriptor> = request.families.to_vec();
     let mut others = request.others.cloned();
     if families.iter().all(|family| family.name != "default") {
@@ -30,7 +39,7 @@ pub(crate) fn open(request: &OpenRequest<'_>, two_phase: bool) -> Result<Db> {
         allow_2pc: request.options.allow_2pc || two_phase,
         ..request.options.clone()
     };
-    cairn_db::open(&OpenRequest {
+    open(&OpenRequest {
         path: request.path,
         options: &options,
         families: &families,

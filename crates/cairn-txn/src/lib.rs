@@ -45,10 +45,22 @@
 //! also takes the lock of the wait graph, which all waiting transactions share. A commit takes no lock other than those
 //! of the write queue. An optimistic commit looks up each tracked key in the memtables.
 //!
+//! # Write policies
+//!
+//! Writes are written at the commit. RocksDB's policies "prepared" and "unprepared" write them to memtables at the prepare
+//! and before it, which shortens the commit, and frees the memory of a large transaction before its end. They are not
+//! supported; [`TransactionDb::convert`] takes over what they left. They would need:
+//!
+//! - reads that skip entries of undecided transactions in memtables and tables: a map from the sequence number of a
+//!   prepare to that of its commit, consulted for each entry that is newer than the oldest undecided transaction;
+//! - flushes and compactions that keep the versions below such entries, and do not set their sequence numbers to zero;
+//! - a rollback that writes the earlier values again;
+//! - one sequence number per batch in the log, since RocksDB finds the undecided entries of tables by it.
+//!
 //! # Limitations
 //!
-//! The write policies other than "committed", and range locks are not supported; optimistic transactions do
-//! not support keys with timestamps.
+//! The write policies other than "committed", and range locks are not supported. Optimistic transactions do not support
+//! keys with timestamps.
 
 mod history;
 mod key;

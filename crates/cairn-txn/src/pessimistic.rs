@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Column, Db, Family, OpenRequest, Record, WriteBatch};
+use cairn_db::{Column, Db, Family, OpenRequest, PreparePolicy, Record, WriteBatch};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
@@ -16,7 +16,7 @@ use cairn_types::{Error, Result};
 use crate::history;
 use crate::key::{LockKey, key_of, without_timestamp};
 use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
-use crate::options::{TransactionDbOptions, TransactionOptions};
+use crate::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use crate::owner::Owner;
 use crate::transaction::{Parked, Transaction, retry};
 
@@ -127,6 +127,28 @@ impl TransactionDb {
     ) -> Result<TransactionDb> {
         options.check()?;
         TransactionDb::new(history::open(request, true)?, options)
+    }
+
+    /// Opens a database that RocksDB last wrote with the write policy `policy`, and converts it: its policy is "committed"
+    /// from then on, and RocksDB opens it with that policy. Prepared transactions stay prepared; transactions that were
+    /// not prepared, of which the logs may have parts with the policy "unprepared", are rolled back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TransactionDb::open`] and [`cairn_db::open_of_policy`].
+    pub fn convert(
+        request: &OpenRequest<'_>,
+        options: &TransactionDbOptions,
+        policy: WritePolicy,
+    ) -> Result<TransactionDb> {
+        options.check()?;
+        let policy = match policy {
+            WritePolicy::Committed => PreparePolicy::WriteCommitted,
+            WritePolicy::Prepared => PreparePolicy::WritePrepared,
+            WritePolicy::Unprepared => PreparePolicy::WriteUnprepared,
+        };
+        let open = |request: &OpenRequest<'_>| cairn_db::open_of_policy(request, policy);
+        TransactionDb::new(history::open_by(request, true, open)?, options)
     }
 
     /// Makes a transaction database of an open one, whose other handles must not write to it.

@@ -101,6 +101,27 @@ impl DbBuilder {
         Ok(TransactionDb { inner, db })
     }
 
+    /// Opens a database that RocksDB last wrote with the write policy `policy`, and converts it to the policy "committed".
+    /// Prepared transactions stay prepared; others are rolled back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DbBuilder::open_transactional`]; `NotSupported` for logs of another policy, and for range deletions and
+    /// keys with timestamps in undecided transactions.
+    pub fn convert_transactional(
+        self,
+        options: &TransactionDbOptions,
+        policy: WritePolicy,
+    ) -> Result<TransactionDb> {
+        let inner = self.open_as(|request: &OpenRequest<'_>| {
+            cairn_txn::TransactionDb::convert(request, options, policy)
+        })?;
+        let db = Db {
+            inner: inner.db().clone(),
+        };
+        Ok(TransactionDb { inner, db })
+    }
+
     /// Opens the database for transactions that are checked for conflicts when they are committed.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 //! are opened when they are first read.
 
 mod best_effort;
+mod early_writes;
 pub(crate) mod dropped_records;
 mod files;
 mod read_only;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_format::batch::PreparePolicy;
 use cairn_format::names::FileName;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
@@ -90,7 +92,24 @@ pub(crate) fn open_above(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
 ) -> Result<Db> {
-    open_with(request, above, Replay::Logs).map(|opened| opened.db)
+    let logs = Replay::Logs(PreparePolicy::WriteCommitted);
+    open_with(request, above, logs).map(|opened| opened.db)
+}
+
+/// Opens a database whose logs RocksDB wrote as a transaction database with the write policy `policy`, and converts it to
+/// the policy "committed". Prepared transactions stay prepared; those that were not prepared are rolled back.
+///
+/// # Errors
+///
+/// Those of [`open`]; `InvalidArgument` for a read-only request; `NotSupported` if the logs have transactions of a policy
+/// that RocksDB does not open with `policy`, and for range deletions and keys with timestamps in undecided transactions.
+pub fn open_of_policy(request: &OpenRequest<'_>, policy: PreparePolicy) -> Result<Db> {
+    if request.read_only {
+        return Err(Error::invalid_argument(
+            "a read-only opening cannot convert the logs of another write policy",
+        ));
+    }
+    open_with(request, &BTreeMap::new(), Replay::Logs(policy)).map(|opened| opened.db)
 }
 
 /// Opens a database for a remote compaction: its logs are not read, and only the inputs of the compaction must
@@ -110,8 +129,8 @@ pub(crate) struct Opened {
 /// The extent of an opening.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
-    /// The logs are replayed.
-    Logs,
+    /// The logs, which were written with this write policy, are replayed.
+    Logs(PreparePolicy),
     /// The entries of the logs are left out.
     ManifestOnly,
 }
@@ -160,6 +179,10 @@ fn open_with(
         lock,
         threads,
         replay_above: above.clone(),
+        policy: match replay {
+            Replay::Logs(policy) => policy,
+            Replay::ManifestOnly => PreparePolicy::WriteCommitted,
+        },
         secondary: None,
     };
     let shared = assemble(request, foundation, &recovered, named, &names)?;
@@ -182,7 +205,7 @@ fn open_with(
         }
     });
     match replay {
-        Replay::Logs => {
+        Replay::Logs(_) => {
             shared.finish_opening(&recovered, names)?;
             shared.hold_tables()?;
         }
@@ -391,6 +414,7 @@ struct Foundation {
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
     threads: Tracker,
     replay_above: BTreeMap<u32, SequenceNumber>,
+    policy: PreparePolicy,
     secondary: Option<secondary::Place>,
 }
 
@@ -409,6 +433,7 @@ fn assemble(
         lock,
         threads,
         replay_above,
+        policy,
         secondary,
     } = foundation;
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
@@ -442,7 +467,7 @@ fn assemble(
     let shared = Shared {
         telemetry,
         context,
-        opening: RecoveryInfo::new(replay_above),
+        opening: RecoveryInfo::new(replay_above, policy),
         lifecycle: Lifecycle::new(lock, locks),
         catalog,
         budget,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cairn_format::batch::PreparePolicy;
 use cairn_platform::sync::{Mutex, OnceLock};
 use cairn_types::SequenceNumber;
 
@@ -15,15 +16,22 @@ pub(crate) struct RecoveryInfo {
     /// Entries of families up to these numbers are in tables, although the MANIFEST does not record it: the
     /// database was repaired.
     replay_above: BTreeMap<u32, SequenceNumber>,
+    /// The write policy of the logs.
+    policy: Option<PreparePolicy>,
     /// The files that were read, for a read-only database.
     capture: OnceLock<Capture>,
 }
 
 impl RecoveryInfo {
-    /// Creates the results of a recovery in which entries up to `replay_above` are in tables.
-    pub(crate) fn new(replay_above: BTreeMap<u32, SequenceNumber>) -> RecoveryInfo {
+    /// Creates the results of a recovery in which entries up to `replay_above` are in tables, and logs were written with
+    /// the write policy `policy`.
+    pub(crate) fn new(
+        replay_above: BTreeMap<u32, SequenceNumber>,
+        policy: PreparePolicy,
+    ) -> RecoveryInfo {
         RecoveryInfo {
             replay_above,
+            policy: Some(policy),
             ..RecoveryInfo::default()
         }
     }
@@ -31,6 +39,11 @@ impl RecoveryInfo {
     /// Returns the number, for each family, above which entries of logs are replayed; empty in most cases.
     pub(crate) fn replay_above(&self) -> &BTreeMap<u32, SequenceNumber> {
         &self.replay_above
+    }
+
+    /// Returns the write policy of the logs.
+    pub(crate) fn policy(&self) -> PreparePolicy {
+        self.policy.unwrap_or(PreparePolicy::WriteCommitted)
     }
 
     /// Records that recovery dropped a part of a log.

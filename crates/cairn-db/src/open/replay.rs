@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 
-use cairn_format::batch::{BatchRef, Record, WriteBatch as Encoded};
+use cairn_format::batch::{BatchRef, PreparePolicy, Record, WriteBatch as Encoded};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 
+use super::early_writes::EarlyWrites;
 use crate::write::entry::entry;
 
 /// The destination of replayed entries.
@@ -57,6 +58,10 @@ pub(crate) struct Replay {
     largest: SequenceNumber,
     /// True if the current batch has a smaller number: its sections and decisions are ignored.
     is_old: bool,
+    /// The transactions, if the logs were written with the write policy "prepared" or "unprepared".
+    early: Option<EarlyWrites>,
+    /// True if the last batch ended with a no-op.
+    ended_with_noop: bool,
     /// The number of batches that were applied.
     pub(crate) batches: u64,
 }
@@ -73,8 +78,23 @@ impl Replay {
             has_sections: false,
             largest: SequenceNumber::ZERO,
             is_old: false,
+            early: None,
+            ended_with_noop: false,
             batches: 0,
         }
+    }
+
+    /// Replays logs that were written with the write policy `policy`.
+    pub(crate) fn of_policy(last: SequenceNumber, policy: PreparePolicy) -> Replay {
+        Replay {
+            early: (policy != PreparePolicy::WriteCommitted).then(|| EarlyWrites::new(policy)),
+            ..Replay::new(last)
+        }
+    }
+
+    /// Takes the transactions of logs that were written with another write policy.
+    pub(crate) fn take_early(&mut self) -> Option<EarlyWrites> {
+        self.early.take()
     }
 
     /// True if a batch that begins at `first` continues the replay without a gap.
@@ -84,7 +104,8 @@ impl Replay {
 
     /// Returns the number of transactions that were prepared but neither committed nor rolled back.
     pub(crate) fn undecided(&self) -> usize {
-        self.prepared.len()
+        let early = self.early.as_ref().map_or(0, EarlyWrites::undecided);
+        self.prepared.len() + early
     }
 
     /// Applies only the sections and decisions of the batch `bytes` of the log `log`, whose entries are in tables.
@@ -115,17 +136,31 @@ impl Replay {
         let malformed = |e: cairn_types::Malformed| e.in_file(format!("a batch of {log}.log"), 0);
         let batch = BatchRef::parse(bytes).map_err(malformed)?;
         batch.check().map_err(malformed)?;
+        if let Some(early) = &mut self.early {
+            // The recovered entries are flushed, so that the new log has the sections alone.
+            self.has_sections = true;
+            let last = early.apply(&batch, log, sizes, sink)?;
+            self.last = self.last.max(last);
+            self.batches += 1;
+            return sink.batch_done();
+        }
         let mut seq = batch.sequence();
         // Numbers ascend, except that a part of a log that was not written may have the content of a deleted log. Its
         // entries are applied again at their numbers, but a section in it would be undecided again.
         self.is_old = seq < self.largest;
+        let overlaps = seq > self.largest && self.next.is_some_and(|next| seq < next);
+        if overlaps && self.ended_with_noop {
+            return Err(other_policy(log));
+        }
         self.largest = self.largest.max(seq);
         let mut section: Option<Encoded> = None;
+        let mut ends_with_noop = false;
         for record in batch.records() {
             let record = record.map_err(malformed)?;
             if self.transaction(&record, &mut section, &mut seq, log, sink)? {
                 continue;
             }
+            ends_with_noop = matches!(record, Record::Noop);
             if let Some(section) = &mut section {
                 // A prepared entry takes its number when it is committed.
                 push_prepared(section, &record, log, sizes, sink)?;
@@ -137,6 +172,7 @@ impl Replay {
             return Err(misplaced(log, "a prepared section without an end"));
         }
         self.next = Some(seq);
+        self.ended_with_noop = ends_with_noop;
         self.last = self.last.max(SequenceNumber(seq.0.saturating_sub(1)));
         self.batches += 1;
         sink.batch_done()
@@ -151,7 +187,7 @@ impl Replay {
         log: FileNumber,
         sink: &mut dyn Sink,
     ) -> Result<bool> {
-        use cairn_format::batch::PreparePolicy::WriteCommitted;
+        use PreparePolicy::WriteCommitted;
         match *record {
             _ if section.is_some() && is_marker(record) => {
                 return Err(misplaced(log, "a marker within a prepared section"));
@@ -160,11 +196,7 @@ impl Replay {
                 self.has_sections = true;
                 section.insert(Encoded::new()).put_noop();
             }
-            Record::BeginPrepare(policy) => {
-                return Err(Error::not_supported(format!(
-                    "{log}.log holds transactions of the {policy:?} policy"
-                )));
-            }
+            Record::BeginPrepare(_) => return Err(other_policy(log)),
             Record::EndPrepare { name } => {
                 let Some(mut records) = section.take() else {
                     return Err(misplaced(
@@ -261,8 +293,21 @@ fn is_marker(record: &Record<'_>) -> bool {
     )
 }
 
+/// The error for a log that RocksDB wrote with another write policy. There, a batch takes one sequence number instead of
+/// one for each entry, and entries of transactions are in memtables and tables before they are committed. Such a batch
+/// ends with a marker, or else with a no-op. A batch of several entries that ends with a no-op and overlaps the numbers
+/// of the next one gives the policy away; with other policies, only a merged write of a transaction without writes ends
+/// with a no-op, and numbers do not overlap.
 #[cold]
-fn misplaced(log: FileNumber, what: &str) -> Error {
+pub(super) fn other_policy(log: FileNumber) -> Error {
+    Error::not_supported(format!(
+        "{log}.log was written by a transaction database of RocksDB with another write policy: open it once with \
+         TransactionDb::convert, or empty the log with RocksDB, before the policy is changed"
+    ))
+}
+
+#[cold]
+pub(super) fn misplaced(log: FileNumber, what: &str) -> Error {
     Error::corruption(format!("a batch of {log}.log has {what}"))
 }
 
@@ -292,7 +337,7 @@ fn push_prepared(
 
 /// Passes the entry of `record` to `sink` at `seq`, unless the family's tables already contain it. Returns
 /// the sequence number of the next record. Without `sizes`, the entry has the timestamps of now.
-fn add(
+pub(super) fn add(
     record: &Record<'_>,
     seq: SequenceNumber,
     log: FileNumber,
@@ -353,6 +398,7 @@ fn restamped(key: &[u8], recorded: usize, running: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use cairn_format::batch::HEADER_LEN;
+    use cairn_types::Code;
 
     use super::*;
 
@@ -404,6 +450,43 @@ mod tests {
         let mut batch = Encoded::new();
         batch.mark_commit(name).unwrap();
         numbered(seq, batch)
+    }
+
+    /// With another write policy, the entries of a batch share one number: taken for one each, a later batch would be
+    /// hidden by an earlier one.
+    #[test]
+    fn logs_of_other_write_policies_are_refused() {
+        let ended = |seq, keys: &[&[u8]], noop: bool| {
+            let mut batch = Encoded::new();
+            for key in keys {
+                batch.put(0, key, b"").unwrap();
+            }
+            if noop {
+                batch.put_noop();
+            }
+            numbered(seq, batch)
+        };
+        let run = |batches: &[Vec<u8>]| {
+            let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
+            let applied = batches.iter().try_for_each(|batch| apply(&mut replay, batch, &mut entries));
+            applied.map_err(|error| error.code())
+        };
+        let several = |noop| ended(1, &[b"a", b"k"], noop);
+        assert_eq!(run(&[several(true), ended(2, &[b"k"], true)]), Err(Code::NotSupported));
+        // A write group whose last transaction wrote nothing.
+        assert_eq!(run(&[several(true), ended(3, &[b"k"], false)]), Ok(()));
+        assert_eq!(run(&[ended(1, &[b"a"], true), ended(2, &[b"k"], true)]), Ok(()));
+        for (begin, policy) in [
+            (0x12, PreparePolicy::WritePrepared),
+            (0x13, PreparePolicy::WriteUnprepared),
+        ] {
+            let mut bytes = section(1, b"t", &[b"a"]);
+            bytes[HEADER_LEN] = begin;
+            let batch = BatchRef::parse(&bytes).unwrap();
+            let first = batch.records().next().unwrap().unwrap();
+            assert_eq!(first, Record::BeginPrepare(policy));
+            assert_eq!(run(&[bytes]), Err(Code::NotSupported));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_format::batch::PreparePolicy;
 use cairn_observe::Logger;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_options::DbOptions;
@@ -90,6 +91,7 @@ pub(crate) fn open_empty(
         lock: None,
         threads,
         replay_above: BTreeMap::new(),
+        policy: PreparePolicy::WriteCommitted,
         secondary: Some(Place { dir: own, follows }),
     };
     // Without files, which the first publication adds once they are open.

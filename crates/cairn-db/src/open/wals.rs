@@ -601,7 +601,7 @@ impl Shared {
         let mut replay = LogReplay {
             shared: self,
             mode: mode(self.options().wal_recovery_mode),
-            replay: Replay::new(recovered.last_sequence),
+            replay: Replay::of_policy(recovered.last_sequence, self.opening.policy()),
             sink: Memtables {
                 shared: self,
                 logs: open
@@ -655,6 +655,13 @@ impl Shared {
                 )));
             }
             for (name, section) in replay.replay.take_undecided() {
+                self.writes.sections.add_recovered(name, section);
+            }
+        }
+        if let Some(early) = replay.replay.take_early() {
+            let family_of = |id| families.get(id).cloned();
+            let (last, sink) = (&mut replay.replay.last, &mut replay.sink);
+            for (name, section) in early.take_back(last, sink, family_of)? {
                 self.writes.sections.add_recovered(name, section);
             }
         }

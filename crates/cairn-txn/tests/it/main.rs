@@ -8,6 +8,7 @@ mod crash_two_phase;
 mod isolation;
 mod optimistic;
 mod pessimistic;
+mod policies;
 mod timestamps;
 mod two_phase;
 
