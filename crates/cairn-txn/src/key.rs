@@ -12,6 +12,8 @@ use cairn_format::key::strip_timestamp;
 pub(crate) struct LockKey {
     hash: u64,
     family: u32,
+    /// The number of the range that has this key as its start; 0 for a key.
+    range: u64,
     bytes: Arc<[u8]>,
 }
 
@@ -20,8 +22,23 @@ impl LockKey {
         LockKey {
             hash: hash_of(family, bytes),
             family,
+            range: 0,
             bytes: bytes.into(),
         }
+    }
+
+    /// The key that stands for the range with the number `range`, which starts at `start`.
+    pub(crate) fn of_range(family: u32, start: &[u8], range: u64) -> LockKey {
+        LockKey {
+            hash: hash_of(family, start) ^ hash64(&range.to_le_bytes()),
+            range,
+            ..LockKey::new(family, start)
+        }
+    }
+
+    /// True if it stands for a range.
+    pub(crate) fn is_range(&self) -> bool {
+        self.range != 0
     }
 
     /// The id of the family.
@@ -48,7 +65,10 @@ pub(crate) fn hash_of(family: u32, bytes: &[u8]) -> u64 {
 
 impl PartialEq for LockKey {
     fn eq(&self, other: &LockKey) -> bool {
-        self.hash == other.hash && self.family == other.family && self.bytes == other.bytes
+        self.hash == other.hash
+            && self.family == other.family
+            && self.range == other.range
+            && self.bytes == other.bytes
     }
 }
 

@@ -18,6 +18,9 @@
 //! ([`Transaction::set_snapshot`]) and reads at that snapshot, it has snapshot isolation: its writes fail if their keys
 //! were written after the snapshot. Plain reads without a snapshot see the latest committed writes.
 //!
+//! [`Transaction::get_range_lock`] locks all keys of a range, also those that do not exist: then a scan of the range can be
+//! repeated with the same result.
+//!
 //! # Two-phase commit
 //!
 //! [`Transaction::prepare`] makes the writes of a named transaction of a [`TransactionDb`] durable without making them
@@ -59,8 +62,8 @@
 //!
 //! # Limitations
 //!
-//! The write policies other than "committed", and range locks are not supported. Optimistic transactions do not support
-//! keys with timestamps.
+//! The write policies other than "committed" are not supported. Optimistic transactions do not support keys with
+//! timestamps.
 
 mod history;
 mod key;
@@ -72,7 +75,7 @@ mod pessimistic;
 mod tracker;
 mod transaction;
 
-pub use locks::{DeadlockInfo, DeadlockPath, LockStatus};
+pub use locks::{DeadlockInfo, DeadlockPath, Endpoint, LockStatus, RangeLockStatus};
 pub use optimistic::{LockBuckets, OptimisticTransactionDb};
 pub use options::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, TransactionDbOptions,

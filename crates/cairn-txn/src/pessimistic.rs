@@ -15,7 +15,7 @@ use cairn_types::{Error, Result};
 
 use crate::history;
 use crate::key::{LockKey, key_of, without_timestamp};
-use crate::locks::{DeadlockPath, LockManager, LockStatus, Request};
+use crate::locks::{DeadlockPath, LockManager, LockStatus, RangeLockStatus, Request};
 use crate::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use crate::owner::Owner;
 use crate::transaction::{Parked, Transaction, retry};
@@ -394,6 +394,12 @@ impl TransactionDb {
     #[must_use]
     pub fn lock_status(&self) -> Vec<LockStatus> {
         self.locking.locks.status()
+    }
+
+    /// Returns the locked ranges.
+    #[must_use]
+    pub fn range_lock_status(&self) -> Vec<RangeLockStatus> {
+        self.locking.locks.range_status()
     }
 
     /// Returns the key for which the transaction `id` waits, and those that hold its lock.

@@ -24,10 +24,12 @@
 //! L3. An exclusive lock has one holder.
 //! L4. A waiting transaction is in one queue and not among the holders that it waits for, except to upgrade.
 //! L5. The mutex of a stripe is taken before that of the graph, and no other lock is taken under them, except for the
-//! list of transactions that expire.
+//! lists of ranges and of transactions that expire.
+//! L6. No key is locked that is in a locked range of another owner. Ranges of different owners do not overlap.
 
 mod deadlocks;
 mod graph;
+mod ranges;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
 #[cfg(all(test, not(shuttle)))]
@@ -43,11 +45,14 @@ use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
 use cairn_types::{Code, Error, Result, Subcode};
 
 pub use deadlocks::{DeadlockInfo, DeadlockPath};
+pub(crate) use ranges::Range;
+pub use ranges::{Endpoint, RangeLockStatus};
 
 use crate::key::{KeyMap, LockKey};
 use crate::owner::Owner;
 use deadlocks::Deadlocks;
 use graph::{WaitGraph, Waiter};
+use ranges::{Deadline, Ranges};
 
 /// The time between two handovers of a contended lock, in nanoseconds.
 const HANDOVER_NANOS: u64 = 500_000;
@@ -161,6 +166,7 @@ pub(crate) struct LockManager {
     /// The transactions that expire, by id.
     expiring: Mutex<HashMap<u64, Arc<Owner>>>,
     deadlocks: Mutex<Deadlocks>,
+    ranges: Ranges,
     clock: Arc<dyn Clock>,
     next_id: AtomicU64,
 }
@@ -183,6 +189,7 @@ impl LockManager {
             counts: Mutex::new(HashMap::new()),
             expiring: Mutex::new(HashMap::new()),
             deadlocks: Mutex::new(Deadlocks::new(deadlocks)),
+            ranges: Ranges::new(),
             clock,
             next_id: AtomicU64::new(1),
         }
@@ -221,7 +228,64 @@ impl LockManager {
     ///
     /// `TimedOut` with `LockTimeout`; `Busy` with `Deadlock`; `Aborted` with `LockLimit`.
     pub(crate) fn lock(&self, key: &LockKey, request: &Request<'_>) -> Result<()> {
-        let mut stripe = self.stripe(key);
+        match self.lock_once(key, request)? {
+            None => Ok(()),
+            Some(range) => self.lock_in_range(key, range, request),
+        }
+    }
+
+    /// Locks `key` once the ranges of other owners that contain it, of which one is `range`, are unlocked.
+    #[cold]
+    fn lock_in_range(
+        &self,
+        key: &LockKey,
+        mut range: LockKey,
+        request: &Request<'_>,
+    ) -> Result<()> {
+        let deadline = Deadline::of(self, request);
+        loop {
+            self.wait_for(&range, request, &deadline)?;
+            match self.lock_once(key, request)? {
+                None => return Ok(()),
+                Some(next) => range = next,
+            }
+        }
+    }
+
+    /// Locks `key`, unless it is in a range of another owner: returns the key of that range.
+    fn lock_once(&self, key: &LockKey, request: &Request<'_>) -> Result<Option<LockKey>> {
+        let stripe = self.stripe(key);
+        let id = request.owner.id;
+        let is_held = stripe.get(key).is_some_and(|held| held.holders.contains(id));
+        if !is_held && let Some(range) = self.ranges.blocking(key, id) {
+            return Ok(Some(range));
+        }
+        if self.lock_in(stripe, key, request)? || is_held {
+            return Ok(None);
+        }
+        // While it waited, a range may have been locked by the owner from which it got the lock.
+        match self.ranges.blocking(key, id) {
+            None => Ok(None),
+            Some(range) => {
+                self.unlock(key, id);
+                Ok(Some(range))
+            }
+        }
+    }
+
+    /// True if `id` holds the lock of `key`.
+    fn holds(&self, key: &LockKey, id: u64) -> bool {
+        let stripe = self.stripe(key);
+        stripe.get(key).is_some_and(|held| held.holders.contains(id))
+    }
+
+    /// Locks `key`, whose stripe is `stripe`. Returns true if it did not wait.
+    fn lock_in(
+        &self,
+        mut stripe: MutexGuard<'_, KeyMap<Held>>,
+        key: &LockKey,
+        request: &Request<'_>,
+    ) -> Result<bool> {
         let id = request.owner.id;
         let Some(held) = stripe.get_mut(key) else {
             self.count(key.family())?;
@@ -231,26 +295,26 @@ impl LockManager {
                 contended: false,
             };
             stripe.insert(key.clone(), held);
-            return Ok(());
+            return Ok(true);
         };
         if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
-            return Ok(());
+            return Ok(true);
         }
         // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
         let is_free = held.holders.is_empty() || held.holders.is_only(id);
         if is_free || (!held.contended && held.fits(id, request.exclusive)) {
             held.give(id, request.exclusive);
             self.update_graph(key, held);
-            return Ok(());
+            return Ok(true);
         }
         if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
             held.give(id, request.exclusive);
-            return Ok(());
+            return Ok(true);
         }
         if request.timeout == Some(Duration::ZERO) {
             return Err(timed_out());
         }
-        self.wait(stripe, key, request)
+        self.wait(stripe, key, request).map(|()| false)
     }
 
     /// Waits for the lock of `key`, whose stripe is `stripe`.
@@ -484,7 +548,8 @@ impl LockManager {
         let mut found = Vec::new();
         for stripe in &self.stripes {
             let stripe = stripe.0.lock();
-            found.extend(stripe.iter().map(|(key, held)| LockStatus {
+            let keys = stripe.iter().filter(|(key, _)| !key.is_range());
+            found.extend(keys.map(|(key, held)| LockStatus {
                 family: key.family(),
                 key: key.bytes().to_vec(),
                 holders: held.holders.as_slice().to_vec(),
@@ -521,7 +586,7 @@ impl LockManager {
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let counted = self.counts.lock().values().any(|count| *count > 0);
-        self.status().is_empty() && self.graph.lock().is_empty() && !counted
+        self.range_status().is_empty() && self.status().is_empty() && self.graph.lock().is_empty() && !counted
     }
 }
 

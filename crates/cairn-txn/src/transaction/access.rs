@@ -9,7 +9,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use super::{Pessimistic, Policy, Transaction, WriteCounts};
 use crate::key::LockKey;
-use crate::locks::Request;
+use crate::locks::{Endpoint, Request};
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
 
@@ -471,6 +471,40 @@ impl Transaction {
             Err(error) => Err(error.clone()),
         };
         keys.iter().map(get).collect()
+    }
+
+    /// Locks the keys of `family` from `start` to `end`, both inclusive, for this transaction alone, whether they exist or
+    /// not. The lock is held until the transaction ends, also if it is taken back to an earlier save point. It is not
+    /// recovered with a prepared transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of a lock, see [`Transaction::put`]; `InvalidArgument` if `start` follows `end`; `NotSupported` for an
+    /// optimistic transaction.
+    pub fn get_range_lock(
+        &mut self,
+        family: &Family,
+        start: Endpoint,
+        end: Endpoint,
+    ) -> Result<()> {
+        let Some(own) = self.own_locks() else {
+            return Err(Error::not_supported("range locks in optimistic transactions"));
+        };
+        if own.skip_concurrency_control {
+            return Ok(());
+        }
+        let request = Request {
+            owner: &own.owner,
+            exclusive: true,
+            timeout: wait_time(own.lock_timeout),
+            detect: own.detect,
+        };
+        let order = &family.options().comparator;
+        let locks = &own.locking.locks;
+        let range = locks.lock_range(family.id(), order, (start, end), &request)?;
+        self.ranges.push(range);
+        self.set_snapshot_if_needed();
+        Ok(())
     }
 
     /// Takes back a read for update. If the key was not accessed otherwise, it is unlocked, or not checked. Within a

@@ -20,6 +20,7 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::locks::Range;
 use crate::optimistic::Validation;
 use crate::options::TransactionOptions;
 use crate::owner::{Owner, TransactionState};
@@ -133,6 +134,8 @@ pub struct Transaction {
     /// The families of the keys that an optimistic commit checks, except the default family.
     families: Vec<Family>,
     tracker: Tracker,
+    /// The locked ranges.
+    ranges: Vec<Arc<Range>>,
     save_points: Vec<SavePoint>,
     snapshot: Option<Arc<Snapshot>>,
     /// True if the next operation sets a snapshot.
@@ -152,6 +155,7 @@ impl Transaction {
             policy,
             families: Vec::new(),
             tracker: Tracker::default(),
+            ranges: Vec::new(),
             save_points: Vec::new(),
             snapshot: None,
             snapshot_needed: false,
@@ -440,6 +444,9 @@ impl Transaction {
             Policy::Pessimistic(own) => {
                 let (locks, id) = (&own.locking.locks, own.owner.id);
                 self.tracker.drain(|key| locks.unlock(key, id));
+                for range in self.ranges.drain(..) {
+                    locks.unlock_range(&range);
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ use cairn_types::{Error, Result};
 use super::timestamps::Timestamps;
 use super::{Pessimistic, Policy, Transaction, WriteCounts, expired};
 use crate::key::{LockKey, key_of, without_timestamp};
-use crate::locks::Request;
+use crate::locks::{Range, Request};
 use crate::options::TransactionOptions;
 use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::{Locking, wait_time};
@@ -34,6 +34,7 @@ pub(crate) struct Parked {
     detect: Option<usize>,
     batch: IndexedBatch,
     tracker: Tracker,
+    ranges: Vec<Arc<Range>>,
     counts: WriteCounts,
     prepared: PreparedPart,
     timestamps: Timestamps,
@@ -164,6 +165,7 @@ impl Transaction {
             detect: own.detect,
             batch: std::mem::replace(&mut self.batch, IndexedBatch::with_order(order, true)),
             tracker: std::mem::take(&mut self.tracker),
+            ranges: std::mem::take(&mut self.ranges),
             counts: self.counts,
             prepared: self.prepared,
             timestamps: self.timestamps,
@@ -186,6 +188,7 @@ impl Transaction {
         let mut transaction = Transaction::new(db, policy, parked.write_options);
         transaction.batch = parked.batch;
         transaction.tracker = parked.tracker;
+        transaction.ranges = parked.ranges;
         transaction.counts = parked.counts;
         transaction.prepared = parked.prepared;
         transaction.timestamps = parked.timestamps;

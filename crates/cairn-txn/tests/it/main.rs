@@ -9,6 +9,7 @@ mod isolation;
 mod optimistic;
 mod pessimistic;
 mod policies;
+mod ranges;
 mod timestamps;
 mod two_phase;
 
