@@ -75,6 +75,12 @@ impl Cairn {
         self.family.comparator.timestamp_size() > 0
     }
 
+    /// Returns the timestamp of the next writes.
+    #[must_use]
+    pub fn now(&self) -> [u8; TIMESTAMP_LEN] {
+        stamp(self.moment)
+    }
+
     /// Returns the oldest moment whose state can be read in `family`.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ struct Indexed {
 
 impl Indexed {
     fn build(&self, cairn: &Cairn) -> Result<IndexedBatch> {
-        let indexed = IndexedBatch::new(self.last);
+        let indexed = IndexedBatch::with_order(cairn.family.comparator.clone(), self.last);
         indexed.rebuild_from(&cairn.batch(&self.batch.writes)?)?;
         Ok(indexed)
     }

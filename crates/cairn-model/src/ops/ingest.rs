@@ -90,7 +90,10 @@ impl Ingest {
                 SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
             writer.open(&path)?;
             for write in writes {
-                add(&mut writer, write)?;
+                match cairn.has_timestamps() {
+                    true => add_at(&mut writer, write, &cairn.now())?,
+                    false => add(&mut writer, write)?,
+                }
             }
             writer.finish()?;
             paths.push(path.clone());
@@ -162,6 +165,19 @@ fn add(writer: &mut SstFileWriter, write: &Write) -> Result<()> {
     }
 }
 
+/// Adds a write at `timestamp`.
+fn add_at(writer: &mut SstFileWriter, write: &Write, timestamp: &[u8]) -> Result<()> {
+    let key = &write.key;
+    match &write.change {
+        Change::Put(value) => writer.put_with_timestamp(key, timestamp, &value.bytes()),
+        Change::Delete => writer.delete_with_timestamp(key, timestamp),
+        Change::DeleteRange(end) => writer.delete_range_with_timestamp(key, end, timestamp),
+        other => Err(Error::invalid_argument(format!(
+            "an external table with timestamps cannot have {other:?}"
+        ))),
+    }
+}
+
 impl Operation for Ingest {
     fn line(&self) -> String {
         let files = self.files.iter().map(|writes| {
@@ -185,9 +201,16 @@ impl Operation for Ingest {
             // ingested data.
             engine.flush(&families)?;
         }
+        // With timestamps, a file overlaps neither memtables nor other files.
+        let is_one = self.files.len() == 1
+            && !self.writes().iter().any(|write| matches!(write.change, Change::Merge(_)));
+        let has_timestamps = engine.cairn().is_some_and(|cairn| cairn.has_timestamps());
+        if has_timestamps && is_one {
+            engine.flush(&families)?;
+        }
         match engine.cairn() {
-            Some(cairn) => self.carry_out(cairn)?,
-            None => {
+            Some(cairn) if is_one || !has_timestamps => self.carry_out(cairn)?,
+            _ => {
                 engine.write(&self.writes(), true)?;
                 if unlogged {
                     engine.flush(&families)?;
