@@ -73,9 +73,9 @@ use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_types::{Result, SequenceNumber};
 
 pub use cairn_txn::{
-    DeadlockInfo, DeadlockPath, LockBuckets, LockStatus, OptimisticTransactionDbOptions,
-    OptimisticTransactionOptions, TransactionDbOptions, TransactionOptions, TransactionState,
-    ValidatePolicy, WriteCounts, WritePolicy,
+    DeadlockInfo, DeadlockPath, Endpoint, LockBuckets, LockStatus, OptimisticTransactionDbOptions,
+    OptimisticTransactionOptions, RangeLockStatus, TransactionDbOptions, TransactionOptions,
+    TransactionState, ValidatePolicy, WriteCounts, WritePolicy,
 };
 
 use crate::batch::WriteBatch;
@@ -270,6 +270,12 @@ impl TransactionDb {
     #[must_use]
     pub fn lock_status(&self) -> Vec<LockStatus> {
         self.inner.lock_status()
+    }
+
+    /// Returns the locked ranges.
+    #[must_use]
+    pub fn range_lock_status(&self) -> Vec<RangeLockStatus> {
+        self.inner.range_lock_status()
     }
 
     /// Returns the key for which the transaction `id` waits, and those that hold its lock.
@@ -648,6 +654,22 @@ impl<'db> Transaction<'db> {
     ) -> Result<Option<Value>> {
         self.inner
             .get_for_update_in(&family.inner, key, options, exclusive, validate)
+    }
+
+    /// Locks the keys of `family` from `start` to `end`, both inclusive, for this transaction alone, whether they exist or
+    /// not, until the transaction ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of a lock, see [`Transaction::put`]; `InvalidArgument` if `start` follows `end`; `NotSupported` for an
+    /// optimistic transaction.
+    pub fn get_range_lock(
+        &mut self,
+        family: &Family<'_>,
+        start: Endpoint,
+        end: Endpoint,
+    ) -> Result<()> {
+        self.inner.get_range_lock(&family.inner, start, end)
     }
 
     /// Takes back a read for update.
