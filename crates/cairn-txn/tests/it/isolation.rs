@@ -9,7 +9,7 @@ use cairn_txn::{
     OptimisticTransactionDbOptions, Transaction, TransactionDbOptions, TransactionOptions,
     ValidatePolicy,
 };
-use cairn_types::{Code, Result};
+use cairn_types::{Code, Error, Result};
 
 use crate::checker::{Committed, Level, check};
 use crate::{optimistic, pessimistic};
@@ -84,18 +84,32 @@ fn work(txn: &mut Transaction, reads: Reads, random: &mut u64, element: u32) -> 
     Ok(done)
 }
 
-fn history(db: &Db, begin: impl Fn() -> Transaction + Sync, reads: Reads) -> Vec<Committed> {
+fn history(
+    db: &Db,
+    begin: impl Fn() -> Transaction + Sync,
+    reads: Reads,
+    seed: u64,
+) -> Vec<Committed> {
     let committed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (begin, committed) = (&begin, &committed);
             scope.spawn(move || {
-                let mut random = u64::from(thread) + 1;
+                let mut random = seed * u64::from(THREADS) + u64::from(thread) + 1;
                 for round in 0..ROUNDS {
                     let mut txn = begin();
                     let element = 1 + thread * ROUNDS + round;
-                    let done = work(&mut txn, reads, &mut random, element)
-                        .and_then(|done| txn.commit().map(|()| done));
+                    let done = work(&mut txn, reads, &mut random, element).and_then(|done| {
+                        if !txn.name().is_empty() {
+                            txn.prepare()?;
+                            std::thread::yield_now();
+                            if round % 5 == 4 {
+                                txn.rollback()?;
+                                return Err(Error::busy("rolled back"));
+                            }
+                        }
+                        txn.commit().map(|()| done)
+                    });
                     match done {
                         Ok(done) => committed.lock().push(done),
                         Err(error) => assert!(
@@ -134,8 +148,8 @@ fn must_hold(history: &[Committed], level: Level) {
     check(history, &aborted, level).unwrap();
 }
 
-#[test]
-fn pessimistic_transactions_with_reads_for_update_are_serializable() {
+/// Returns the number of transactions.
+fn pessimistic_for_update(seed: u64) -> usize {
     let db = pessimistic(&TransactionDbOptions::default());
     let options = TransactionOptions {
         deadlock_detect: true,
@@ -143,35 +157,99 @@ fn pessimistic_transactions_with_reads_for_update_are_serializable() {
         ..TransactionOptions::default()
     };
     let begin = || db.begin_with(&cairn_options::WriteOptions::default(), &options);
-    let found = history(db.db(), begin, Reads::ForUpdate);
+    let found = history(db.db(), begin, Reads::ForUpdate, seed);
     must_hold(&found, Level::Serializable);
     assert!(db.lock_status().is_empty());
+    found.len()
 }
 
-#[test]
-fn pessimistic_transactions_with_a_snapshot_have_snapshot_isolation() {
+/// Like `pessimistic_for_update`, with prepares, of which some are rolled back.
+fn prepared(seed: u64) -> usize {
+    let db = pessimistic(&TransactionDbOptions::default());
+    let options = TransactionOptions {
+        deadlock_detect: true,
+        lock_timeout: 60_000,
+        ..TransactionOptions::default()
+    };
+    let begin = || {
+        let mut txn = db.begin_with(&cairn_options::WriteOptions::default(), &options);
+        let name = txn.id().to_le_bytes();
+        txn.set_name(&name).unwrap();
+        txn
+    };
+    let found = history(db.db(), begin, Reads::ForUpdate, seed);
+    must_hold(&found, Level::Serializable);
+    assert!(db.prepared_transactions().is_empty());
+    found.len()
+}
+
+fn pessimistic_at_snapshot(seed: u64) -> usize {
     let db = pessimistic(&TransactionDbOptions {
         transaction_lock_timeout: 20,
         ..TransactionDbOptions::default()
     });
-    let found = history(db.db(), || db.begin(), Reads::AtSnapshot);
+    let found = history(db.db(), || db.begin(), Reads::AtSnapshot, seed);
     must_hold(&found, Level::Snapshot);
     assert!(db.lock_status().is_empty());
+    found.len()
+}
+
+fn optimistic_of(validate_policy: ValidatePolicy, reads: Reads, level: Level, seed: u64) -> usize {
+    let db = optimistic(&OptimisticTransactionDbOptions {
+        validate_policy,
+        occ_lock_buckets: 64,
+        ..OptimisticTransactionDbOptions::default()
+    });
+    let found = history(db.db(), || db.begin(), reads, seed);
+    must_hold(&found, level);
+    found.len()
+}
+
+/// One history of each kind. Returns the number of transactions that were committed.
+fn all(seed: u64) -> usize {
+    let policies = [ValidatePolicy::Serial, ValidatePolicy::Parallel];
+    let optimistic = policies.map(|policy| {
+        optimistic_of(policy, Reads::ForUpdate, Level::Serializable, seed)
+            + optimistic_of(policy, Reads::AtSnapshot, Level::Snapshot, seed)
+    });
+    pessimistic_for_update(seed)
+        + prepared(seed)
+        + pessimistic_at_snapshot(seed)
+        + optimistic.iter().sum::<usize>()
+}
+
+#[test]
+fn pessimistic_transactions_with_reads_for_update_are_serializable() {
+    pessimistic_for_update(0);
+    prepared(0);
+}
+
+#[test]
+fn pessimistic_transactions_with_a_snapshot_have_snapshot_isolation() {
+    pessimistic_at_snapshot(0);
 }
 
 #[test]
 fn optimistic_transactions_are_serializable_or_have_snapshot_isolation() {
-    for validate_policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
-        for (reads, level) in [
-            (Reads::ForUpdate, Level::Serializable),
-            (Reads::AtSnapshot, Level::Snapshot),
-        ] {
-            let db = optimistic(&OptimisticTransactionDbOptions {
-                validate_policy,
-                occ_lock_buckets: 64,
-                ..OptimisticTransactionDbOptions::default()
-            });
-            must_hold(&history(db.db(), || db.begin(), reads), level);
+    for policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
+        optimistic_of(policy, Reads::ForUpdate, Level::Serializable, 0);
+        optimistic_of(policy, Reads::AtSnapshot, Level::Snapshot, 0);
+    }
+}
+
+/// `CAIRN_TRANSACTIONS=5000000 cargo test -p cairn-txn --test it soak -- --ignored --nocapture`
+#[test]
+#[ignore = "takes hours"]
+fn soak_of_histories() {
+    let wanted = std::env::var("CAIRN_TRANSACTIONS").ok();
+    let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let (mut done, mut seed) = (0, 1);
+    while done < wanted {
+        done += all(seed);
+        seed += 1;
+        if seed % 50 == 0 {
+            println!("{done} committed transactions, no anomaly");
         }
     }
+    println!("{done} committed transactions, no anomaly");
 }
