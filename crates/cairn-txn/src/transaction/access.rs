@@ -499,9 +499,9 @@ impl Transaction {
             timeout: wait_time(own.lock_timeout),
             detect: own.detect,
         };
-        let order = &family.options().comparator;
+        let order = family.options().comparator.clone();
         let locks = &own.locking.locks;
-        let range = locks.lock_range(family.id(), order, (start, end), &request)?;
+        let range = locks.lock_range(family.id(), &order, (start, end), &request)?;
         self.ranges.push(range);
         self.set_snapshot_if_needed();
         Ok(())

@@ -37,6 +37,7 @@ fn copy(name: &str, world: &World) {
             .unwrap();
         to.append(&std::fs::read(file.path()).unwrap()).unwrap();
         to.sync().unwrap();
+        to.close().unwrap();
     }
     world.fs.sync_dir(dir).unwrap();
 }
@@ -111,7 +112,7 @@ fn a_converted_database_has_the_prepared_transactions_and_hides_their_writes() {
     for (name, policy) in POLICIES {
         let world = World::in_memory();
         copy(name, &world);
-        assert_eq!(open(&world).unwrap_err().code(), Code::NotSupported);
+        assert_eq!(open(&world).err().unwrap().code(), Code::NotSupported);
         let db = convert(&world, policy).unwrap();
         assert_eq!(content(db.db()), UNDECIDED);
         assert_eq!(names(&db), [b"four".to_vec(), b"one".to_vec()]);
@@ -180,11 +181,11 @@ fn logs_of_one_policy_are_not_converted_as_those_of_another() {
     let world = World::in_memory();
     copy("prepared", &world);
     let wrong = convert(&world, WritePolicy::Committed);
-    assert_eq!(wrong.unwrap_err().code(), Code::NotSupported);
+    assert_eq!(wrong.err().unwrap().code(), Code::NotSupported);
     // As in RocksDB, "unprepared" reads logs of "prepared".
     let db = convert(&world, WritePolicy::Unprepared).unwrap();
     assert_eq!(content(db.db()), UNDECIDED);
     drop(db);
     let wrong = convert(&world, WritePolicy::Prepared);
-    assert_eq!(wrong.unwrap_err().code(), Code::NotSupported);
+    assert_eq!(wrong.err().unwrap().code(), Code::NotSupported);
 }
