@@ -36,7 +36,7 @@ fn copy(name: &str, world: &World) {
             .create(&dir.join(file.file_name()), FileMode::default())
             .unwrap();
         to.append(&std::fs::read(file.path()).unwrap()).unwrap();
-        to.sync().unwrap();
+        to.sync(true).unwrap();
         to.close().unwrap();
     }
     world.fs.sync_dir(dir).unwrap();
