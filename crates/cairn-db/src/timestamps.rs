@@ -155,7 +155,9 @@ impl WriteBatch {
     pub fn stamp(&mut self, timestamp: &[u8]) -> Result<()> {
         let sizes = self.stamped().to_vec();
         let size_of = |id: u32| sizes.iter().find(|(stamped, _)| *stamped == id);
-        self.set_timestamps(timestamp, |id| Some(size_of(id).map_or(0, |(_, size)| *size)))
+        self.set_timestamps(timestamp, |id| {
+            Some(size_of(id).map_or(0, |(_, size)| *size))
+        })
     }
 
     /// True if keys were added to a family whose keys have timestamps.

@@ -944,7 +944,13 @@ pub fn is_written_after(
     searched?;
     let order = &view.family.order;
     let plain = key::strip_timestamp(lookup.user(), order.timestamp_size());
-    let at = |timestamp: u64| [plain, &timestamp.to_le_bytes()[..order.timestamp_size().min(8)]].concat();
+    let at = |timestamp: u64| {
+        [
+            plain,
+            &timestamp.to_le_bytes()[..order.timestamp_size().min(8)],
+        ]
+        .concat()
+    };
     // The newest tombstone that covers versions at this timestamp.
     let covering = |timestamp: u64| {
         let sources = get.versions.timed.iter().flat_map(|timed| &timed.sources);

@@ -10,8 +10,8 @@
 //! are opened when they are first read.
 
 mod best_effort;
-mod early_writes;
 pub(crate) mod dropped_records;
+mod early_writes;
 mod files;
 mod read_only;
 pub(crate) mod recovery_info;

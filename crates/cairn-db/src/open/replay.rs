@@ -468,14 +468,22 @@ mod tests {
         };
         let run = |batches: &[Vec<u8>]| {
             let (mut replay, mut entries) = (Replay::new(SequenceNumber(0)), Entries::default());
-            let applied = batches.iter().try_for_each(|batch| apply(&mut replay, batch, &mut entries));
+            let applied = batches
+                .iter()
+                .try_for_each(|batch| apply(&mut replay, batch, &mut entries));
             applied.map_err(|error| error.code())
         };
         let several = |noop| ended(1, &[b"a", b"k"], noop);
-        assert_eq!(run(&[several(true), ended(2, &[b"k"], true)]), Err(Code::NotSupported));
+        assert_eq!(
+            run(&[several(true), ended(2, &[b"k"], true)]),
+            Err(Code::NotSupported)
+        );
         // A write group whose last transaction wrote nothing.
         assert_eq!(run(&[several(true), ended(3, &[b"k"], false)]), Ok(()));
-        assert_eq!(run(&[ended(1, &[b"a"], true), ended(2, &[b"k"], true)]), Ok(()));
+        assert_eq!(
+            run(&[ended(1, &[b"a"], true), ended(2, &[b"k"], true)]),
+            Ok(())
+        );
         for (begin, policy) in [
             (0x12, PreparePolicy::WritePrepared),
             (0x13, PreparePolicy::WriteUnprepared),

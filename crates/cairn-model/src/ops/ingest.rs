@@ -203,7 +203,10 @@ impl Operation for Ingest {
         }
         // With timestamps, a file overlaps neither memtables nor other files.
         let is_one = self.files.len() == 1
-            && !self.writes().iter().any(|write| matches!(write.change, Change::Merge(_)));
+            && !self
+                .writes()
+                .iter()
+                .any(|write| matches!(write.change, Change::Merge(_)));
         let has_timestamps = engine.cairn().is_some_and(|cairn| cairn.has_timestamps());
         if has_timestamps && is_one {
             engine.flush(&families)?;

@@ -9,7 +9,7 @@ use crate::cairn::{Cairn, stamp};
 use crate::compare::same_entries;
 use crate::failure::Failure;
 use crate::line::wrong;
-use crate::model::{MomentVersion, Model};
+use crate::model::{Model, MomentVersion};
 use crate::operation::{Kind, Op, Operation};
 use crate::runner::{Promise, Runner};
 use crate::scan::{Direction, Entries, Scan};

@@ -256,7 +256,9 @@ impl LockManager {
     fn lock_once(&self, key: &LockKey, request: &Request<'_>) -> Result<Option<LockKey>> {
         let stripe = self.stripe(key);
         let id = request.owner.id;
-        let is_held = stripe.get(key).is_some_and(|held| held.holders.contains(id));
+        let is_held = stripe
+            .get(key)
+            .is_some_and(|held| held.holders.contains(id));
         if !is_held && let Some(range) = self.ranges.blocking(key, id) {
             return Ok(Some(range));
         }
@@ -276,7 +278,9 @@ impl LockManager {
     /// True if `id` holds the lock of `key`.
     fn holds(&self, key: &LockKey, id: u64) -> bool {
         let stripe = self.stripe(key);
-        stripe.get(key).is_some_and(|held| held.holders.contains(id))
+        stripe
+            .get(key)
+            .is_some_and(|held| held.holders.contains(id))
     }
 
     /// Locks `key`, whose stripe is `stripe`. Returns true if it did not wait.
@@ -586,7 +590,10 @@ impl LockManager {
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let counted = self.counts.lock().values().any(|count| *count > 0);
-        self.range_status().is_empty() && self.status().is_empty() && self.graph.lock().is_empty() && !counted
+        self.range_status().is_empty()
+            && self.status().is_empty()
+            && self.graph.lock().is_empty()
+            && !counted
     }
 }
 

@@ -105,7 +105,10 @@ impl Range {
         let (order, start, end) = (&self.order, &other.start, &other.end);
         self.family == other.family
             && self.start.compare(order, &end.key, end.inf_suffix).is_le()
-            && self.end.compare(order, &start.key, start.inf_suffix).is_ge()
+            && self
+                .end
+                .compare(order, &start.key, start.inf_suffix)
+                .is_ge()
     }
 }
 

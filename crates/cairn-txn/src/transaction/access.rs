@@ -488,7 +488,9 @@ impl Transaction {
         end: Endpoint,
     ) -> Result<()> {
         let Some(own) = self.own_locks() else {
-            return Err(Error::not_supported("range locks in optimistic transactions"));
+            return Err(Error::not_supported(
+                "range locks in optimistic transactions",
+            ));
         };
         if own.skip_concurrency_control {
             return Ok(());

@@ -26,7 +26,9 @@ const POLICIES: [(&str, WritePolicy); 2] = [
 
 /// Copies a database of RocksDB to `world`.
 fn copy(name: &str, world: &World) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
     let dir = Path::new("/db");
     world.fs.create_dir_all(dir).unwrap();
     for file in std::fs::read_dir(from).unwrap() {
@@ -121,7 +123,13 @@ fn a_converted_database_has_the_prepared_transactions_and_hides_their_writes() {
         let db = open(&world).unwrap();
         assert_eq!(content(db.db()), UNDECIDED);
         let mut four = db.transaction_by_name(b"four").unwrap();
-        assert_eq!(four.get(b"a", &Default::default()).unwrap().unwrap().to_vec(), b"four");
+        assert_eq!(
+            four.get(b"a", &Default::default())
+                .unwrap()
+                .unwrap()
+                .to_vec(),
+            b"four"
+        );
         four.rollback().unwrap();
         db.transaction_by_name(b"one").unwrap().commit().unwrap();
         let decided = [

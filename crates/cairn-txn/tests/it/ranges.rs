@@ -36,8 +36,14 @@ fn a_range_excludes_others_from_its_keys_existing_or_not() {
     lock(&mut owner, b"c", b"f").unwrap();
     for key in [&b"c"[..], b"d0", b"f"] {
         assert_eq!(codes(other.put(key, b"1")), TIMED_OUT, "{key:?}");
-        assert_eq!(codes(other.get_for_update(key, &ReadOptions::default())), TIMED_OUT);
-        assert_eq!(codes(db.put(&family, key, b"1", &WriteOptions::default())), TIMED_OUT);
+        assert_eq!(
+            codes(other.get_for_update(key, &ReadOptions::default())),
+            TIMED_OUT
+        );
+        assert_eq!(
+            codes(db.put(&family, key, b"1", &WriteOptions::default())),
+            TIMED_OUT
+        );
         owner.put(key, b"own").unwrap();
     }
     for key in [&b"b"[..], b"bz", b"f0", b"g"] {
@@ -46,7 +52,11 @@ fn a_range_excludes_others_from_its_keys_existing_or_not() {
     let status = db.range_lock_status();
     assert_eq!((status.len(), status[0].holder), (1, owner.id()));
     assert_eq!(status[0].start, Endpoint::at(b"c"));
-    assert!(db.lock_status().iter().all(|key| key.key != b"c" || key.holders == [owner.id()]));
+    assert!(
+        db.lock_status()
+            .iter()
+            .all(|key| key.key != b"c" || key.holders == [owner.id()])
+    );
     // It outlives a return to a save point, but not the transaction.
     owner.set_save_point();
     lock(&mut owner, b"x", b"z").unwrap();
@@ -218,7 +228,10 @@ fn the_ranges_of_an_expired_transaction_are_taken_and_those_of_a_prepared_one_st
     txn.prepare().unwrap();
     drop(txn);
     assert_eq!(codes(db.begin().put(b"c", b"1")), TIMED_OUT);
-    db.transaction_by_name(b"prepared").unwrap().commit().unwrap();
+    db.transaction_by_name(b"prepared")
+        .unwrap()
+        .commit()
+        .unwrap();
     db.begin().put(b"c", b"1").unwrap();
 }
 

@@ -163,7 +163,10 @@ fn a_key_with_a_newer_version_cannot_be_read_for_update_or_written() {
         assert_eq!(codes(txn.get_for_update(b"b", &options)).0, Code::Busy);
         assert_eq!(codes(txn.put(b"b", b"2")).0, Code::Busy);
         assert_eq!(codes(txn.put(b"r", b"2")).0, Code::Busy);
-        assert_eq!(codes(txn.get_for_update(b"a", &at(8))).0, Code::InvalidArgument);
+        assert_eq!(
+            codes(txn.get_for_update(b"a", &at(8))).0,
+            Code::InvalidArgument
+        );
         assert_eq!(txn.num_keys(), 1);
         let unchecked = txn.get_for_update_in(&family, b"a", &options, true, false);
         assert_eq!(codes(unchecked).0, Code::InvalidArgument);
@@ -394,7 +397,10 @@ fn a_crash_leaves_commits_with_their_timestamps_or_not_at_all() {
                         assert!(found.is_some(), "commit {number} is lost at {at}");
                     }
                     // Commits are recovered in order.
-                    assert!(missing == 0 || found.is_none(), "{number} follows {missing}");
+                    assert!(
+                        missing == 0 || found.is_none(),
+                        "{number} follows {missing}"
+                    );
                     if found.is_none() {
                         missing = number;
                     }
