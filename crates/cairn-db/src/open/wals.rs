@@ -646,6 +646,19 @@ impl Shared {
         {
             refuse_unreached(reach, &replayed)?;
         }
+        self.keep_undecided(&mut replay)?;
+        let last = replay.replay.last;
+        Ok(Outcome {
+            last,
+            flushed: replay.sink.flushed,
+            newest,
+            logs: replayed,
+            has_sections: replay.replay.has_sections(),
+        })
+    }
+
+    /// Adds the undecided transactions of `replay` to the sections.
+    fn keep_undecided(&self, replay: &mut LogReplay<'_>) -> Result<()> {
         let undecided = replay.replay.undecided();
         if undecided > 0 && !self.context.read_only {
             if !self.options().allow_2pc {
@@ -659,20 +672,14 @@ impl Shared {
             }
         }
         if let Some(early) = replay.replay.take_early() {
+            let families = replay.sink.families.clone();
             let family_of = |id| families.get(id).cloned();
             let (last, sink) = (&mut replay.replay.last, &mut replay.sink);
             for (name, section) in early.take_back(last, sink, family_of)? {
                 self.writes.sections.add_recovered(name, section);
             }
         }
-        let last = replay.replay.last;
-        Ok(Outcome {
-            last,
-            flushed: replay.sink.flushed,
-            newest,
-            logs: replayed,
-            has_sections: replay.replay.has_sections(),
-        })
+        Ok(())
     }
 
     /// Returns the first log to replay, given those of the MANIFEST: the first one to keep, and the first one with data
