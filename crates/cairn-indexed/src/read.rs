@@ -148,6 +148,9 @@ impl IndexedBatch {
     }
 
     fn find_over(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        if family.timestamp_size() > 0 && options.timestamp.is_none() {
+            return Err(Error::invalid_argument("Must specify timestamp"));
+        }
         match self.batch_effect(family.id(), key)? {
             BatchEffect::Nothing => family.find(key, options),
             BatchEffect::Found(found) => Ok(found),

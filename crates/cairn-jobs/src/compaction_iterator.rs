@@ -402,7 +402,7 @@ impl<R: Run> CompactionIterator<R> {
             "the filter sees the newest entry only"
         );
         self.decided = Some(stripe);
-        let zero = !kind.is_deletion() && self.may_zero_seq(stripe);
+        let zero = !kind.is_deletion() && self.may_rekey(kind) && self.may_zero_seq(stripe);
         let made = match zero {
             true => self.make_zeroed(kind, &value),
             false => self.make(seq, kind, &value),
@@ -474,7 +474,8 @@ impl<R: Run> CompactionIterator<R> {
             ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
                 self.decided = Some(stripe);
                 self.used = true;
-                if self.may_zero_seq(stripe)
+                if self.may_rekey(kind)
+                    && self.may_zero_seq(stripe)
                     && (seq != SequenceNumber::ZERO || self.timestamps.exist())
                 {
                     self.rekey_zeroed(kind);
@@ -616,6 +617,12 @@ impl<R: Run> CompactionIterator<R> {
     #[inline]
     fn may_zero_seq(&self, stripe: SequenceNumber) -> bool {
         self.rules.bottommost && self.is_collapsible() && self.is_oldest(stripe)
+    }
+
+    /// True if the timestamp of an entry of kind `kind` may change: a blob has the key with its timestamp.
+    #[inline]
+    fn may_rekey(&self, kind: ValueKind) -> bool {
+        kind != ValueKind::BlobIndex || !self.timestamps.exist()
     }
 
     /// True if a deletion of the current key in `stripe` shadows nothing.

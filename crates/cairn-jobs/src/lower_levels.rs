@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cairn_format::key;
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
 use cairn_version::{FileMeta, Version, bounds};
@@ -57,25 +58,24 @@ impl LowerLevels {
         })
     }
 
-    /// True if any file below overlaps the user keys of `range`, excluding its end. Independent of
-    /// the position reached by `may_hold`.
+    /// True if any file below overlaps the user keys of `range`, which have no timestamps, excluding its end. Independent
+    /// of the position reached by `may_hold`.
     #[must_use]
     pub fn may_touch(&self, order: &KeyOrder, range: Range<&[u8]>) -> bool {
         let Some(levels) = &self.levels else {
             return true;
         };
+        let plain = |user| key::strip_timestamp(user, order.timestamp_size());
         levels.iter().any(|(files, _)| {
             let first = files.partition_point(|file| {
                 let largest = file.largest.as_bytes();
-                match order.compare_without_timestamp(file.largest.user_key(), range.start) {
+                match key::compare_plain(order, plain(file.largest.user_key()), range.start) {
                     std::cmp::Ordering::Equal => bounds::is_sentinel(largest),
                     standing => standing.is_lt(),
                 }
             });
             files.get(first).is_some_and(|file| {
-                order
-                    .compare_without_timestamp(file.smallest.user_key(), range.end)
-                    .is_lt()
+                key::compare_plain(order, plain(file.smallest.user_key()), range.end).is_lt()
             })
         })
     }

@@ -215,7 +215,7 @@ impl<'a> Outputs<'a> {
             debug_assert!(
                 self.lower
                     .as_ref()
-                    .is_none_or(|lower| order.compare_without_timestamp(lower, &user).is_le()),
+                    .is_none_or(|lower| key::compare_plain(order, lower, &user).is_le()),
                 "output boundaries ascend"
             );
             self.end(Some(&user))?;
@@ -386,19 +386,18 @@ impl<'a> Outputs<'a> {
             return 0;
         };
         let order = version.order();
+        let plain = |user| key::strip_timestamp(user, order.timestamp_size());
         let mut bytes = 0_u64;
         for fragment in tombstones {
             for level in version.levels().iter().skip(self.params.level + 1) {
                 let files = level.files();
                 let from = files.partition_point(|file| {
-                    order
-                        .compare_without_timestamp(file.smallest.user_key(), fragment.start)
-                        .is_lt()
+                    let smallest = plain(file.smallest.user_key());
+                    key::compare_plain(order, smallest, fragment.start).is_lt()
                 });
                 let covered = files[from..].iter().take_while(|file| {
-                    order
-                        .compare_without_timestamp(file.largest.user_key(), fragment.end)
-                        .is_lt()
+                    let largest = plain(file.largest.user_key());
+                    key::compare_plain(order, largest, fragment.end).is_lt()
                 });
                 bytes = covered.fold(bytes, |bytes, file| bytes.saturating_add(file.size));
             }

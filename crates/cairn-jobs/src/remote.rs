@@ -575,8 +575,9 @@ impl<'a> Expected<'a> {
             return Ok(());
         };
         for fragment in tombstones.iter() {
-            let start = order.compare_without_timestamp(file.smallest.user_key(), fragment.start);
-            let end = order.compare_without_timestamp(fragment.end, file.largest.user_key());
+            let plain = |user| key::strip_timestamp(user, order.timestamp_size());
+            let start = key::compare_plain(order, plain(file.smallest.user_key()), fragment.start);
+            let end = key::compare_plain(order, fragment.end, plain(file.largest.user_key()));
             if start.is_gt() || end.is_gt() {
                 return Err(invalid(format!(
                     "a range tombstone of {file:?} is outside of its bounds"

@@ -39,6 +39,8 @@ regressions! {
     late_help_holds_nothing: "late-helper.txt",
     logs_go_with_their_family: "log-of-dropped-family.txt",
     a_log_says_what_came_before: "predecessor.txt",
+    an_old_range_deletion_stays_above_keys_of_lower_levels: "timestamps-range-deletion.txt",
+    a_blob_is_found_by_a_key_with_an_old_timestamp: "timestamps-blobs.txt",
 }
 
 #[test]

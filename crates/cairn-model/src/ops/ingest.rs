@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cairn_db::{Ingestion, SstFileWriter};
 use cairn_options::IngestExternalFileOptions;
-use cairn_types::{Error, Result};
+use cairn_types::{Code, Error, Result};
 
 use crate::cairn::Cairn;
 use crate::failure::Failure;
@@ -211,9 +211,17 @@ impl Operation for Ingest {
         if has_timestamps && is_one {
             engine.flush(&families)?;
         }
-        match engine.cairn() {
-            Some(cairn) if is_one || !has_timestamps => self.carry_out(cairn)?,
-            _ => {
+        let ingested = match engine.cairn() {
+            Some(cairn) if is_one || !has_timestamps => match self.carry_out(cairn) {
+                // With timestamps, a file overlaps no other keys either.
+                Err(error) if has_timestamps && error.code() == Code::InvalidArgument => false,
+                ingested => ingested.map(|()| true)?,
+            },
+            _ => false,
+        };
+        match ingested {
+            true => {}
+            false => {
                 engine.write(&self.writes(), true)?;
                 if unlogged {
                     engine.flush(&families)?;

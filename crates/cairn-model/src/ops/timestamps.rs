@@ -255,8 +255,10 @@ impl Operation for Forget {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         let Forget(family, low) = self;
+        // Writes have newer timestamps.
+        let low = runner.model().now().min(*low);
         let held = runner.snapshots.values().map(|(_, moment)| *moment).min();
-        let low = held.map_or(*low, |held| held.min(*low));
+        let low = held.map_or(low, |held| held.min(low));
         let Some(cairn) = with_timestamps(runner)? else {
             return Ok(Promise::Nothing);
         };

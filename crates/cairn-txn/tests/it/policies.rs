@@ -42,6 +42,7 @@ fn copy(name: &str, world: &World) {
         to.close().unwrap();
     }
     world.fs.sync_dir(dir).unwrap();
+    world.fs.sync_dir(Path::new("/")).unwrap();
 }
 
 fn with_db<T>(world: &World, open: impl FnOnce(&OpenRequest<'_>) -> T) -> T {

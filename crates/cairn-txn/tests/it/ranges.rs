@@ -161,7 +161,9 @@ fn a_waiting_owner_gets_the_lock_when_the_other_ends() {
         let ids = [of_key.id(), of_range.id()];
         let key = scope.spawn(move || of_key.put(b"c", b"2"));
         let range = scope.spawn(move || lock(&mut of_range, b"e", b"h"));
-        ids.map(|id| until_waits(&db, id));
+        for id in ids {
+            until_waits(&db, id);
+        }
         owner.rollback().unwrap();
         key.join().unwrap().unwrap();
         range.join().unwrap().unwrap();
