@@ -6704,11 +6704,13 @@ void rocksdb_transaction_set_name(struct rocksdb_transaction_t *txn,
 // Returns the name of a transaction, of `*name_len` bytes, to be freed with `free`.
 char *rocksdb_transaction_get_name(struct rocksdb_transaction_t *txn, size_t *name_len);
 
-// Not supported: user-defined timestamps. The commit fails.
+// Sets the timestamp of the writes in column families with timestamps. It must be greater than the read timestamp;
+// otherwise it is not set, and the commit of such writes fails. `UINT64_MAX` stands for none.
 void rocksdb_transaction_set_commit_timestamp(struct rocksdb_transaction_t *txn,
                                               uint64_t commit_timestamp);
 
-// Not supported: user-defined timestamps. The commit fails.
+// Sets the timestamp of reads for update in column families with timestamps. They and writes fail if their key has a
+// version with a newer timestamp. It cannot be decreased. `UINT64_MAX` stands for none.
 void rocksdb_transaction_set_read_timestamp_for_validation(struct rocksdb_transaction_t *txn,
                                                            uint64_t read_timestamp);
 
