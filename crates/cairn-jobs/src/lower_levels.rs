@@ -65,17 +65,26 @@ impl LowerLevels {
         let Some(levels) = &self.levels else {
             return true;
         };
-        let plain = |user| key::strip_timestamp(user, order.timestamp_size());
+        let size = order.timestamp_size();
         levels.iter().any(|(files, _)| {
             let first = files.partition_point(|file| {
                 let largest = file.largest.as_bytes();
-                match key::compare_plain(order, plain(file.largest.user_key()), range.start) {
+                match key::compare_plain(
+                    order,
+                    key::strip_timestamp(file.largest.user_key(), size),
+                    range.start,
+                ) {
                     std::cmp::Ordering::Equal => bounds::is_sentinel(largest),
                     standing => standing.is_lt(),
                 }
             });
             files.get(first).is_some_and(|file| {
-                key::compare_plain(order, plain(file.smallest.user_key()), range.end).is_lt()
+                key::compare_plain(
+                    order,
+                    key::strip_timestamp(file.smallest.user_key(), size),
+                    range.end,
+                )
+                .is_lt()
             })
         })
     }

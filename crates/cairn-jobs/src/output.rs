@@ -386,17 +386,17 @@ impl<'a> Outputs<'a> {
             return 0;
         };
         let order = version.order();
-        let plain = |user| key::strip_timestamp(user, order.timestamp_size());
+        let size = order.timestamp_size();
         let mut bytes = 0_u64;
         for fragment in tombstones {
             for level in version.levels().iter().skip(self.params.level + 1) {
                 let files = level.files();
                 let from = files.partition_point(|file| {
-                    let smallest = plain(file.smallest.user_key());
+                    let smallest = key::strip_timestamp(file.smallest.user_key(), size);
                     key::compare_plain(order, smallest, fragment.start).is_lt()
                 });
                 let covered = files[from..].iter().take_while(|file| {
-                    let largest = plain(file.largest.user_key());
+                    let largest = key::strip_timestamp(file.largest.user_key(), size);
                     key::compare_plain(order, largest, fragment.end).is_lt()
                 });
                 bytes = covered.fold(bytes, |bytes, file| bytes.saturating_add(file.size));

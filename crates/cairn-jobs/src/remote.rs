@@ -575,9 +575,17 @@ impl<'a> Expected<'a> {
             return Ok(());
         };
         for fragment in tombstones.iter() {
-            let plain = |user| key::strip_timestamp(user, order.timestamp_size());
-            let start = key::compare_plain(order, plain(file.smallest.user_key()), fragment.start);
-            let end = key::compare_plain(order, fragment.end, plain(file.largest.user_key()));
+            let size = order.timestamp_size();
+            let start = key::compare_plain(
+                order,
+                key::strip_timestamp(file.smallest.user_key(), size),
+                fragment.start,
+            );
+            let end = key::compare_plain(
+                order,
+                fragment.end,
+                key::strip_timestamp(file.largest.user_key(), size),
+            );
             if start.is_gt() || end.is_gt() {
                 return Err(invalid(format!(
                     "a range tombstone of {file:?} is outside of its bounds"

@@ -214,7 +214,7 @@ impl Engine for Cairn {
         self.next_snapshot += 1;
         // Half of the reads in the past are by timestamp, if flushes keep it.
         let keeps = self.has_timestamps() && self.family.persist_user_defined_timestamps;
-        let point = match keeps && name % 2 == 0 {
+        let point = match keeps && name.is_multiple_of(2) {
             true => ReadPoint::Timestamp(self.moment.saturating_sub(1)),
             false => ReadPoint::Snapshot(self.db.snapshot()),
         };

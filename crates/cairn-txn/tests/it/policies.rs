@@ -31,13 +31,16 @@ fn copy(name: &str, world: &World) {
         .join(name);
     let dir = Path::new("/db");
     world.fs.create_dir_all(dir).unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
+    let disk = World::posix().fs;
+    for name in disk.list(&from).unwrap() {
+        let file = disk.open(&from.join(&name), FileMode::default()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
         let to = world
             .fs
-            .create(&dir.join(file.file_name()), FileMode::default())
+            .create(&dir.join(&name), FileMode::default())
             .unwrap();
-        to.append(&std::fs::read(file.path()).unwrap()).unwrap();
+        to.append(&bytes).unwrap();
         to.sync(true).unwrap();
         to.close().unwrap();
     }
@@ -172,7 +175,7 @@ fn a_crash_while_a_database_is_converted_loses_nothing() {
             CrashModel::Prefix,
             CrashModel::NamesFirst,
         ] {
-            for image in trace.images(at, model, 1).into_iter().take(2) {
+            for image in trace.images(at, model, 1).take(2) {
                 images += 1;
                 let crashed = SimWorld::on(image, 2);
                 let db = convert(&crashed.world, policy).or_else(|_| open(&crashed.world));

@@ -381,7 +381,7 @@ fn a_crash_leaves_commits_with_their_timestamps_or_not_at_all() {
     let mut images = 0;
     for at in (ends[0]..trace.len()).step_by(2) {
         for model in [CrashModel::Kill, CrashModel::Prefix] {
-            for image in trace.images(at, model, 1).into_iter().take(3) {
+            for image in trace.images(at, model, 1).take(3) {
                 images += 1;
                 let crashed = SimWorld::on(image, 2);
                 let db = open(&crashed.world);
