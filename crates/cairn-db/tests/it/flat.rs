@@ -17,7 +17,7 @@ const PLAIN: &str = "prefix_extractor=fixed:3;\
 const CUCKOO: &str = "table_factory={id=CuckooTable;cuckoo_block_size=2}";
 
 fn family(text: &str) -> FamilyOptions {
-    FamilyOptions::from_text(text).unwrap()
+    FamilyOptions::from_text(text).expect("valid options")
 }
 
 fn open(sim: &SimWorld, text: &str) -> Result<Db> {
@@ -26,7 +26,7 @@ fn open(sim: &SimWorld, text: &str) -> Result<Db> {
 
 fn compact(db: &Db) {
     db.compact_range(None, None, &CompactRangeOptions::default())
-        .unwrap();
+        .expect("a compaction");
 }
 
 fn key(n: u32) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn key(n: u32) -> Vec<u8> {
 }
 
 fn format_of(db: &Db) -> Vec<String> {
-    let tables = db.properties_of_all_tables().unwrap();
+    let tables = db.properties_of_all_tables().expect("properties");
     let encoding = &b"rocksdb.plain.table.encoding.type"[..];
     let module = &b"rocksdb.cuckoo.hash.usemodule"[..];
     let kinds = tables.values().map(|properties| {
@@ -53,14 +53,18 @@ fn format_of(db: &Db) -> Vec<String> {
 /// Returns the number of the last write in the image. Every earlier one must be there.
 fn recovered(image: DiskImage, text: &str) -> u32 {
     let sim = SimWorld::on(image, 1);
-    let db = open(&sim, text).unwrap();
+    let db = open(&sim, text).expect("the database opens");
     let number = get(&db, b"number00").map_or(0, |value| {
-        std::str::from_utf8(&value).unwrap().parse().unwrap()
+        std::str::from_utf8(&value)
+            .expect("digits")
+            .parse()
+            .expect("a number")
     });
     for n in 1..=number {
         assert_eq!(get(&db, &key(n)), Some(format!("{n:08}").into_bytes()));
     }
-    db.verify_checksum(&ReadOptions::default()).unwrap();
+    db.verify_checksum(&ReadOptions::default())
+        .expect("whole tables");
     number
 }
 

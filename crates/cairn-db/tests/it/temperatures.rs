@@ -11,13 +11,13 @@ const COOL: &str = "10";
 const COLD: &str = "12";
 
 fn open(sim: &SimWorld, text: &str) -> Db {
-    let family = FamilyOptions::from_text(text).unwrap();
-    open_on(sim, &db_options(), &family).unwrap()
+    let family = FamilyOptions::from_text(text).expect("valid options");
+    open_on(sim, &db_options(), &family).expect("the database opens")
 }
 
 fn has_files_at(db: &Db, temperature: &str) -> bool {
     let name = format!("rocksdb.live-sst-files-size-at-temperature{temperature}");
-    db.property(&name).unwrap() != "0"
+    db.property(&name).expect("a property") != "0"
 }
 
 #[test]
