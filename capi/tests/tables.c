@@ -93,7 +93,7 @@ static void sizes(rocksdb_options_t* options, char* path) {
   rocksdb_put(db, w, "k2", 2, "vv", 2, &err);
   CHECK_OK(err);
   rocksdb_flush(db, f, &err);
-  CHECK_ERROR(err, "Not implemented: all values have to be the same size");
+  CHECK_ERROR(err, "Not implemented: the database is read-only because of an earlier error: all values have to be the same size");
   rocksdb_close(db);
   rocksdb_destroy_db(options, path, &err);
   CHECK_OK(err);
