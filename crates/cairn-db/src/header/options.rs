@@ -529,7 +529,7 @@ mod tests {
         };
         let plain = lines("table_factory={id=PlainTable;encoding_type=kPrefix;user_key_len=8}");
         assert!(plain.contains("  user_key_len: 8\n") && plain.contains("  encoding_type: 1\n"));
-        assert!(!plain.contains("block_size"));
+        assert!(!plain.contains("  block_size:"));
         let cuckoo = lines("table_factory={id=CuckooTable;hash_table_ratio=0.5}");
         assert!(cuckoo.contains("  hash_table_ratio: 0.500000\n"));
     }
