@@ -413,13 +413,20 @@ fn an_iterator_with_a_start_timestamp_returns_all_versions() {
         assert_eq!((iter.key(), iter.timestamp()), (&b"b"[..], &ts(3)[..]));
         db.flush().unwrap();
     }
+    // An operand has the value of a read at its timestamp.
     db.merge_with_timestamp(b"m", &ts(1), b"x").unwrap();
-    let mut iter = db.iter_with(&ReadOptions {
-        iter_start_ts: Some(ts(0).to_vec()),
-        ..at(9)
-    });
-    iter.seek(b"m");
-    fails(iter.status(), Code::NotSupported, "merge operand");
+    db.merge_with_timestamp(b"m", &ts(2), b"y").unwrap();
+    let merged: Vec<_> = versions(&db, 0, 9)
+        .into_iter()
+        .filter(|(name, ..)| name == b"m")
+        .collect();
+    assert_eq!(
+        merged,
+        [
+            (key("m"), 2, Some(key("x,y"))),
+            (key("m"), 1, Some(key("x")))
+        ]
+    );
     let mut iter = db.iter_with(&ReadOptions {
         iter_start_ts: Some(b"x".to_vec()),
         ..at(9)
