@@ -12,7 +12,7 @@ use crate::{capi, deny, header, loom, packages, path_costs, soak, tidy};
 const FUZZ_INPUTS: &str = "20000";
 
 /// Operations that RocksDB's library and Cairn's execute side by side.
-const TWIN_OPERATIONS: &str = "2000000";
+const TWIN_OPERATIONS: &str = "1000000";
 
 /// A stage: its name and its function.
 struct Stage {
