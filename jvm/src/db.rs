@@ -7,6 +7,7 @@ use cairn_db::{
     Db, Family, FamilyDescriptor, OpenRequest, Range, SizeApproximationOptions, Snapshot,
 };
 use cairn_options::{FlushOptions, IngestExternalFileOptions, Options};
+use cairn_platform::World;
 use cairn_txn::{OptimisticTransactionDb, TransactionDb};
 use cairn_types::{Error, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
@@ -877,8 +878,22 @@ pub fn new_checkpoint(_env: Env, db: Ref<Database>) -> New<Checkpoint> {
 }
 
 pub fn create_checkpoint(env: Env, checkpoint: Ref<Checkpoint>, path: JString) -> Outcome<()> {
-    checkpoint.0.0.create_checkpoint(&env_path(env, path)?, 0)?;
-    Ok(())
+    let dir = env_path(env, path)?;
+    checkpoint.0.0.create_checkpoint(&dir, 0)?;
+    Ok(remove_empty_logs(&dir)?)
+}
+
+/// Removes the logs without a record from a checkpoint, as Flink requires: it cannot upload an empty file, and RocksDB's
+/// library for it copies no such log.
+fn remove_empty_logs(dir: &Path) -> cairn_types::Result<()> {
+    let fs = World::posix().fs;
+    for name in fs.list(dir)? {
+        let path = dir.join(&name);
+        if name.ends_with(".log") && fs.status(&path)?.len == 0 {
+            fs.remove(&path)?;
+        }
+    }
+    fs.sync_dir(dir)
 }
 
 pub fn destroy_checkpoint(env: Env, handle: jlong) -> Outcome<()> {

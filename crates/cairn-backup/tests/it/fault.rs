@@ -178,7 +178,6 @@ fn an_unreadable_file_of_the_database_is_reported() {
     back_up_flushed(&engine, &db);
     db.put(b"b", &[2; 1_000]).unwrap();
     db.flush().unwrap();
-    // An empty log is not copied.
     db.put(b"c", &[3; 1_000]).unwrap();
     for (name_end, call) in [
         (".sst", Call::Open),

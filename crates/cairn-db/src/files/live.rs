@@ -386,9 +386,7 @@ pub(crate) fn storage_infos(
         let name = FileName::Options(number);
         all.push(info(FileType::Options, name, context.dir.clone(), size));
     }
-    // Programs that copy these files may be unable to store an empty one; Flink is.
-    let logs = capture.logs.iter().filter(|(_, size)| *size > 0);
-    for &(number, size) in logs {
+    for &(number, size) in &capture.logs {
         let name = FileName::Wal(number);
         // A recycled log may have more than its own records.
         all.push(LiveFileStorageInfo {

@@ -16,7 +16,8 @@
 //! undecided at the end. They are hidden by new entries with the earlier values, and the transaction becomes a section
 //! that is logged again, as with the policy "committed"; one that was not prepared is rolled back in this way.
 //!
-//! Both become durable with the MANIFEST of the opening. An opening that is interrupted before begins anew.
+//! Both become durable with the MANIFEST of the opening. An opening that is interrupted before begins anew; the sections
+//! that it logged are ignored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -98,6 +99,23 @@ impl EarlyWrites {
         self.parts.len()
     }
 
+    /// True for sections that an interrupted opening logged again: with the policy "committed", and of transactions that
+    /// are undecided in the logs before.
+    fn has_copy(&self, batch: &BatchRef<'_>) -> bool {
+        let mut records = batch.records().filter_map(Result::ok);
+        let first = records.find(|record| !matches!(record, Record::Noop));
+        let begin = Record::BeginPrepare(PreparePolicy::WriteCommitted);
+        let mut names = records.filter_map(|record| match record {
+            Record::EndPrepare { name } => Some(name),
+            _ => None,
+        });
+        first == Some(begin)
+            && names
+                .next()
+                .is_some_and(|name| self.parts.contains_key(name))
+            && names.all(|name| self.parts.contains_key(name))
+    }
+
     /// Applies the batch of the log `log`. Returns the last number that it takes.
     pub(super) fn apply(
         &mut self,
@@ -106,6 +124,9 @@ impl EarlyWrites {
         sizes: &RecordedSizes,
         sink: &mut dyn Sink,
     ) -> Result<SequenceNumber> {
+        if self.has_copy(batch) {
+            return Ok(batch.sequence());
+        }
         let mut numbers = Numbers::from(batch.sequence());
         let mut part: Option<Part> = None;
         for record in batch.records() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_db::{
     ColumnFamilyMetaDataOptions, Db, FileType, LiveFilesStorageInfoOptions, OpenRequest, open,
 };
-use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions, WriteOptions};
+use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions};
 use cairn_platform::World;
 use cairn_types::{Code, Result};
 
@@ -72,31 +72,6 @@ fn a_checkpoint_is_a_database_with_the_state_at_its_creation() {
     assert_eq!(get(&db, "k00001").as_deref(), Some(&b"changed"[..]));
     let left = world.fs.list("/".as_ref()).unwrap();
     assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
-}
-
-/// An empty log in the copy failed every checkpoint of Flink, which writes without logs.
-#[test]
-fn a_copy_has_no_empty_log() {
-    let world = World::in_memory();
-    let db = open_at(&world, &[]).expect("it opens");
-    let unlogged = WriteOptions {
-        disable_wal: true,
-        ..WriteOptions::default()
-    };
-    db.put_with(b"k", b"v", &unlogged).expect("it is written");
-    db.create_checkpoint("/copy".as_ref(), 0)
-        .expect("it is made");
-    for (name, content) in contents(&world, "/copy") {
-        assert!(!content.is_empty(), "{name} is empty");
-    }
-    let copy = open_dir(&world, "/copy").expect("the copy opens");
-    assert_eq!(get(&copy, "k"), Some(b"v".to_vec()));
-    // The first logged write belongs to the next copy.
-    db.put(b"k2", b"v").expect("it is written");
-    db.create_checkpoint("/logged".as_ref(), u64::MAX)
-        .expect("it is made");
-    let logged = open_dir(&world, "/logged").expect("the copy opens");
-    assert_eq!(get(&logged, "k2"), Some(b"v".to_vec()));
 }
 
 /// Returns every file below `dir` with its content.
