@@ -38,7 +38,7 @@ pub fn check(env: Env) -> Outcome<()> {
         "java/lang/IllegalStateException",
         format!(
             "the classes of RocksJava in {origin} do not fit this library (Cairn), which is for \
-             org.rocksdb:rocksdbjni 11.1.1 and 10.1.3 and com.ververica:frocksdbjni:8.10.0-ververica-1.0"
+             org.rocksdb:rocksdbjni:11.1.1 and 10.1.3, and com.ververica:frocksdbjni:8.10.0-ververica-1.0"
         ),
     ))
 }
