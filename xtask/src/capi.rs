@@ -3,9 +3,8 @@
 //! Builds `librocksdb.so`, compares its exports with those of RocksDB 11.1.1 (`capi/symbols.txt`), runs
 //! the C programs of `capi/tests` under AddressSanitizer and with RocksDB's header or library
 //! (`exchange`), installs the libraries and builds programs with pkg-config and CMake (`prefix`), and
-//! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. RocksJava's
-//! tests and a Kafka Streams application run with the library for Java (`jni`, `kafka_streams`). Last it runs the
-//! commands of the documentation (`pages`).
+//! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. Some of
+//! RocksJava's tests run with the library for Java (`jni`). Last it runs the commands of the documentation (`pages`).
 //! `capi/rocksdb-crate.txt` lists the tests of that crate that need an unsupported feature, with the
 //! reason.
 
@@ -17,7 +16,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{exchange, jni, kafka_streams, leaks, pages, prefix, registry, unsupported};
+use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
 const PROGRAMS: [&str; 16] = [
@@ -98,7 +97,6 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     }
     if selection.has("javac") {
         jni::smoke(root)?;
-        kafka_streams::stage(root)?;
     }
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     pages::run(root, &stand, selection)

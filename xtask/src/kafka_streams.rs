@@ -1,7 +1,7 @@
 //! `cargo xtask kafka-streams`: Kafka Streams on Cairn's library for Java, compared with RocksDB's.
 //!
-//! The application of `examples/kafka-streams` runs on both libraries, on a broker that it starts. `--short` is the form
-//! of continuous integration. `test` runs the tests that Kafka Streams has for its stores with both libraries; a test
+//! The application of `examples/kafka-streams` runs on both libraries, on a broker that it starts. `--short` is a form
+//! for every day. `test` runs the tests that Kafka Streams has for its stores with both libraries; a test
 //! that passes with RocksDB's library must pass with Cairn's.
 
 use std::collections::BTreeSet;
@@ -46,11 +46,6 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         Some((&"--short", settings)) => short(root, &library("dev")?, settings),
         _ => compare(root, &library("release")?, &rest),
     }
-}
-
-/// The form of continuous integration, with the library of the profile that its other steps use.
-pub fn stage(root: &Path) -> Result<(), String> {
-    short(root, &java::library(root, None, "dev")?, &[])
 }
 
 fn short(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {

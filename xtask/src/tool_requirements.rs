@@ -129,10 +129,7 @@ pub const NEEDS: [Need; 15] = [
             program("mvn", "maven"),
         ],
         cached: None,
-        steps: &[
-            ("capi", "tests of RocksJava"),
-            ("capi", "Kafka Streams on both libraries"),
-        ],
+        steps: &[("capi", "tests of RocksJava")],
         whole: None,
     },
     Need {
