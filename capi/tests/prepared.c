@@ -14,10 +14,11 @@ static void txn_put(rocksdb_transaction_t* txn, rocksdb_column_family_handle_t* 
   CHECK_OK(err);
 }
 
-static void expect(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* family, const char* key, const char* value) {
+/* Checks the value of `key` with the read options `r`, which it destroys. */
+static void expect_with(rocksdb_readoptions_t* r, rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* family,
+                        const char* key, const char* value) {
   char* err = NULL;
   size_t len = 0;
-  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
   char* found = rocksdb_transactiondb_get_cf(db, r, family, key, strlen(key), &len, &err);
   CHECK_OK(err);
   if (value == NULL) {
@@ -29,22 +30,16 @@ static void expect(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* 
   rocksdb_readoptions_destroy(r);
 }
 
+static void expect(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* family, const char* key, const char* value) {
+  expect_with(rocksdb_readoptions_create(), db, family, key, value);
+}
+
 static void expect_at(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t* family, const char* key, char timestamp,
                       const char* value) {
-  char* err = NULL;
-  size_t len = 0;
   char at[8] = {timestamp};
   rocksdb_readoptions_t* r = rocksdb_readoptions_create();
   rocksdb_readoptions_set_timestamp(r, at, sizeof(at));
-  char* found = rocksdb_transactiondb_get_cf(db, r, family, key, strlen(key), &len, &err);
-  CHECK_OK(err);
-  if (value == NULL) {
-    CHECK(found == NULL);
-  } else {
-    CHECK(same(found, len, value));
-  }
-  rocksdb_free(found);
-  rocksdb_readoptions_destroy(r);
+  expect_with(r, db, family, key, value);
 }
 
 static rocksdb_transaction_t* prepared(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** families,

@@ -394,6 +394,51 @@ public final class Behaviour {
     }
   }
 
+  /** Flink cannot upload an empty file of a checkpoint; Kafka Streams lists the families of an absent database. */
+  private static void checkpointsAndAbsentDatabases(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true)) {
+      check(RocksDB.listColumnFamilies(options, path).isEmpty(), "families of an absent database");
+      try (RocksDB db = RocksDB.open(options, path);
+           WriteOptions unlogged = new WriteOptions().setDisableWAL(true);
+           Checkpoint checkpoint = Checkpoint.create(db)) {
+        db.put(unlogged, bytes("key"), bytes("unlogged"));
+        checkpoint.createCheckpoint(path + ".first");
+        db.put(bytes("key"), bytes("logged"));
+        checkpoint.createCheckpoint(path + ".second");
+      }
+      for (final String name : List.of("first", "second")) {
+        final String copy = path + "." + name;
+        for (final File file : new File(copy).listFiles()) {
+          check(file.length() > 0, file + " is empty");
+        }
+        try (RocksDB db = RocksDB.open(options, copy)) {
+          final String expected = name.equals("first") ? "unlogged" : "logged";
+          check(Arrays.equals(db.get(bytes("key")), bytes(expected)), "the value in " + name);
+        }
+      }
+    }
+  }
+
+  private static void compactFiles(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true).setDisableAutoCompactions(true);
+         RocksDB db = RocksDB.open(options, path);
+         FlushOptions flush = new FlushOptions();
+         CompactionOptions compaction = new CompactionOptions()) {
+      for (int i = 0; i < 3; i++) {
+        db.put(bytes("key"), bytes("value" + i));
+        db.flush(flush);
+      }
+      final List<String> files = new ArrayList<>();
+      for (final LiveFileMetaData file : db.getLiveFilesMetaData()) {
+        files.add(file.fileName());
+      }
+      check(files.size() == 3, "three files: " + files);
+      db.compactFiles(compaction, files, 1, -1, null);
+      check(db.getLiveFilesMetaData().size() == 1, "one file remains");
+      check(Arrays.equals(db.get(bytes("key")), bytes("value2")), "the newest value");
+    }
+  }
+
   private static void informationAboutCompactions(final String path) throws Exception {
     final AtomicReference<String> seen = new AtomicReference<>();
     try (AbstractEventListener listener = new AbstractEventListener() {
@@ -577,6 +622,8 @@ public final class Behaviour {
     cases.put("exceptionInWalFilter", Behaviour::exceptionInWalFilter);
     cases.put("exceptionsInListenersAndLoggers", Behaviour::exceptionsInListenersAndLoggers);
     cases.put("twoDatabases", Behaviour::twoDatabases);
+    cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
+    cases.put("compactFiles", Behaviour::compactFiles);
     cases.put("informationAboutCompactions", Behaviour::informationAboutCompactions);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
     cases.put("otherVersion", Behaviour::otherVersion);

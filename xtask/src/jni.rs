@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{cargo, fresh, output, printed, read, target};
+use crate::java;
 use crate::java_programs::Programs;
 
 /// The jars: group, artifact and version. Kafka Streams 4 depends on version 10.1.3.
@@ -37,11 +38,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
 
 /// The same; returns the number of failed tests.
 fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
-    cargo(
-        root,
-        &["build", "--package", "cairn-rocksdbjni", "--locked"],
-    )?;
-    let libraries = target(root).join("debug");
+    let libraries = java::library(root, None, "dev")?;
     let library = libraries.join("librocksdbjni.so");
     // The name that the classes try second.
     std::fs::copy(&library, libraries.join("librocksdbjni-linux64.so"))

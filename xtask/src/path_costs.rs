@@ -3,7 +3,8 @@
 //! `cairn-paths` (in `bench/`) runs each path in a function of its own, under Callgrind and under DHAT in
 //! two modes. Per operation and on the thread of the caller, the runs count instructions, system calls,
 //! allocations and bytes copied by `memcpy`. The counts hardly depend on the machine, and not at all on its
-//! load. The check fails if one exceeds the record in `bench/path_costs.txt` by more than [`Count::allowed`].
+//! load. Valgrind hides the kernel's functions for reading clocks, so that each such read is counted as a system call. The
+//! check fails if one exceeds the record in `bench/path_costs.txt` by more than [`Count::allowed`].
 //! If one is that much lower, the check requests an update (`cargo xtask counts update`).
 
 use std::collections::{BTreeMap, HashMap};

@@ -133,6 +133,12 @@ impl Db {
         })
     }
 
+    /// True if the keys of some family have timestamps.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        self.shared().signals.has_timestamps()
+    }
+
     /// Returns the live families, in the order of their creation.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {

@@ -175,7 +175,7 @@ impl<'f> Runner<'f> {
         }
     }
 
-    /// Tells the engine the moment that the next writes lead to.
+    /// Passes the moment after the next writes to the engine, which uses it as their timestamp.
     pub(crate) fn begin_moment(&mut self) {
         let moment = self.model().now() + 1;
         if let Some(engine) = &mut self.engine {

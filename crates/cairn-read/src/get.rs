@@ -8,12 +8,13 @@
 
 mod blobs;
 mod future;
+mod written;
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cairn_format::key::{self, LookupKey};
+use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
@@ -39,6 +40,7 @@ use crate::view::{Reading, View};
 pub(crate) use blobs::BlobReads;
 pub use future::{get_async, try_get};
 pub(crate) use future::{open_blob_files, opens_apart, start_opening};
+pub use written::{is_written_after, is_written_since};
 
 /// The result of a point lookup.
 #[derive(Clone, Debug)]
@@ -464,6 +466,15 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             self.fetch_pending()?;
         }
         Ok(())
+    }
+
+    /// [`PointGet::run_blocking`], and counts the tables that were searched.
+    fn run_counted(&mut self) -> Result<()> {
+        let searched = self.run_blocking();
+        if let Some(tables) = self.state.counts() {
+            count_tables(&self.view.family, tables);
+        }
+        searched
     }
 
     /// Opens the table or reads the block that the lookup waits for, on the calling thread.
@@ -901,76 +912,6 @@ pub fn get_with_timestamp(
     Ok((found?, timestamp))
 }
 
-/// True if `view` holds a write to the key of `lookup` that is newer than `since`. Range tombstones
-/// over the key count.
-///
-/// # Errors
-///
-/// Those of [`get`], except for those of a merge.
-pub fn is_written_since(
-    view: &View,
-    lookup: &LookupKey,
-    since: SequenceNumber,
-    options: &ReadOptions,
-) -> Result<bool> {
-    let mut get = PointGet::new(view, lookup, options, TableGet::default());
-    get.versions.records_newest = true;
-    let searched = get.run_blocking();
-    if let Some(tables) = get.state.counts() {
-        count_tables(&view.family, tables);
-    }
-    searched?;
-    Ok(get.versions.newest_seq.max(get.versions.covered_by) > since)
-}
-
-/// True if `view` holds a write to the key of `lookup`, which has the greatest timestamp, that is newer than `since` or
-/// has a newer timestamp than `timestamp`. Range tombstones over the key count.
-///
-/// # Errors
-///
-/// Those of [`get`], except for those of a merge.
-pub fn is_written_after(
-    view: &View,
-    lookup: &LookupKey,
-    since: SequenceNumber,
-    timestamp: Option<u64>,
-) -> Result<bool> {
-    let options = ReadOptions::default();
-    let mut get = PointGet::new(view, lookup, &options, TableGet::default());
-    let searched = get.run_blocking();
-    if let Some(tables) = get.state.counts() {
-        count_tables(&view.family, tables);
-    }
-    searched?;
-    let order = &view.family.order;
-    let plain = key::strip_timestamp(lookup.user(), order.timestamp_size());
-    let at = |timestamp: u64| {
-        [
-            plain,
-            &timestamp.to_le_bytes()[..order.timestamp_size().min(8)],
-        ]
-        .concat()
-    };
-    // The newest tombstone that covers versions at this timestamp.
-    let covering = |timestamp: u64| {
-        let sources = get.versions.timed.iter().flat_map(|timed| &timed.sources);
-        let key = at(timestamp);
-        let each = sources.map(|source| source.covering_at(order, &key, lookup.seq(), None));
-        each.max().unwrap_or(SequenceNumber::ZERO)
-    };
-    if get.versions.newest_seq.max(covering(0)) > since {
-        return Ok(true);
-    }
-    let Some(timestamp) = timestamp else {
-        return Ok(false);
-    };
-    let newest = &get.versions.key;
-    // Keys that differ only in their timestamps are ordered newest first.
-    let is_newer = !newest.is_empty() && order.compare(newest, &at(timestamp)).is_lt();
-    let next = timestamp.checked_add(1);
-    Ok(is_newer || next.is_some_and(|next| covering(next) > SequenceNumber::ZERO))
-}
-
 /// Returns the base value of the key and its merge operands, oldest first, without merging them;
 /// empty if the key has no value.
 ///
@@ -988,11 +929,7 @@ pub fn operands(
     let dated = view.family.dated;
     let counting = Counting { request, dated };
     let mut get = PointGet::with_hook(view, lookup, options, TableGet::default(), counting);
-    let searched = get.run_blocking();
-    if let Some(tables) = get.state.counts() {
-        count_tables(&view.family, tables);
-    }
-    searched?;
+    get.run_counted()?;
     get.finish_operands()
 }
 

@@ -350,7 +350,10 @@ impl TransactionDb {
                 "Batch to commit includes timestamp assigned before locking",
             ));
         }
-        let families = self.db.families();
+        let families = match self.db.has_timestamps() {
+            true => self.db.families(),
+            false => Vec::new(),
+        };
         let mut keys = BTreeSet::new();
         for record in batch.records() {
             let record = record?;

@@ -158,7 +158,7 @@ fn a_database_may_change_its_table_format() {
     check(&db);
 }
 
-/// What a format cannot store stays in the log, and is there with a format that can.
+/// Entries that a format cannot store stay in the log. Another format can store them later.
 #[test]
 fn a_flush_that_fails_loses_nothing() {
     let total_order = "table_factory={id=PlainTable;hash_table_ratio=0}";

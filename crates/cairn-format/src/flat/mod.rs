@@ -18,7 +18,7 @@ use cairn_types::{Decoded, Malformed};
 
 use crate::coding::{Input, put_fixed32, put_fixed64};
 use crate::table::Handle;
-use crate::table::footer::{FOOTER_LEN, LEGACY_FOOTER_LEN};
+use crate::table::footer::{FOOTER_LEN, LEGACY_FOOTER_LEN, place};
 
 const PLAIN_MAGIC: u64 = 0x8242_2296_63bf_9564;
 const LEGACY_PLAIN_MAGIC: u64 = 0x4f34_18eb_7a8f_13b8;
@@ -86,13 +86,7 @@ impl FlatFooter {
             true => LEGACY_FOOTER_LEN,
             false => FOOTER_LEN,
         };
-        let start = tail
-            .len()
-            .checked_sub(len)
-            .ok_or_else(|| Malformed::at(0, "footer is truncated"))?;
-        let offset = file_len
-            .checked_sub(len as u64)
-            .ok_or_else(|| Malformed::at(0, "file is shorter than its footer"))?;
+        let (start, offset) = place(tail, file_len, len)?;
         let mut input = Input::new(&tail[start..]);
         let decoded = decode_handle(&mut input, is_legacy, offset);
         let metaindex = decoded.map_err(|error: Malformed| error.shifted(start))?;
@@ -137,22 +131,8 @@ fn decode_handle(input: &mut Input<'_>, is_legacy: bool, offset: u64) -> Decoded
     }
     let at = input.at();
     let handle = Handle::decode(input)?;
-    check_part(handle, offset, at)?;
+    handle.check_with(0, offset, at)?;
     Ok(handle)
-}
-
-/// Checks that `handle`, of a part without a trailer, ends at or before `limit`. `at` is the offset of the handle.
-fn check_part(handle: Handle, limit: u64, at: usize) -> Decoded<()> {
-    let end = handle.offset.checked_add(handle.size);
-    if end.is_some_and(|end| end <= limit) {
-        return Ok(());
-    }
-    Err(Malformed::mismatch(
-        at,
-        "handle of a part of a table",
-        format_args!("an end at or before {limit}"),
-        format_args!("offset {} and size {}", handle.offset, handle.size),
-    ))
 }
 
 #[cfg(test)]
@@ -175,7 +155,7 @@ mod tests {
             assert_eq!(footer.metaindex, METAINDEX);
             assert_eq!(footer.len as u64, len);
             let error = FlatFooter::decode(&tail, 1094 + len).unwrap_err();
-            assert!(error.what.contains("handle of a part"), "{error}");
+            assert!(error.what.contains("handle of a block"), "{error}");
         }
     }
 

@@ -92,13 +92,7 @@ impl Footer {
             LEGACY_MAGIC => LEGACY_FOOTER_LEN,
             other => return Err(foreign(other, magic_at)),
         };
-        let start = tail
-            .len()
-            .checked_sub(len)
-            .ok_or_else(|| Malformed::at(0, "footer is truncated"))?;
-        let offset = file_len
-            .checked_sub(len as u64)
-            .ok_or_else(|| Malformed::at(0, "file is shorter than its footer"))?;
+        let (start, offset) = place(tail, file_len, len)?;
         let footer = &tail[start..];
         let decoded = if len == LEGACY_FOOTER_LEN {
             with_handles(0, ChecksumKind::Crc32c, &footer[..HANDLES_LEN], 0, offset)
@@ -275,6 +269,18 @@ fn with_own_checksum(
         index: None,
         base_context,
     })
+}
+
+/// The offsets of a footer of `len` bytes in `tail`, the end of a file of `file_len` bytes, and in the file.
+pub(crate) fn place(tail: &[u8], file_len: u64, len: usize) -> Decoded<(usize, u64)> {
+    let start = tail
+        .len()
+        .checked_sub(len)
+        .ok_or_else(|| Malformed::at(0, "footer is truncated"))?;
+    let offset = file_len
+        .checked_sub(len as u64)
+        .ok_or_else(|| Malformed::at(0, "file is shorter than its footer"))?;
+    Ok((start, offset))
 }
 
 #[cfg(test)]

@@ -63,10 +63,15 @@ impl Handle {
     ///
     /// If they do not.
     pub fn check(&self, limit: u64, at: usize) -> Decoded<()> {
+        self.check_with(TRAILER_LEN, limit, at)
+    }
+
+    /// [`Handle::check`] for a part of a file that a trailer of `trailer` bytes follows.
+    pub(crate) fn check_with(&self, trailer: usize, limit: u64, at: usize) -> Decoded<()> {
         let end = self
             .offset
             .checked_add(self.size)
-            .and_then(|end| end.checked_add(TRAILER_LEN as u64));
+            .and_then(|end| end.checked_add(trailer as u64));
         if end.is_some_and(|end| end <= limit) {
             return Ok(());
         }

@@ -358,7 +358,7 @@ impl Flat<'_> {
         };
         let file = fs.open(path, FileMode::default())?;
         let table = Table::open(file, len, open, &Io::blocking())?;
-        Ok(Arc::into_inner(table).expect("nobody else has the table"))
+        Ok(Arc::into_inner(table).expect("the table is not shared yet"))
     }
 }
 

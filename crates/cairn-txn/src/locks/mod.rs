@@ -151,6 +151,31 @@ pub(crate) struct Request<'a> {
     pub(crate) detect: Option<usize>,
 }
 
+impl Request<'_> {
+    /// The end of the time to wait, given the monotonic time `now` in nanoseconds; `None` for no limit.
+    fn deadline(&self, now: u64) -> Option<u64> {
+        let nanos = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.timeout
+            .map(|timeout| now.saturating_add(nanos(timeout)))
+    }
+}
+
+/// The way in which a lock was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Without a wait for another owner of the key, or from a shared lock that the transaction held.
+    AtOnce,
+    /// After a wait.
+    AfterWait,
+}
+
+/// True if `id` holds the lock of `key`, whose stripe is `stripe`.
+fn is_held_by(stripe: &KeyMap<Held>, key: &LockKey, id: u64) -> bool {
+    stripe
+        .get(key)
+        .is_some_and(|held| held.holders.contains(id))
+}
+
 /// A part of the lock table, on cache lines of its own.
 #[repr(align(128))]
 struct Stripe(Mutex<KeyMap<Held>>);
@@ -256,13 +281,12 @@ impl LockManager {
     fn lock_once(&self, key: &LockKey, request: &Request<'_>) -> Result<Option<LockKey>> {
         let stripe = self.stripe(key);
         let id = request.owner.id;
-        let is_held = stripe
-            .get(key)
-            .is_some_and(|held| held.holders.contains(id));
-        if !is_held && let Some(range) = self.ranges.blocking(key, id) {
+        if let Some(range) = self.ranges.blocking(key, id)
+            && !is_held_by(&stripe, key, id)
+        {
             return Ok(Some(range));
         }
-        if self.lock_in(stripe, key, request)? || is_held {
+        if self.lock_in(stripe, key, request)? != Taken::AfterWait {
             return Ok(None);
         }
         // While it waited, a range may have been locked by the owner from which it got the lock.
@@ -277,19 +301,16 @@ impl LockManager {
 
     /// True if `id` holds the lock of `key`.
     fn holds(&self, key: &LockKey, id: u64) -> bool {
-        let stripe = self.stripe(key);
-        stripe
-            .get(key)
-            .is_some_and(|held| held.holders.contains(id))
+        is_held_by(&self.stripe(key), key, id)
     }
 
-    /// Locks `key`, whose stripe is `stripe`. Returns true if it did not wait.
+    /// Locks `key`, whose stripe is `stripe`.
     fn lock_in(
         &self,
         mut stripe: MutexGuard<'_, KeyMap<Held>>,
         key: &LockKey,
         request: &Request<'_>,
-    ) -> Result<bool> {
+    ) -> Result<Taken> {
         let id = request.owner.id;
         let Some(held) = stripe.get_mut(key) else {
             self.count(key.family())?;
@@ -299,26 +320,30 @@ impl LockManager {
                 contended: false,
             };
             stripe.insert(key.clone(), held);
-            return Ok(true);
+            return Ok(Taken::AtOnce);
         };
         if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
-            return Ok(true);
+            return Ok(Taken::AtOnce);
         }
         // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
         let is_free = held.holders.is_empty() || held.holders.is_only(id);
         if is_free || (!held.contended && held.fits(id, request.exclusive)) {
             held.give(id, request.exclusive);
             self.update_graph(key, held);
-            return Ok(true);
+            return Ok(Taken::AtOnce);
         }
         if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
             held.give(id, request.exclusive);
-            return Ok(true);
+            return Ok(Taken::AtOnce);
         }
         if request.timeout == Some(Duration::ZERO) {
             return Err(timed_out());
         }
-        self.wait(stripe, key, request).map(|()| false)
+        let taken = match held.holders.contains(id) {
+            true => Taken::AtOnce,
+            false => Taken::AfterWait,
+        };
+        self.wait(stripe, key, request).map(|()| taken)
     }
 
     /// Waits for the lock of `key`, whose stripe is `stripe`.
@@ -331,9 +356,7 @@ impl LockManager {
     ) -> Result<()> {
         let id = request.owner.id;
         let now = self.clock.monotonic_nanos();
-        let deadline = request.timeout.map(|timeout| {
-            now.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
-        });
+        let deadline = request.deadline(now);
         let mut graph = self.graph.lock();
         let held = stripe
             .get_mut(key)

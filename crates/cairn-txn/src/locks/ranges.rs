@@ -1,7 +1,7 @@
 //! Locks of ranges of keys.
 //!
-//! A granted range is in a list, and also a key of its own in the lock table, held exclusively by the owner of the range:
-//! whoever has to wait for the range waits for this key, so that the wait graph needs no ranges to find deadlocks.
+//! A granted range is in a list, and also a key of its own in the lock table, held exclusively by the owner of the range.
+//! Other transactions wait for this key, so that the wait graph finds deadlocks without ranges.
 //!
 //! ```text
 //! lock of a key     under the mutex of its stripe: is the key in a range of another owner? then wait for the range, again
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The range is in the list before the stripes are searched, one by one under their mutexes: a key that is locked
-//! afterwards is found to be in the range. It is not in the list while its owner waits, and excludes nobody then.
+//! afterwards is found to be in the range. While its owner waits, it is not in the list, and other owners can lock its keys.
 //!
 //! Locks that were waited for are released at once: only then does the search begin again.
 
@@ -164,10 +164,7 @@ pub(super) struct Deadline(Option<u64>);
 
 impl Deadline {
     pub(super) fn of(locks: &LockManager, request: &Request<'_>) -> Deadline {
-        Deadline(request.timeout.map(|timeout| {
-            let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-            locks.clock.monotonic_nanos().saturating_add(nanos)
-        }))
+        Deadline(request.deadline(locks.clock.monotonic_nanos()))
     }
 
     fn left(&self, locks: &LockManager) -> Option<Duration> {

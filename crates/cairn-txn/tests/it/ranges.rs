@@ -111,7 +111,7 @@ fn ranges_conflict_with_keys_and_ranges_of_others() {
     let (mut first, mut second) = (db.begin(), db.begin());
     first.put(b"d", b"1").unwrap();
     assert_eq!(codes(lock(&mut second, b"a", b"d")), TIMED_OUT);
-    // A range that was not granted excludes nobody.
+    // Others can lock the keys of a range that was not granted.
     first.put(b"b", b"1").unwrap();
     lock(&mut second, b"e", b"g").unwrap();
     assert_eq!(codes(lock(&mut first, b"g", b"h")), TIMED_OUT);
