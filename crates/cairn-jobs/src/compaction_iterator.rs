@@ -619,10 +619,12 @@ impl<R: Run> CompactionIterator<R> {
         self.rules.bottommost && self.is_collapsible() && self.is_oldest(stripe)
     }
 
-    /// True if the timestamp of an entry of kind `kind` may change: a blob has the key with its timestamp.
+    /// True if the timestamp of an entry of kind `kind` may change: a blob, which columns of an entity may refer to, has
+    /// the key with its timestamp.
     #[inline]
     fn may_rekey(&self, kind: ValueKind) -> bool {
-        kind != ValueKind::BlobIndex || !self.timestamps.exist()
+        !self.timestamps.exist()
+            || !matches!(kind, ValueKind::BlobIndex | ValueKind::WideColumnEntity)
     }
 
     /// True if a deletion of the current key in `stripe` shadows nothing.
@@ -792,6 +794,8 @@ impl<R: Run> CompactionIterator<R> {
                 }
                 ValueKind::Value => break Base::Value,
                 ValueKind::BlobIndex if self.blobs.is_some() => break Base::Blob,
+                // Merged, it would have the timestamp of the operand, and its blobs another.
+                ValueKind::WideColumnEntity if self.timestamps.exist() => break Base::Kept,
                 ValueKind::WideColumnEntity if self.blobs.is_some() => break Base::Entity,
                 ValueKind::Deletion
                 | ValueKind::SingleDeletion
@@ -857,10 +861,15 @@ impl<R: Run> CompactionIterator<R> {
             Base::Nothing => &[],
             _ => self.input.value(),
         };
+        // A blob has the key of its entry, with another timestamp than the current key if it is an older version.
+        let owner = match base {
+            Base::Blob => key::user_key(self.input.key()),
+            _ => &self.user,
+        };
         let merge = |existing: Option<&[u8]>| self.full_merge(operator, existing, operands);
         let merged = match (base, &mut blobs) {
             (Base::Blob, Some(blobs)) => blobs
-                .read_encoded(existing, &self.user)
+                .read_encoded(existing, owner)
                 .and_then(|value| merge(Some(&value)))
                 .map(|value| (ValueKind::Value, value)),
             (Base::Entity, Some(blobs)) => {

@@ -13,7 +13,7 @@ use crate::view::View;
 ///
 /// # Errors
 ///
-/// Those of [`get`], except for those of a merge.
+/// Those of [`get`](super::get()), except for those of a merge.
 pub fn is_written_since(
     view: &View,
     lookup: &LookupKey,
@@ -31,7 +31,7 @@ pub fn is_written_since(
 ///
 /// # Errors
 ///
-/// Those of [`get`], except for those of a merge.
+/// Those of [`get`](super::get()), except for those of a merge.
 pub fn is_written_after(
     view: &View,
     lookup: &LookupKey,
