@@ -17,7 +17,8 @@
 //! With user-defined timestamps, each key with its timestamp is a separate key, and only rules 1 (without range
 //! tombstones) and 2 apply, until its timestamp is old (see [`crate::history`]). The old versions of a key are versions
 //! of one key, to which all rules but the third apply; rule 5 also sets their timestamps to the minimum. A single
-//! deletion has the effect of a deletion.
+//! deletion has the effect of a deletion. Operands are not merged with a version that a range tombstone hides from some
+//! readers.
 
 #[cfg(test)]
 mod tests;
@@ -607,6 +608,16 @@ impl<R: Run> CompactionIterator<R> {
         tombstones.covering_at(order, user, stripe, history.newest_covering()) > seq
     }
 
+    /// True if a range tombstone of the same stripe hides the current version, but not the operands above it, from
+    /// readers at some timestamps.
+    fn is_covered_for_some(&self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
+        let Rules {
+            order, tombstones, ..
+        } = &self.rules;
+        let user = key::user_key(self.input.key());
+        self.timestamps.exist() && tombstones.covering_at(order, user, stripe, None) > seq
+    }
+
     /// True if versions of the current key are dropped like those of a key without timestamps.
     #[inline]
     fn is_collapsible(&self) -> bool {
@@ -759,6 +770,9 @@ impl<R: Run> CompactionIterator<R> {
             if self.is_covered(seq, stripe) {
                 break Base::Nothing;
             }
+            if !operands.is_empty() && self.is_covered_for_some(seq, stripe) {
+                break Base::Kept;
+            }
             match kind {
                 ValueKind::Merge => {
                     let changed = match self.rule_operand(seq)? {
@@ -794,8 +808,6 @@ impl<R: Run> CompactionIterator<R> {
                 }
                 ValueKind::Value => break Base::Value,
                 ValueKind::BlobIndex if self.blobs.is_some() => break Base::Blob,
-                // Merged, it would have the timestamp of the operand, and its blobs another.
-                ValueKind::WideColumnEntity if self.timestamps.exist() => break Base::Kept,
                 ValueKind::WideColumnEntity if self.blobs.is_some() => break Base::Entity,
                 ValueKind::Deletion
                 | ValueKind::SingleDeletion
@@ -861,9 +873,9 @@ impl<R: Run> CompactionIterator<R> {
             Base::Nothing => &[],
             _ => self.input.value(),
         };
-        // A blob has the key of its entry, with another timestamp than the current key if it is an older version.
+        // A blob has the key of its entry: that of an older version has another timestamp than the current key.
         let owner = match base {
-            Base::Blob => key::user_key(self.input.key()),
+            Base::Blob | Base::Entity => key::user_key(self.input.key()),
             _ => &self.user,
         };
         let merge = |existing: Option<&[u8]>| self.full_merge(operator, existing, operands);
@@ -877,7 +889,7 @@ impl<R: Run> CompactionIterator<R> {
                     true => undated_merge(column, merge),
                     false => merge(column),
                 };
-                entity_merge::merge(existing, &self.user, blobs, merge)
+                entity_merge::merge(existing, owner, blobs, merge)
                     .map(|entity| (ValueKind::WideColumnEntity, entity))
             }
             (Base::Value, _) => merge(Some(existing)).map(|value| (ValueKind::Value, value)),

@@ -41,6 +41,8 @@ regressions! {
     a_log_says_what_came_before: "predecessor.txt",
     an_old_range_deletion_stays_above_keys_of_lower_levels: "timestamps-range-deletion.txt",
     a_blob_is_found_by_a_key_with_an_old_timestamp: "timestamps-blobs.txt",
+    operands_stay_above_a_range_deletion_with_their_timestamp: "timestamps-merge-over-tombstone.txt",
+    a_blob_is_found_below_operands_with_newer_timestamps: "timestamps-blobs-below-operands.txt",
 }
 
 #[test]

@@ -184,6 +184,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 operands: None,
                 newest: Newest::Missing,
                 key: Vec::new(),
+                base_key: Vec::new(),
                 newest_seq: SequenceNumber::ZERO,
                 records_newest: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
@@ -804,6 +805,14 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         match self.view.family.order.timestamp_size() > 0 {
             true => &self.versions.key,
             false => self.lookup.user(),
+        }
+    }
+
+    /// The user key of the newest version that is not an operand.
+    fn base_key(&self) -> &[u8] {
+        match self.versions.base_key.is_empty() {
+            true => self.key(),
+            false => &self.versions.base_key,
         }
     }
 

@@ -65,6 +65,9 @@ pub(crate) struct Versions<'a> {
     pub(crate) newest: Newest,
     /// The user key of the newest version with its timestamp; empty if not recorded.
     pub(crate) key: Vec<u8>,
+    /// The user key of `newest` with its timestamp, which values in blob files have, if merge operands are above it;
+    /// empty if not recorded.
+    pub(crate) base_key: Vec<u8>,
     /// The sequence number of the newest version; zero if not recorded.
     pub(crate) newest_seq: SequenceNumber,
     /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
@@ -113,9 +116,8 @@ impl<'a> Versions<'a> {
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
-        if self.records_newest && self.operands.is_none() {
-            self.key.extend_from_slice(user_key);
-            self.newest_seq = seq;
+        if self.records_newest {
+            self.record(user_key, seq, kind);
         }
         match kind {
             ValueKind::Value => self.newest = Newest::Value(stored().pin()),
@@ -132,6 +134,16 @@ impl<'a> Versions<'a> {
             _ => {}
         }
         ControlFlow::Break(())
+    }
+
+    /// Records the key of a version if it is the newest or has the base value.
+    fn record(&mut self, user_key: &[u8], seq: SequenceNumber, kind: ValueKind) {
+        if self.operands.is_none() {
+            self.key.extend_from_slice(user_key);
+            self.newest_seq = seq;
+        } else if matches!(kind, ValueKind::BlobIndex | ValueKind::WideColumnEntity) {
+            self.base_key.extend_from_slice(user_key);
+        }
     }
 
     /// Adds the next older merge operand. Returns `Break` if `on_operand` ends the lookup.

@@ -141,6 +141,9 @@ impl DbIter {
             kind => {
                 self.versions.operands.clear();
                 self.versions.newest = self.version(kind)?;
+                if let Newest::Blob(_) | Newest::Entity(_) = self.versions.newest {
+                    self.versions.base_key.clone_from(&self.key);
+                }
             }
         }
         self.counters.hidden += u64::from(kind.is_deletion());
@@ -171,9 +174,10 @@ impl DbIter {
     fn resolve_gathered(&mut self) -> Result<bool> {
         self.versions.same_key = false;
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
+        let owner = &self.versions.base_key;
         let newest = match newest {
-            Newest::Blob(index) => Newest::Value(self.blob(&index)?),
-            Newest::Entity(entity) => Newest::Entity(self.whole_entity(entity)?),
+            Newest::Blob(index) => Newest::Value(self.blob(owner, &index)?),
+            Newest::Entity(entity) => Newest::Entity(self.whole_entity(owner, entity)?),
             other => other,
         };
         if !self.versions.operands.is_empty() {

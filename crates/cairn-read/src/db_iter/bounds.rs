@@ -421,26 +421,26 @@ impl DbIter {
         self.target.extend_from_slice(&packed.to_le_bytes());
     }
 
-    /// Reads the value that an encoded blob index refers to.
-    pub(super) fn blob(&self, index: &[u8]) -> Result<Value> {
+    /// Reads the value of the entry of `owner`, a user key, to which an encoded blob index refers.
+    pub(super) fn blob(&self, owner: &[u8], index: &[u8]) -> Result<Value> {
         let family = &self.view.family;
         if let Some(ahead) = &self.blobs_ahead {
-            return self.blob_ahead(index, &mut ahead.borrow_mut());
+            return self.blob_ahead(owner, index, &mut ahead.borrow_mut());
         }
         family
             .blobs
-            .read(index, &self.key, &family.io, self.settings.blob_options)
+            .read(index, owner, &family.io, self.settings.blob_options)
     }
 
-    /// Reads the value that an encoded blob index refers to, and starts to read those of further entries.
+    /// [`DbIter::blob`], which also starts to read the values of further entries.
     #[cold]
-    fn blob_ahead(&self, index: &[u8], ahead: &mut BlobsAhead) -> Result<Value> {
+    fn blob_ahead(&self, owner: &[u8], index: &[u8], ahead: &mut BlobsAhead) -> Result<Value> {
         let Reading { blobs, io, .. } = &*self.view.family;
         let started = ahead.take(index);
         let was_ahead = started.is_some();
         let (place, request) = match started {
             Some(started) => started,
-            None => match blobs.locate(index, &self.key, self.settings.blob_options)? {
+            None => match blobs.locate(index, owner, self.settings.blob_options)? {
                 Located::Cached(value) => return Ok(value),
                 Located::InFile(place, request) => (place, request),
             },
@@ -454,11 +454,11 @@ impl DbIter {
             // It was collected: this reads again.
             bytes = io.read_now(&request);
         }
-        match blobs.complete(place, &self.key, bytes)? {
+        match blobs.complete(place, owner, bytes)? {
             Located::Cached(value) => Ok(value),
             // A tier of the cache has lost it.
             Located::InFile(place, request) => {
-                match blobs.complete(place, &self.key, io.read_now(&request))? {
+                match blobs.complete(place, owner, io.read_now(&request))? {
                     Located::Cached(value) => Ok(value),
                     Located::InFile(..) => {
                         Err(Error::aborted("a value in a blob file was not read"))

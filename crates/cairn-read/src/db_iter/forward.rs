@@ -96,7 +96,7 @@ impl DbIter {
             }
             ValueKind::BlobIndex => {
                 self.skip_key();
-                let value = self.blob(self.merging.value())?;
+                let value = self.blob(&self.key, self.merging.value())?;
                 let value = self.strip_ttl(value)?;
                 self.set_position(Position::Value(value))
             }
@@ -151,11 +151,11 @@ impl DbIter {
                     self.merge_into(Below::Value(&value[..len]))
                 }
                 ValueKind::WideColumnEntity => {
-                    let entity = self.whole_entity(value)?;
+                    let entity = self.whole_entity(parsed.user_key, value)?;
                     self.merge_into(Below::Entity(&entity))
                 }
                 ValueKind::BlobIndex => {
-                    let blob = self.blob(&value)?;
+                    let blob = self.blob(parsed.user_key, &value)?;
                     self.merge_into(Below::Value(&blob))
                 }
                 kind if kind.is_deletion() => self.merge_into(Below::Nothing),
@@ -193,22 +193,17 @@ impl DbIter {
 
     /// Positions on `key` with `entity`.
     pub(super) fn set_entity(&mut self, entity: Value) -> Result<Progress> {
-        let entity = self.whole_entity(entity)?;
+        let entity = self.whole_entity(&self.key, entity)?;
         let column = default_column(&entity)?;
         self.set_position(Position::Entity(entity, column))
     }
 
-    /// Returns `entity`, the value of `key`, with its blobs read and inlined.
-    pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
+    /// Returns `entity`, the value of `owner`, a user key, with its blobs read and inlined.
+    pub(super) fn whole_entity(&self, owner: &[u8], entity: Value) -> Result<Value> {
         if self.settings.cache_only && has_blobs(&entity)? {
             return Err(storage_forbidden());
         }
-        with_blobs(
-            &self.view.family,
-            &self.key,
-            entity,
-            self.settings.blob_options,
-        )
+        with_blobs(&self.view.family, owner, entity, self.settings.blob_options)
     }
 
     /// The merging iterator is on the newest visible version of `key`, or past it if there is none.

@@ -190,6 +190,8 @@ struct Versions {
     /// Merge operands: newest first if forward, oldest first if backward.
     operands: Vec<Value>,
     newest: Newest,
+    /// Backward: the user key of `newest` if that is a blob or an entity; operands above it may have other timestamps.
+    base_key: Vec<u8>,
 }
 
 /// Counters of skipped entries.
@@ -322,6 +324,7 @@ impl DbIter {
                 covered_by: SequenceNumber::ZERO,
                 operands: Vec::new(),
                 newest: Newest::Missing,
+                base_key: Vec::new(),
             },
             counters: Counters {
                 skipped: 0,
@@ -726,7 +729,10 @@ impl DbIter {
         let Position::Index(index) = &self.position else {
             return self.valid();
         };
-        match self.blob(index).and_then(|value| self.strip_ttl(value)) {
+        match self
+            .blob(&self.key, index)
+            .and_then(|value| self.strip_ttl(value))
+        {
             Ok(value) => self.position = Position::Value(value),
             Err(error) => self.fail(error),
         }

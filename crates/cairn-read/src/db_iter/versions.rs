@@ -145,7 +145,7 @@ impl DbIter {
                 self.set_entry(Part::Column(column))
             }
             ValueKind::BlobIndex => {
-                let value = self.blob(value)?;
+                let value = self.blob(&self.key, value)?;
                 let value = self.strip_ttl(value)?;
                 self.set_position(Position::Value(value))
             }
@@ -232,9 +232,9 @@ impl DbIter {
         let at = match newest {
             Newest::Missing => Position::Value(Value::from(Vec::new())),
             Newest::Value(value) => Position::Value(self.strip_ttl(value)?),
-            Newest::Blob(index) => Position::Value(self.strip_ttl(self.blob(&index)?)?),
+            Newest::Blob(index) => Position::Value(self.strip_ttl(self.blob(&self.key, &index)?)?),
             Newest::Entity(entity) => {
-                let entity = self.whole_entity(entity)?;
+                let entity = self.whole_entity(&self.key, entity)?;
                 let column = default_column(&entity)?;
                 Position::Entity(entity, column)
             }

@@ -40,7 +40,7 @@ impl<H: OnOperand> PointGet<'_, H> {
         let reading = &self.view.family;
         let (entity, reads) = match &self.versions.newest {
             Newest::Missing | Newest::Value(_) => return Ok(None),
-            Newest::Blob(index) => match reading.blobs.locate(index, self.key(), options)? {
+            Newest::Blob(index) => match reading.blobs.locate(index, self.base_key(), options)? {
                 Located::Cached(value) => {
                     self.versions.newest = Newest::Value(value);
                     return Ok(None);
@@ -48,7 +48,7 @@ impl<H: OnOperand> PointGet<'_, H> {
                 Located::InFile(place, request) => (None, vec![(0, place, request)]),
             },
             Newest::Entity(entity) => {
-                match PendingEntity::locate(reading, self.key(), entity, options)? {
+                match PendingEntity::locate(reading, self.base_key(), entity, options)? {
                     None => return Ok(None),
                     Some((entity, reads)) => (Some(entity), reads),
                 }
@@ -80,7 +80,10 @@ impl<H: OnOperand> PointGet<'_, H> {
         let places = std::mem::take(&mut blobs.places);
         let mut plain: Option<Value> = None;
         for ((column, place), read) in places.into_iter().zip(results) {
-            match (source.complete(place, self.key(), read)?, &mut blobs.entity) {
+            match (
+                source.complete(place, self.base_key(), read)?,
+                &mut blobs.entity,
+            ) {
                 (Located::InFile(place, request), _) => {
                     blobs.add((column, place, request), requests);
                 }
