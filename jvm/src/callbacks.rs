@@ -17,7 +17,8 @@ use cairn_types::{
 };
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::env::{ByteArray, Callee, Env, Global, JString, Method, Object, Outcome};
+use crate::callee::Callee;
+use crate::env::{ByteArray, Env, Global, JString, Method, Object, Outcome};
 use crate::handle::{Mut, New, Ref, take};
 use crate::options::{AllOptions, ReadOptions};
 

@@ -132,69 +132,6 @@ fn failure(panic: &(dyn Any + Send)) -> Fail {
     Fail::Error(Error::aborted(format!("internal error: {text}")))
 }
 
-/// Conversion of a Java argument to that of a Rust function.
-pub trait Argument<J>: Sized {
-    /// Converts the argument.
-    ///
-    /// # Errors
-    ///
-    /// The argument is invalid.
-    fn from_java(argument: J) -> Outcome<Self>;
-}
-
-/// Converts an argument.
-#[inline]
-pub fn arg<J, A: Argument<J>>(argument: J) -> Outcome<A> {
-    A::from_java(argument)
-}
-
-/// Results of functions: a value, or an [`Outcome`].
-pub trait IntoOutcome<T> {
-    /// Converts the result.
-    fn outcome(self) -> Outcome<T>;
-}
-
-impl<T> IntoOutcome<T> for Outcome<T> {
-    #[inline]
-    fn outcome(self) -> Outcome<T> {
-        self
-    }
-}
-
-macro_rules! same {
-    ($($kind:ty),+) => {$(
-        impl Argument<$kind> for $kind {
-            #[inline]
-            fn from_java(argument: $kind) -> Outcome<$kind> {
-                Ok(argument)
-            }
-        }
-        impl IntoOutcome<$kind> for $kind {
-            #[inline]
-            fn outcome(self) -> Outcome<$kind> {
-                Ok(self)
-            }
-        }
-    )+};
-}
-
-same!(
-    jlong,
-    jint,
-    i8,
-    u16,
-    f64,
-    bool,
-    (),
-    Object,
-    JString,
-    ByteArray,
-    IntArray,
-    LongArray,
-    ObjectArray,
-    ByteBuffer
-);
-
 /// Bytes copied from an array: small ones on the stack.
 pub struct Bytes {
     len: usize,
@@ -249,93 +186,14 @@ extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> jint {
 thread_local! {
     /// True for a thread that this library attached.
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
-    /// The class loader of the running callback.
-    static LOADER: Cell<Option<Loader>> = const { Cell::new(None) };
     /// The last exception of a callback on this thread of Java, and the text of the error that it became.
     static THROWN: RefCell<Option<Thrown>> = const { RefCell::new(None) };
-}
-
-/// A class loader as the threads of the engine, which have none, use it: a global reference, and the method `loadClass`.
-#[derive(Clone, Copy)]
-struct Loader {
-    object: jobject,
-    load: Method,
 }
 
 /// An exception as a global reference, which is not released when its thread ends.
 struct Thrown {
     exception: jobject,
     text: String,
-}
-
-/// An object that the engine calls, with the class loader of RocksJava's classes.
-pub struct Callee {
-    object: Global,
-    loader: Option<(Global, Method)>,
-}
-
-/// Restores the class loader of an outer callback.
-struct Restore(Option<Loader>);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        LOADER.set(self.0);
-    }
-}
-
-impl Callee {
-    /// The callee `object`.
-    pub fn new(env: Env, object: Object) -> Outcome<Callee> {
-        let class = Object(env.class("org/rocksdb/RocksObject")?);
-        let get = env.method_of(class, "getClassLoader", "()Ljava/lang/ClassLoader;")?;
-        let loader = env.call_object(class, get, &[])?;
-        let loader = match loader.is_null() {
-            true => None,
-            false => {
-                let load = "(Ljava/lang/String;)Ljava/lang/Class;";
-                Some((
-                    env.global(loader),
-                    env.method_of(loader, "loadClass", load)?,
-                ))
-            }
-        };
-        Ok(Callee {
-            object: env.global(object),
-            loader,
-        })
-    }
-
-    /// The object.
-    pub fn object(&self) -> Object {
-        self.object.object()
-    }
-
-    fn run<T>(&self, work: impl FnOnce(Env) -> Outcome<T>, fail: impl FnOnce(Env)) -> Option<T> {
-        let loader = self.loader.as_ref().map(|(object, load)| Loader {
-            object: object.object().0,
-            load: *load,
-        });
-        let _restore = Restore(LOADER.replace(loader));
-        attached(|env| env.frame(|| work(env)).inspect_err(|_| fail(env)).ok()).flatten()
-    }
-
-    /// Calls Java. An exception is written to the standard error stream, and the result is then `None`.
-    pub fn notify<T>(&self, name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> Option<T> {
-        self.run(work, |env| {
-            eprintln!("librocksdbjni (Cairn): {name}: {}", env.take_exception());
-        })
-    }
-
-    /// Calls Java. An exception becomes a panic with an [`Error`]: the engine fails the job or operation with it, and
-    /// a native method on the stack of this thread throws the exception itself ([`call`]).
-    pub fn call<T>(&self, name: &str, work: impl FnOnce(Env) -> Outcome<T>) -> T {
-        let mut text = None;
-        let result = self.run(work, |env| text = Some(env.keep_exception(name)));
-        result.unwrap_or_else(|| {
-            let text = text.unwrap_or_else(|| format!("{name}: no virtual machine"));
-            std::panic::resume_unwind(Box::new(Error::aborted(text)))
-        })
-    }
 }
 
 /// Runs `work` with the environment of the calling thread, which is attached to the virtual machine as a daemon on its
@@ -397,10 +255,10 @@ impl Env {
 
     /// The class `name`. In a callback, RocksJava's classes are those of its loader.
     pub fn class(self, name: &str) -> Outcome<jclass> {
-        if let Some(loader) = LOADER.get().filter(|_| name.starts_with("org/rocksdb/")) {
+        if let Some(loader) = crate::callee::loader().filter(|_| name.starts_with("org/rocksdb/")) {
             let name = self.string(&name.replace('/', "."))?;
             let arguments = [jvalue { l: name.0 }];
-            let class = self.call_object(Object(loader.object), loader.load, &arguments)?;
+            let class = self.call_object(loader.object, loader.load, &arguments)?;
             self.forget(Object(name.0));
             return Ok(class.0);
         }
@@ -598,7 +456,7 @@ impl Env {
 
     /// Clears the pending exception and returns the text of its error. A thread of Java keeps the exception, for the
     /// native method that it is in.
-    fn keep_exception(self, name: &str) -> String {
+    pub fn keep_exception(self, name: &str) -> String {
         let thrown = jni!(self, ExceptionOccurred);
         let text = format!("{name}: {}", self.take_exception());
         if !thrown.is_null() && !IS_OURS.get() {

@@ -9,7 +9,8 @@ use std::ops::{Deref, DerefMut};
 use cairn_types::Error;
 use jni_sys::jlong;
 
-use crate::env::{Argument, Env, Fail, IntoOutcome, Outcome};
+use crate::arguments::{Argument, IntoOutcome};
+use crate::env::{Env, Fail, Outcome};
 
 #[repr(C)]
 struct Cell<T> {

@@ -13,8 +13,10 @@
     reason = "the arguments of native methods are those of the Java classes"
 )]
 
+mod arguments;
 mod batch;
 mod callbacks;
+mod callee;
 mod compaction_info;
 mod db;
 mod env;
@@ -29,6 +31,7 @@ mod scalar;
 mod slice;
 mod threads;
 mod tickers;
+mod transaction_db;
 mod txn;
 mod versions;
 mod wal_filter;
@@ -56,9 +59,9 @@ mod natives {
 
     use jni_sys::{jbyte, jchar, jint, jlong};
 
+    use crate::arguments::{IntoOutcome, arg};
     use crate::env::{
-        ByteArray, ByteBuffer, Env, IntArray, IntoOutcome, JString, LongArray, Object, ObjectArray,
-        arg,
+        ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray,
     };
 
     include!(concat!(env!("OUT_DIR"), "/natives.rs"));

@@ -21,8 +21,9 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, TableFileCreationReason};
 use jni_sys::{jint, jlong, jvalue};
 
+use crate::callee::Callee;
 use crate::db::{Database, Kind};
-use crate::env::{Callee, Env, LongArray, Method, Object, ObjectArray, Outcome};
+use crate::env::{Env, LongArray, Method, Object, ObjectArray, Outcome};
 use crate::files::table_properties;
 use crate::handle::{Mut, New, Ref, create, of, take};
 use crate::options::AllOptions;

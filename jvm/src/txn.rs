@@ -1,30 +1,26 @@
-//! `TransactionDB`, `OptimisticTransactionDB` and `Transaction`.
+//! `Transaction` and `AbstractTransactionNotifier`.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot, Value};
+use cairn_db::{Db, Family, Snapshot, Value};
 use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
 use cairn_platform::sync::Mutex;
-use cairn_txn::{
-    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
-    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
-};
-use cairn_types::{Error, KeyOrder};
+use cairn_txn::Transaction;
+use cairn_types::Error;
 use jni_sys::{jint, jlong, jvalue};
 
-use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
+use crate::callee::Callee;
 use crate::env::{
-    ByteArray, ByteBuffer, Callee, Env, JString, LongArray, Method, Object, ObjectArray, Outcome,
-    illegal,
+    ByteArray, ByteBuffer, Env, JString, LongArray, Method, Object, ObjectArray, Outcome, illegal,
 };
 use crate::handle::{Mut, New, Ref, create, of, take};
 use crate::iterator::Cursor;
-use crate::listener::Slot;
-use crate::options::{AllOptions, ReadOptions};
+use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
+use crate::transaction_db::key_text;
 use crate::writes::Op;
 
 /// The object of a transaction.
@@ -44,7 +40,12 @@ pub struct Txn {
 }
 
 impl Txn {
-    fn new(db: &Db, txn: Transaction, write_options: &WriteOptions, deadlock_detect: bool) -> Txn {
+    pub fn new(
+        db: &Db,
+        txn: Transaction,
+        write_options: &WriteOptions,
+        deadlock_detect: bool,
+    ) -> Txn {
         let clock = db.clock().clone();
         Txn {
             txn: Some(txn),
@@ -97,289 +98,6 @@ impl Drop for Txn {
             drop(take::<IndexedBatch>(self.batch));
         }
     }
-}
-
-/// Opens a database of pessimistic transactions.
-fn open_locking(
-    all: &AllOptions,
-    options: &TransactionDbOptions,
-    path: &str,
-    families: &[FamilyDescriptor],
-) -> Outcome<Database> {
-    let open = |request: &OpenRequest<'_>| TransactionDb::open(request, options);
-    let (txn, slot) = open_by(all, path, families, false, open)?;
-    let db = txn.db().clone();
-    Ok(Database::new(db, Kind::Locking(txn), all, slot))
-}
-
-/// Opens a database of optimistic transactions.
-fn open_validating(
-    all: &AllOptions,
-    path: &str,
-    families: &[FamilyDescriptor],
-) -> Outcome<Database> {
-    let options = OptimisticTransactionDbOptions::default();
-    let open = |request: &OpenRequest<'_>| OptimisticTransactionDb::open(request, &options);
-    let (txn, slot) = open_by(all, path, families, false, open)?;
-    let db = txn.db().clone();
-    Ok(Database::new(db, Kind::Optimistic(txn), all, slot))
-}
-
-pub fn open(
-    env: Env,
-    all: Ref<AllOptions>,
-    options: Ref<TransactionDbOptions>,
-    path: JString,
-) -> Outcome<New<Database>> {
-    open_locking(&all, &options, &env.text(path)?, &default_family(&all)).map(New)
-}
-
-pub fn open_families(
-    env: Env,
-    all: Ref<AllOptions>,
-    options: Ref<TransactionDbOptions>,
-    path: JString,
-    names: ObjectArray,
-    family_options: LongArray,
-) -> Outcome<LongArray> {
-    let families = descriptors(env, names, family_options)?;
-    let database = open_locking(&all, &options, &env.text(path)?, &families)?;
-    handles(env, database, &families)
-}
-
-pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
-    open_validating(&all, &env.text(path)?, &default_family(&all)).map(New)
-}
-
-pub fn open_families_optimistic(
-    env: Env,
-    all: Ref<AllOptions>,
-    path: JString,
-    names: ObjectArray,
-    family_options: LongArray,
-) -> Outcome<LongArray> {
-    let families = descriptors(env, names, family_options)?;
-    let database = open_validating(&all, &env.text(path)?, &families)?;
-    handles(env, database, &families)
-}
-
-/// The handle of the database without transactions, which this one owns.
-pub fn base_db(_env: Env, db: Ref<Database>) -> jlong {
-    *db.0.base.get_or_init(|| {
-        create(Database::new(
-            db.db.clone(),
-            Kind::Plain,
-            &AllOptions::default(),
-            Slot::default(),
-        ))
-    })
-}
-
-fn locking(db: &Database) -> Outcome<&TransactionDb> {
-    match &db.kind {
-        Kind::Locking(txn) => Ok(txn),
-        _ => Err(Error::invalid_argument("not a transaction database").into()),
-    }
-}
-
-fn start(db: &Database, write: &WriteOptions, options: &TransactionOptions) -> Outcome<Txn> {
-    let txn = locking(db)?.begin_with(write, options);
-    Ok(Txn::new(&db.db, txn, write, options.deadlock_detect))
-}
-
-pub fn begin(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<New<Txn>> {
-    start(&db, &write, &TransactionOptions::default()).map(New)
-}
-
-pub fn begin_with(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    options: Ref<TransactionOptions>,
-) -> Outcome<New<Txn>> {
-    start(&db, &write, &options).map(New)
-}
-
-fn restart(handle: jlong, new: Txn) -> Outcome<jlong> {
-    *crate::handle::of_mut::<Txn>(handle)? = new;
-    Ok(handle)
-}
-
-pub fn begin_again(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    old: jlong,
-) -> Outcome<jlong> {
-    restart(old, start(&db, &write, &TransactionOptions::default())?)
-}
-
-pub fn begin_again_with(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    options: Ref<TransactionOptions>,
-    old: jlong,
-) -> Outcome<jlong> {
-    restart(old, start(&db, &write, &options)?)
-}
-
-fn start_optimistic(
-    db: &Database,
-    write: &WriteOptions,
-    options: &OptimisticTransactionOptions,
-) -> Outcome<Txn> {
-    match &db.kind {
-        Kind::Optimistic(txn) => Ok(Txn::new(
-            &db.db,
-            txn.begin_with(write, options),
-            write,
-            false,
-        )),
-        _ => Err(Error::invalid_argument("not an optimistic transaction database").into()),
-    }
-}
-
-pub fn begin_optimistic(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-) -> Outcome<New<Txn>> {
-    start_optimistic(&db, &write, &OptimisticTransactionOptions::default()).map(New)
-}
-
-pub fn begin_optimistic_with(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    options: Ref<OptimisticTransactionOptions>,
-) -> Outcome<New<Txn>> {
-    start_optimistic(&db, &write, &options).map(New)
-}
-
-pub fn begin_optimistic_again(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    old: jlong,
-) -> Outcome<jlong> {
-    restart(
-        old,
-        start_optimistic(&db, &write, &OptimisticTransactionOptions::default())?,
-    )
-}
-
-pub fn begin_optimistic_again_with(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-    options: Ref<OptimisticTransactionOptions>,
-    old: jlong,
-) -> Outcome<jlong> {
-    restart(old, start_optimistic(&db, &write, &options)?)
-}
-
-pub fn new_optimistic_options(_env: Env) -> New<OptimisticTransactionOptions> {
-    New(OptimisticTransactionOptions::default())
-}
-
-pub fn destroy_optimistic_options(env: Env, handle: jlong) -> Outcome<()> {
-    crate::handle::destroy::<OptimisticTransactionOptions>(env, handle)
-}
-
-/// Accepted for compatibility: a transaction orders its writes by the comparator of each column family.
-pub fn set_optimistic_comparator(
-    _env: Env,
-    _options: Ref<OptimisticTransactionOptions>,
-    _comparator: Ref<KeyOrder>,
-) {
-}
-
-pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
-    let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
-    Ok(found.map_or(0, |txn| {
-        create(Txn::new(&db.db, txn, &WriteOptions::default(), false))
-    }))
-}
-
-pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
-    let found = locking(&db)?.prepared_transactions();
-    let handles: Vec<jlong> = found
-        .into_iter()
-        .map(|txn| create(Txn::new(&db.db, txn, &WriteOptions::default(), false)))
-        .collect();
-    env.long_array(&handles)
-}
-
-fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
-    let ids: Vec<jlong> = ids.iter().map(|id| *id as jlong).collect();
-    env.long_array(&ids)
-}
-
-fn key_text(env: Env, key: &[u8]) -> Outcome<JString> {
-    env.string(&String::from_utf8_lossy(key))
-}
-
-pub fn lock_status(env: Env, db: Ref<Database>) -> Outcome<Object> {
-    let status = locking(&db)?.lock_status();
-    env.map(status.into_iter().map(|lock| {
-        let (key, holders) = (key_text(env, &lock.key)?, ids(env, &lock.holders)?);
-        let info = env.create(
-            "org/rocksdb/TransactionDB$KeyLockInfo",
-            "(Ljava/lang/String;[JZ)V",
-            &[
-                jvalue { l: key.0 },
-                jvalue { l: holders.0 },
-                jvalue { z: lock.exclusive },
-            ],
-        )?;
-        Ok((env.boxed_long(jlong::from(lock.family))?, info))
-    }))
-}
-
-pub fn set_deadlock_buffer(_env: Env, db: Ref<Database>, count: jint) -> Outcome<()> {
-    locking(&db)?.set_deadlock_buffer(count.cast_unsigned());
-    Ok(())
-}
-
-pub fn deadlocks(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> {
-    let paths = locking(&db)?.deadlocks();
-    let array = env.object_array("org/rocksdb/TransactionDB$DeadlockPath", paths.len())?;
-    for (at, path) in paths.iter().enumerate() {
-        let infos = env.object_array("org/rocksdb/TransactionDB$DeadlockInfo", path.path.len())?;
-        for (at, info) in path.path.iter().enumerate() {
-            let key = key_text(env, &info.key)?;
-            let created = env.create(
-                "org/rocksdb/TransactionDB$DeadlockInfo",
-                "(JJLjava/lang/String;Z)V",
-                &[
-                    jvalue {
-                        j: info.transaction as jlong,
-                    },
-                    jvalue {
-                        j: jlong::from(info.family),
-                    },
-                    jvalue { l: key.0 },
-                    jvalue { z: info.exclusive },
-                ],
-            )?;
-            env.forget(Object(key.0));
-            env.set_element(infos, at, created)?;
-        }
-        let created = env.create(
-            "org/rocksdb/TransactionDB$DeadlockPath",
-            "([Lorg/rocksdb/TransactionDB$DeadlockInfo;Z)V",
-            &[
-                jvalue { l: infos.0 },
-                jvalue {
-                    z: path.limit_exceeded,
-                },
-            ],
-        )?;
-        env.forget(Object(infos.0));
-        env.set_element(array, at, created)?;
-    }
-    Ok(array)
 }
 
 pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {

@@ -9,7 +9,8 @@ use cairn_types::{FileNumber, WalDecision, WalFilter};
 use jni_sys::{jlong, jvalue};
 
 use crate::batch::Batch;
-use crate::env::{Callee, Env, JString, Method, Object, Outcome};
+use crate::callee::Callee;
+use crate::env::{Env, JString, Method, Object, Outcome};
 use crate::handle::{Mut, New, Ref, create, take};
 use crate::options::AllOptions;
 
