@@ -427,10 +427,13 @@ fn in_memtables(family: &FamilyState, begin: &[u8], end: &[u8]) -> bool {
 fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8]) -> bool {
     let mut iter = Memtable::iter(memtable);
     iter.seek(first_of(begin).as_bytes());
-    let entry = iter.valid()
-        && order
-            .compare_without_timestamp(key::user_key(iter.key()), end)
-            .is_le();
+    // The flush of a damaged memtable reports the damage.
+    let damaged = iter.status().is_err();
+    let entry = damaged
+        || iter.valid()
+            && order
+                .compare_without_timestamp(key::user_key(iter.key()), end)
+                .is_le();
     entry
         || memtable.raw_range_tombstones().iter().any(|tombstone| {
             order
