@@ -68,7 +68,7 @@ impl MemtableIter {
             "seeks take internal keys"
         );
         if self.lacks_prefix_of(internal) {
-            self.at = None;
+            (self.at, self.error) = (None, None);
             return;
         }
         let list = self.table.list();
@@ -82,7 +82,7 @@ impl MemtableIter {
     /// Moves to the last entry at or before `internal`.
     pub fn seek_for_prev(&mut self, internal: &[u8]) {
         if self.lacks_prefix_of(internal) {
-            self.at = None;
+            (self.at, self.error) = (None, None);
             return;
         }
         let list = self.table.list();
@@ -125,7 +125,20 @@ impl MemtableIter {
         let from = self.at;
         self.at = from.and_then(|entry| entry.prev());
         if self.checked {
-            self.check_step(self.at, from);
+            self.check_prev(from);
+        }
+    }
+
+    /// Checks a step back from an entry, which is a search.
+    #[cold]
+    fn check_prev(&mut self, from: Option<Entry<'static>>) {
+        let passed = from.map_or(Ok(()), |from| {
+            let packed = key::packed(from.key());
+            self.table.list().verify_search(from.user_key(), packed)
+        });
+        match passed {
+            Ok(()) => self.check_step(self.at, from),
+            damaged => self.end_if_damaged(damaged),
         }
     }
 

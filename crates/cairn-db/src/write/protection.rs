@@ -284,7 +284,7 @@ mod tests {
         let shared = db.shared();
         let error = shared.write_parts(parts, &protected(), None).unwrap_err();
         assert_eq!(error.code(), Code::Corruption);
-        assert_eq!(db.get(b"granite").unwrap(), None);
+        assert!(db.get(b"granite").unwrap().is_none());
         // Nothing was logged: the database goes on.
         db.put(b"after", b"2").unwrap();
         let inserted = shared.insert_protected(
@@ -294,7 +294,7 @@ mod tests {
             Company::OtherGroups,
         );
         assert_eq!(inserted.unwrap_err().code(), Code::Corruption);
-        assert_eq!(db.get(b"granite").unwrap(), None);
+        assert!(db.get(b"granite").unwrap().is_none());
     }
 
     #[test]
@@ -313,10 +313,9 @@ mod tests {
             db.get(b"granite").unwrap().as_deref(),
             Some(&b"igneous"[..])
         );
-        assert_eq!(db.get(b"slate").unwrap(), None);
-        assert_eq!(
-            db.get(b"basalt").unwrap(),
-            None,
+        assert!(db.get(b"slate").unwrap().is_none());
+        assert!(
+            db.get(b"basalt").unwrap().is_none(),
             "deleted by the second batch's range"
         );
     }

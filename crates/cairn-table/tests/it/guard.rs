@@ -51,7 +51,7 @@ impl Cached {
             },
             ..BuildParams::default()
         };
-        let (bytes, _) = build(params, entries, &[]).unwrap();
+        let (bytes, _) = build(params, entries, &[]).expect("the entries ascend");
         Cached {
             bytes,
             cache: Arc::new(BlockCache::new(8 << 20, CacheOptions::default())),
@@ -66,7 +66,7 @@ impl Cached {
             block_checksum_len,
             ..OpenParams::default()
         };
-        open(&self.bytes, params).unwrap()
+        open(&self.bytes, params).expect("the table is whole")
     }
 
     /// The cached blocks of `role`, with their keys.
@@ -90,7 +90,7 @@ impl Cached {
 #[test]
 fn guarded_tables_read_as_others() {
     let entries = entries();
-    for index_type in [IndexType::BinarySearch, IndexType::TwoLevel] {
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevelIndexSearch] {
         for len in [1, 2, 4, 8] {
             let cached = Cached::new(index_type, &entries);
             let table = cached.open(len);
@@ -161,7 +161,7 @@ fn a_damaged_data_block_is_an_error() {
 #[test]
 fn a_damaged_index_block_is_an_error() {
     let entries = entries();
-    for index_type in [IndexType::BinarySearch, IndexType::TwoLevel] {
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevelIndexSearch] {
         let cached = Cached::new(index_type, &entries);
         let table = cached.open(8);
         assert_eq!(forward(&table).unwrap(), entries);

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use cairn_format::key::LookupKey;
 use cairn_memtable::Entry;
+use cairn_options::ReadOptions;
 use cairn_types::{Code, Error, SequenceNumber};
 
 use crate::Db;
@@ -64,10 +65,10 @@ fn reads_of_a_damaged_value_fail() {
     let db = checked(&[]);
     assert_eq!(scan(&db, false).unwrap(), 11);
     assert_eq!(scan(&db, true).unwrap(), 11);
-    damage(&db, b"key5", Entry::damage_value);
+    damage(&db, b"key5", |entry| entry.damage_value());
     assert_damaged(db.get(b"key5"));
     assert_eq!(db.get(b"key4").unwrap().as_deref(), Some(&b"value"[..]));
-    let both = db.multi_get(&[&b"key4"[..], b"key5"]);
+    let both = db.multi_get(&[&b"key4"[..], b"key5"], &ReadOptions::default());
     assert!(both[0].is_ok());
     assert_damaged(both.into_iter().nth(1).unwrap());
     assert_damaged(scan(&db, false));
@@ -83,7 +84,7 @@ fn reads_of_a_damaged_value_fail() {
 #[test]
 fn a_flush_of_damage_fails_and_stops_writes() {
     let db = checked(&[]);
-    damage(&db, b"key5", Entry::damage_value);
+    damage(&db, b"key5", |entry| entry.damage_value());
     assert_damaged(db.flush());
     assert!(db.put(b"later", b"value").is_err());
     assert_eq!(db.get(b"key4").unwrap().as_deref(), Some(&b"value"[..]));
@@ -93,13 +94,13 @@ fn a_flush_of_damage_fails_and_stops_writes() {
 #[test]
 fn a_search_past_a_damaged_key_fails_with_checks_of_searches() {
     let passes = checked(&[]);
-    damage(&passes, b"key5", Entry::damage_key);
+    damage(&passes, b"key5", |entry| entry.damage_key());
     assert_eq!(passes.get(b"key9").unwrap().as_deref(), Some(&b"value"[..]));
     let on_seek = checked(&[("memtable_verify_per_key_checksum_on_seek", "true")]);
-    damage(&on_seek, b"key5", Entry::damage_key);
+    damage(&on_seek, b"key5", |entry| entry.damage_key());
     assert_damaged(on_seek.get(b"key5"));
     let order = checked(&[("paranoid_memory_checks", "true")]);
-    damage(&order, b"key5", Entry::damage_key);
+    damage(&order, b"key5", |entry| entry.damage_key());
     assert_damaged(scan(&order, false));
 }
 
@@ -115,7 +116,7 @@ fn checks_of_the_order_work_without_checksums() {
     }
     assert_eq!(scan(&db, false).unwrap(), 11);
     // "key5" becomes "key%", which precedes "key0".
-    damage(&db, b"key5", Entry::damage_key);
+    damage(&db, b"key5", |entry| entry.damage_key());
     assert_damaged(scan(&db, false));
     assert_damaged(scan(&db, true));
 }
@@ -124,7 +125,7 @@ fn checks_of_the_order_work_without_checksums() {
 fn range_deletions_and_operands_are_read_with_checks() {
     let db = checked(&[("paranoid_memory_checks", "true")]);
     db.delete_range(b"key2", b"key4").unwrap();
-    assert_eq!(db.get(b"key3").unwrap(), None);
+    assert!(db.get(b"key3").unwrap().is_none());
     assert_eq!(scan(&db, false).unwrap(), 9);
     db.flush().unwrap();
     assert_eq!(scan(&db, true).unwrap(), 9);
