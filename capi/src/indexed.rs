@@ -6,7 +6,7 @@ use cairn_db::Family;
 use cairn_indexed::IndexedBatch;
 use cairn_types::Error;
 
-use crate::batch::{Handlers, iterate, joined};
+use crate::batch::{Handlers, is_protected, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, not_built, report, store};
@@ -85,11 +85,14 @@ c_functions! {
         _reserved_bytes: usize,
         overwrite_key: c_uchar,
         max_bytes: usize,
-        _protection_bytes_per_key: usize,
+        protection_bytes_per_key: usize,
     ) -> *mut rocksdb_writebatch_wi_t {
         let order = maybe(backup_index_comparator.cast_const()).cloned().unwrap_or_default();
         let batch = IndexedBatch::with_order(order, overwrite_key != 0);
         batch.set_max_bytes(max_bytes);
+        if let Err(error) = is_protected(protection_bytes_per_key).and_then(|on| batch.set_protected(on)) {
+            batch.refuse(error);
+        }
         create(batch)
     }
     /// Removes all records.

@@ -286,6 +286,11 @@ static void with_metadata(rocksdb_t* db, rocksdb_column_family_handle_t* family)
   rocksdb_free(value);
   rocksdb_writeoptions_t* wo = rocksdb_writeoptions_create();
   put(db, "a", "2");
+  rocksdb_writeoptions_set_protection_bytes_per_key(wo, 4);
+  rocksdb_delete(db, wo, "b", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_writeoptions_set_protection_bytes_per_key(wo, 8);
+  CHECK(rocksdb_writeoptions_get_protection_bytes_per_key(wo) == 8);
   rocksdb_delete(db, wo, "b", 1, &err);
   CHECK_OK(err);
   rocksdb_delete_range_cf(db, wo, family, "c", 1, "d", 1, &err);

@@ -6,6 +6,7 @@ use cairn_types::{Code, Error, Result, Subcode};
 use crate::handle::Family;
 use crate::timestamps::Stamped;
 use crate::write::entry::entry;
+use crate::write::protection::{BatchChecksums, Protection};
 
 /// A list of writes, to one or several column families, that becomes visible and durable as a
 /// whole. Writes in it take effect in the order in which they were added.
@@ -31,6 +32,8 @@ pub struct WriteBatch {
     /// The error of the first write that was not added: a key or value of 4 GiB, or a batch above its maximum
     /// size. Reported when the batch is written.
     refused: Option<Error>,
+    /// The checksums of the writes, if the batch is protected.
+    checksums: BatchChecksums,
 }
 
 impl WriteBatch {
@@ -75,6 +78,39 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
+    /// Protects the writes of the batch with checksums of 8 bytes each, or stops protecting them. Each write that is added
+    /// gets its checksum at once, which is verified until the write is in a memtable, as with
+    /// `WriteOptions::protection_bytes_per_key`.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
+    pub fn set_protected(&mut self, on: bool) -> Result<()> {
+        self.checksums.enable(on, &self.encoded)
+    }
+
+    /// True if the writes of the batch have checksums.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.checksums.is_on()
+    }
+
+    /// Verifies the checksums of the writes, if the batch is protected.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if memory was damaged since a write was added.
+    pub fn verify_checksums(&self) -> Result<()> {
+        self.checksums.verify(&self.encoded)
+    }
+
+    /// The checksums of the writes, for the commit of the batch.
+    #[inline]
+    pub(crate) fn protection(&self) -> Option<Protection> {
+        let checksums = self.checksums.get()?;
+        Some(Protection::whole(checksums.clone()))
+    }
+
     /// Allows the batch to be written without the rejected writes.
     pub fn forget_refused(&mut self) {
         self.refused = None;
@@ -117,6 +153,7 @@ impl WriteBatch {
             is_raw: true,
             max_bytes: 0,
             refused: None,
+            checksums: BatchChecksums::default(),
         })
     }
 
@@ -193,6 +230,7 @@ impl WriteBatch {
         self.stamped.clear();
         self.has_placeholders = false;
         self.is_raw = false;
+        self.checksums.shorten(0);
     }
 
     /// Returns the memory of the serialized form, in bytes.
@@ -205,7 +243,12 @@ impl WriteBatch {
     #[inline]
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.memory() > bytes {
+            let protected = self.is_protected();
             *self = WriteBatch::with_max_bytes(self.max_bytes);
+            if protected {
+                let enabled = self.set_protected(true);
+                debug_assert!(enabled.is_ok(), "an empty batch is whole");
+            }
         }
     }
 
@@ -340,6 +383,7 @@ impl WriteBatch {
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         let (point, was_whole) = self.take_save_point()?;
         self.encoded.go_back(point);
+        self.checksums.shorten(self.encoded.count());
         if was_whole {
             self.refused = None;
         }
@@ -373,7 +417,13 @@ impl WriteBatch {
     #[inline]
     fn add_record(&mut self, write: impl FnOnce(&mut Encoded) -> Result<()>) {
         let limited = (self.max_bytes > 0).then(|| self.encoded.mark());
+        let from = self.encoded.byte_len();
         if let Err(error) = write(&mut self.encoded) {
+            self.refuse(error);
+        }
+        if self.checksums.is_on()
+            && let Err(error) = self.checksums.added(&self.encoded, from)
+        {
             self.refuse(error);
         }
         if let Some(before) = limited {
@@ -409,7 +459,11 @@ impl WriteBatch {
         timestamp: &[u8],
         size_of: impl FnMut(u32) -> Option<usize>,
     ) -> Result<()> {
+        self.verify_checksums()?;
         self.encoded.set_timestamps(timestamp, size_of)?;
+        if self.is_protected() {
+            self.set_protected(true)?;
+        }
         self.has_placeholders = false;
         Ok(())
     }
@@ -420,6 +474,7 @@ impl WriteBatch {
         let (len, max) = (self.encoded.byte_len(), self.max_bytes);
         if len > max {
             self.encoded.go_back(before);
+            self.checksums.shorten(self.encoded.count());
             let text = format!(
                 "a write makes the batch {len} bytes long, of which it may have {max}: it was not added"
             );
@@ -429,6 +484,7 @@ impl WriteBatch {
 
     /// Returns an error if a write was rejected.
     pub(crate) fn check(&self) -> Result<()> {
+        self.verify_checksums()?;
         self.refused.clone().map_or(Ok(()), Err)
     }
 

@@ -19,6 +19,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind
 use cairn_version::Version;
 
 use crate::background::guarded;
+use crate::bounds;
 use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
 use crate::handle::Family;
@@ -424,21 +425,24 @@ fn in_memtables(family: &FamilyState, begin: &[u8], end: &[u8]) -> bool {
         .any(|memtable| touches(order, memtable, begin, end))
 }
 
+/// True if `memtable` has entries from `begin` to `end`, which have timestamps if the keys do.
 fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8]) -> bool {
     let mut iter = Memtable::iter(memtable);
     iter.seek(first_of(begin).as_bytes());
+    // The flush of a damaged memtable reports the damage.
+    let damaged = iter.status().is_err();
     let entry = iter.valid()
         && order
             .compare_without_timestamp(key::user_key(iter.key()), end)
             .is_le();
-    entry
+    let size = order.timestamp_size();
+    let [begin, end] = [begin, end].map(|bound| key::strip_timestamp(bound, size));
+    // The bounds of range tombstones have no timestamps.
+    damaged
+        || entry
         || memtable.raw_range_tombstones().iter().any(|tombstone| {
-            order
-                .compare_without_timestamp(&tombstone.start, end)
-                .is_le()
-                && order
-                    .compare_without_timestamp(&tombstone.end, begin)
-                    .is_gt()
+            bounds::compare(order, &tombstone.start, end).is_le()
+                && bounds::compare(order, &tombstone.end, begin).is_gt()
         })
 }
 
@@ -522,9 +526,19 @@ impl Family {
         ranges: &[UserRange<'_>],
         include_end: bool,
     ) -> Result<()> {
+        let state = &self.state;
+        let ranges = ranges.iter().map(|(begin, end)| {
+            let begin = begin.map(|begin| with_timestamp(state, begin, 0xff));
+            (begin, end.map(|end| with_timestamp(state, end, 0)))
+        });
+        let ranges: Vec<_> = ranges.collect();
+        let ranges: Vec<UserRange<'_>> = ranges
+            .iter()
+            .map(|(begin, end)| (begin.as_deref(), end.as_deref()))
+            .collect();
         self.db
             .shared
-            .delete_files_in_ranges(&self.state, ranges, include_end)
+            .delete_files_in_ranges(state, &ranges, include_end)
     }
 
     /// Moves the files of level 0, which must not overlap, to `target_level`; the levels above it must be

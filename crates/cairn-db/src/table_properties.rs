@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_format::key;
 use cairn_format::table::properties::Properties;
 use cairn_read::View;
 use cairn_types::Result;
 use cairn_version::FileMeta;
 
+use crate::bounds::compare;
 use crate::catalog::family::FamilyState;
 use crate::handle::Family;
 use crate::shared::Shared;
@@ -30,7 +32,8 @@ impl Family {
             .properties_of(&self.state, view.version.files())
     }
 
-    /// Returns the properties of every table with keys in one of `ranges`, whose ends are inclusive.
+    /// Returns the properties of every table with keys in one of `ranges`, whose ends are inclusive and have no
+    /// timestamps.
     ///
     /// # Errors
     ///
@@ -41,14 +44,12 @@ impl Family {
     ) -> Result<TablePropertiesCollection> {
         let view = self.state.view_full();
         let order = self.state.order();
+        let size = order.timestamp_size();
         let overlaps = |file: &FileMeta| {
+            let [smallest, largest] = [&file.smallest, &file.largest]
+                .map(|bound| key::strip_timestamp(bound.user_key(), size));
             ranges.iter().any(|(begin, end)| {
-                order
-                    .compare_without_timestamp(file.smallest.user_key(), end)
-                    .is_le()
-                    && order
-                        .compare_without_timestamp(file.largest.user_key(), begin)
-                        .is_ge()
+                compare(order, smallest, end).is_le() && compare(order, largest, begin).is_ge()
             })
         };
         let files = view.version.files().filter(|(_, file)| overlaps(file));

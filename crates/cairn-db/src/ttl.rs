@@ -84,6 +84,7 @@ impl WriteBatch {
             });
         }
         dated.check()?;
+        dated.set_protected(self.is_protected())?;
         dated.stamp_like(self);
         debug_assert_eq!(
             dated.count(),

@@ -108,6 +108,7 @@ impl Shared {
             true => Batch {
                 logged: marker.as_bytes(),
                 inserted: section.as_bytes(),
+                protection: None,
             },
             false => Batch::only_logged(marker.as_bytes()),
         };

@@ -23,6 +23,7 @@ pub mod log;
 pub mod manifest;
 pub mod names;
 pub mod options_text;
+pub mod protection;
 pub mod range_del;
 mod sorted_u64;
 pub mod table;

@@ -165,6 +165,15 @@ impl IndexedBatch {
         self.shared.lock().batch.stamp(timestamp)
     }
 
+    /// Protects the writes with checksums; see [`WriteBatch::set_protected`].
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
+    pub fn set_protected(&self, on: bool) -> Result<()> {
+        self.shared.lock().batch.set_protected(on)
+    }
+
     /// Limits the serialized size to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {

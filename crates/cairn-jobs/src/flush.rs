@@ -112,6 +112,9 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     assert!(!job.memtables.is_empty(), "a flush has a memtable");
     assert!(context.snapshots.is_sorted(), "snapshots ascend");
     let history = TimestampRules::of_flush(context);
+    for memtable in &job.memtables {
+        memtable.verify_range_tombstones()?;
+    }
     let tombstones = Arc::new(Fragments::build(
         &context.family.order,
         job.memtables

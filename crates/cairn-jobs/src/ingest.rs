@@ -357,10 +357,12 @@ pub fn memtable_holds(
     }
     let mut iter = memtable.iter();
     iter.seek(first_of(order, smallest.user_key()).as_bytes());
-    iter.valid()
-        && order
-            .compare_without_timestamp(key::user_key(iter.key()), largest.user_key())
-            .is_le()
+    // The flush of a damaged memtable reports the damage.
+    iter.status().is_err()
+        || iter.valid()
+            && order
+                .compare_without_timestamp(key::user_key(iter.key()), largest.user_key())
+                .is_le()
 }
 
 /// Returns the internal key before all entries of `user_key`, whatever their timestamp.

@@ -36,7 +36,7 @@ impl Run for MemtableWalk {
     }
 
     fn status(&self) -> Result<()> {
-        Ok(())
+        self.iter().status()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Iterators over the point entries of a memtable. They read memory only and cannot fail.
+//! Iterators over the point entries of a memtable. They read memory only, and fail only if the memtable's checks
+//! ([`crate::Checks`]) find it damaged.
 #![expect(
     unsafe_code,
     reason = "stores a position together with the memtable it points into"
@@ -7,6 +8,7 @@
 use std::sync::Arc;
 
 use cairn_format::key;
+use cairn_types::{Error, Result};
 
 use crate::memtable::Memtable;
 use crate::pin::PinnedEntry;
@@ -20,6 +22,10 @@ pub struct MemtableIter {
     table: Arc<Memtable>,
     /// True if seeks consult the table's filter for the prefix of their target.
     prefix_filter: bool,
+    /// True if the table has checks.
+    checked: bool,
+    /// The damage that ended the iteration.
+    error: Option<Error>,
 }
 
 impl MemtableIter {
@@ -28,8 +34,10 @@ impl MemtableIter {
     pub fn new(table: Arc<Memtable>) -> MemtableIter {
         MemtableIter {
             at: None,
+            checked: table.checks().any(),
             table,
             prefix_filter: false,
+            error: None,
         }
     }
 
@@ -60,18 +68,21 @@ impl MemtableIter {
             "seeks take internal keys"
         );
         if self.lacks_prefix_of(internal) {
-            self.at = None;
+            (self.at, self.error) = (None, None);
             return;
         }
         let list = self.table.list();
         let at = list.at_or_after(key::user_key(internal), key::packed(internal));
         self.at = extended(at);
+        if self.checked {
+            self.check_seek(internal);
+        }
     }
 
     /// Moves to the last entry at or before `internal`.
     pub fn seek_for_prev(&mut self, internal: &[u8]) {
         if self.lacks_prefix_of(internal) {
-            self.at = None;
+            (self.at, self.error) = (None, None);
             return;
         }
         let list = self.table.list();
@@ -82,27 +93,105 @@ impl MemtableIter {
             _ => list.before(user, packed),
         };
         self.at = extended(at);
+        if self.checked {
+            self.check_seek(internal);
+        }
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
         self.at = extended(self.table.list().first());
+        self.check_first();
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
         self.at = extended(self.table.list().last());
+        self.check_first();
     }
 
     /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) {
-        self.at = self.at.and_then(|entry| entry.next());
+        let from = self.at;
+        self.at = from.and_then(|entry| entry.next());
+        if self.checked {
+            self.check_step(from, self.at);
+        }
     }
 
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
-        self.at = self.at.and_then(|entry| entry.prev());
+        let from = self.at;
+        self.at = from.and_then(|entry| entry.prev());
+        if self.checked {
+            self.check_prev(from);
+        }
+    }
+
+    /// Checks a step back from an entry, which is a search.
+    #[cold]
+    fn check_prev(&mut self, from: Option<Entry<'static>>) {
+        let passed = from.map_or(Ok(()), |from| {
+            let packed = key::packed(from.key());
+            self.table.list().verify_search(from.user_key(), packed)
+        });
+        match passed {
+            Ok(()) => self.check_step(self.at, from),
+            damaged => self.end_if_damaged(damaged),
+        }
+    }
+
+    /// Checks a seek to `internal`.
+    #[cold]
+    fn check_seek(&mut self, internal: &[u8]) {
+        let list = self.table.list();
+        let passed = list.verify_search(key::user_key(internal), key::packed(internal));
+        self.end_if_damaged(passed.and_then(|()| self.verify()));
+    }
+
+    /// Checks a move to an end of the memtable.
+    fn check_first(&mut self) {
+        if self.checked {
+            self.end_if_damaged(self.verify());
+        }
+    }
+
+    /// Checks a step between two neighbours, which are in order.
+    #[cold]
+    fn check_step(&mut self, left: Option<Entry<'static>>, right: Option<Entry<'static>>) {
+        let in_order = match (left, right) {
+            (Some(left), Some(right)) if self.table.checks().order => left.verify_before(&right),
+            _ => Ok(()),
+        };
+        self.end_if_damaged(in_order.and_then(|()| self.verify()));
+    }
+
+    /// Verifies the current entry and the range tombstones read so far.
+    fn verify(&self) -> Result<()> {
+        self.table.verify_ranges_read()?;
+        self.at.map_or(Ok(()), |entry| entry.verify())
+    }
+
+    /// Ends the iteration if a check failed; a passed check of a seek clears an earlier error.
+    fn end_if_damaged(&mut self, checked: Result<()>) {
+        self.error = checked.err();
+        if self.error.is_some() {
+            self.at = None;
+        }
+    }
+
+    /// The damage that ended the iteration, if any.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the last move came to a damaged entry.
+    #[inline]
+    pub fn status(&self) -> Result<()> {
+        match &self.error {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
     }
 
     /// True if the iterator is positioned on an entry.

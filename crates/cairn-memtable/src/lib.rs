@@ -39,4 +39,4 @@ pub use iter::{MemtableIter, MemtableWalk};
 pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::{PinnedEntry, PinnedValues};
 pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
-pub use skiplist::{Entry, INSERT_BATCH, InsertHint};
+pub use skiplist::{Checks, Entry, INSERT_BATCH, InsertHint};

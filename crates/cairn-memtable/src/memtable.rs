@@ -4,16 +4,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
+use cairn_format::protection::EntryChecksum;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_memory::WriteBufferManager;
 use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
 use crate::pin::PinnedEntry;
 use crate::skiplist::comparator_guard::{assert_not_held, holding};
-use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, Run, SkipList};
+use crate::skiplist::{Addition, Checks, Entry, INSERT_BATCH, InsertHint, Run, SkipList};
 
 /// Options of a memtable.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct MemtableOptions {
     /// True if entries are sorted only when the memtable is first read or flushed, as in RocksDB's vector
     /// memtable.
     pub sort_on_read: bool,
+    /// The checks of entries against damage to memory.
+    pub checks: Checks,
 }
 
 impl Default for MemtableOptions {
@@ -33,6 +36,7 @@ impl Default for MemtableOptions {
             arena_block_size: 1 << 20,
             filter: FilterOptions::default(),
             sort_on_read: false,
+            checks: Checks::default(),
         }
     }
 }
@@ -81,6 +85,10 @@ struct Account {
 #[derive(Default)]
 struct Ranges {
     tombstones: Vec<Tombstone>,
+    /// Their checksums, if the memtable has any.
+    checksums: Vec<EntryChecksum>,
+    /// True if a tombstone did not match its checksum when it was read.
+    damaged: bool,
     bytes: usize,
     /// Fragments of the tombstones up to the last read, in groups, oldest first. Each group has more
     /// tombstones than the next.
@@ -112,6 +120,7 @@ impl Ranges {
         if count == 0 {
             return;
         }
+        self.damaged |= self.verify(built).is_err();
         let mut kept = self.groups.len();
         while let Some(last) = kept.checked_sub(1)
             && self.groups[last].count <= count
@@ -130,6 +139,32 @@ impl Ranges {
         let shown = self.groups.iter().map(|group| group.fragments.clone());
         self.shown = shown.collect();
     }
+
+    /// Verifies the checksums of the tombstones, if there are any, from the one with the index `first` on.
+    fn verify(&self, first: usize) -> Result<()> {
+        let later = self.tombstones.iter().skip(first);
+        let mut sums = self.checksums.iter().skip(first);
+        match later
+            .zip(&mut sums)
+            .all(|(it, sum)| checksum_of(it) == *sum)
+        {
+            true => Ok(()),
+            false => Err(damaged_range()),
+        }
+    }
+}
+
+#[cold]
+fn damaged_range() -> Error {
+    Error::corruption(
+        "a range deletion in a memtable does not match its checksum: memory is damaged",
+    )
+}
+
+fn checksum_of(tombstone: &Tombstone) -> EntryChecksum {
+    EntryChecksum::new(&tombstone.start, &tombstone.end)
+        .with_packed(tombstone.seq.0)
+        .with_timestamp(&tombstone.ts)
 }
 
 impl Memtable {
@@ -146,7 +181,8 @@ impl Memtable {
             list: match options.sort_on_read {
                 true => SkipList::new(order, options.arena_block_size).sort_on_read(),
                 false => SkipList::new(order, options.arena_block_size),
-            },
+            }
+            .checked(options.checks),
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
             data_bytes: AtomicUsize::new(0),
@@ -376,10 +412,12 @@ impl Memtable {
 
     fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {
         let bytes = size_of::<Tombstone>() + start.len() + end.len();
+        let tombstone = tombstone(self.order(), seq, start, end);
         let mut ranges = self.ranges.lock();
-        ranges
-            .tombstones
-            .push(tombstone(self.order(), seq, start, end));
+        if self.checks().checksum_len > 0 {
+            ranges.checksums.push(checksum_of(&tombstone));
+        }
+        ranges.tombstones.push(tombstone);
         ranges.bytes += bytes;
         // Release pairs with the acquire in `has_range_tombstones`. A reader that uses a published sequence
         // number sees this store because of the publication.
@@ -520,6 +558,65 @@ impl Memtable {
     #[inline]
     fn without_timestamp<'k>(&self, user_key: &'k [u8]) -> &'k [u8] {
         key::strip_timestamp(user_key, self.order().timestamp_size())
+    }
+
+    /// The checks of entries against damage to memory.
+    #[inline]
+    #[must_use]
+    pub fn checks(&self) -> Checks {
+        self.list.checks()
+    }
+
+    /// Verifies the entries that a lookup of `lookup` reads: the one at which the search ends, whatever its key, and those
+    /// of the key down to the newest one that is not a merge operand; the range tombstones; and the entries that the
+    /// search passes, as far as the memtable has such checks.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if one is damaged.
+    #[cold]
+    pub fn verify_lookup(&self, lookup: &LookupKey) -> Result<()> {
+        if self.has_range_tombstones() {
+            let _built = self.range_tombstones();
+            self.verify_ranges_read()?;
+        }
+        let internal = lookup.internal();
+        let (user, packed) = (key::user_key(internal), key::packed(internal));
+        if !self.may_have(user) {
+            return Ok(());
+        }
+        self.list.verify_search(user, packed)?;
+        let mut at = self.list.at_or_after(user, packed);
+        while let Some(entry) = at {
+            entry.verify()?;
+            if !same_key(self.order(), entry.user_key(), user)
+                || (entry.kind() != ValueKind::Merge && entry.seq() <= lookup.seq())
+            {
+                break;
+            }
+            at = entry.next();
+        }
+        Ok(())
+    }
+
+    /// Verifies that no range tombstone was damaged when its fragments were built.
+    pub(crate) fn verify_ranges_read(&self) -> Result<()> {
+        match self.has_range_tombstones() && self.ranges.lock().damaged {
+            true => Err(damaged_range()),
+            false => Ok(()),
+        }
+    }
+
+    /// Verifies the checksums of all range tombstones, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if one is damaged.
+    pub fn verify_range_tombstones(&self) -> Result<()> {
+        match self.checks().checksum_len {
+            0 => Ok(()),
+            _ => self.ranges.lock().verify(0),
+        }
     }
 
     /// Pins `entry`, which must be of this memtable.

@@ -141,6 +141,14 @@ pub const SETS: &[NamedSet] = &[
         table: "",
     },
     NamedSet {
+        name: "checked",
+        db: "",
+        family: "memtable_protection_bytes_per_key=4;memtable_verify_per_key_checksum_on_seek=true;\
+                 paranoid_memory_checks=true;block_protection_bytes_per_key=2;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2",
+        table: "block_size=256;no_block_cache=false;separate_key_value_in_data_block=true",
+    },
+    NamedSet {
         name: "universal",
         db: "max_subcompactions=3;max_background_jobs=4",
         family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\

@@ -67,14 +67,15 @@ options! {
         memtable_huge_page_size: u64 = 0, dynamic, hint;
         /// True if batched lookups of memtables share work.
         memtable_batch_lookup_optimization: bool = false, hint, recent;
-        /// True if seeks verify the checksums of entries.
-        memtable_verify_per_key_checksum_on_seek: bool = false, dynamic, missing, recent;
-        /// Bytes of checksum for each entry of a memtable.
-        memtable_protection_bytes_per_key: u32 = 0, dynamic, missing;
-        /// Bytes of checksum for each entry of a block in memory.
-        block_protection_bytes_per_key: u32 = 0, dynamic, missing, recent;
-        /// True if lookups verify the key order of memtables.
-        paranoid_memory_checks: bool = false, dynamic, missing, recent;
+        /// True if searches verify the checksums of the memtable entries that they pass.
+        memtable_verify_per_key_checksum_on_seek: bool = false, dynamic, recent;
+        /// Bytes of checksum for each entry of a memtable: 0, 1, 2, 4 or 8. Entries that are read are verified.
+        memtable_protection_bytes_per_key: u32 = 0, dynamic;
+        /// Bytes of checksum for each entry of a data or index block in memory: 0, 1, 2, 4 or 8. Entries that are read
+        /// are verified.
+        block_protection_bytes_per_key: u32 = 0, dynamic, recent;
+        /// True if searches and iterators verify the order of the keys of memtables.
+        paranoid_memory_checks: bool = false, dynamic, recent;
         /// Extractor of the prefix whose last insertion serves as a hint for the next.
         memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
         /// True if a put may overwrite the value in the memtable.

@@ -77,6 +77,13 @@ impl FamilyOptions {
         }
     }
 
+    /// Returns the number of bytes of checksum for each entry of a block in memory.
+    #[must_use]
+    pub fn block_checksum_len(&self) -> u8 {
+        // One of the lengths that are allowed.
+        self.block_protection_bytes_per_key as u8
+    }
+
     /// Returns the bits per key of the filter that an open table without blocks has in memory.
     #[must_use]
     pub fn flat_filter_bits(&self) -> u32 {

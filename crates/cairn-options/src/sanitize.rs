@@ -3,6 +3,7 @@
 //! `validate` rejects contradictions, `sanitize` adjusts values and resolves "auto" values; both follow
 //! RocksDB 11.9. A database keeps the sanitized options and writes them to its OPTIONS file.
 
+use cairn_format::protection::is_checksum_len;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
 
@@ -334,6 +335,22 @@ impl FamilyOptions {
             self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
             "index_type=kHashSearch requires a prefix_extractor",
         )?;
+        for (len, name) in [
+            (
+                self.memtable_protection_bytes_per_key,
+                "memtable_protection_bytes_per_key",
+            ),
+            (
+                self.block_protection_bytes_per_key,
+                "block_protection_bytes_per_key",
+            ),
+        ] {
+            if !is_checksum_len(len.into()) {
+                return Err(Error::not_supported(format!(
+                    "{name} must be 0, 1, 2, 4 or 8"
+                )));
+            }
+        }
         let most_runs = self.compaction_options_universal.max_read_amp;
         if self.compaction_style == CompactionStyle::Universal
             && (most_runs < -1

@@ -465,7 +465,8 @@ impl<'a> Batch<'a> {
     #[inline(never)]
     fn search(&mut self) {
         for member in &mut self.members {
-            member.get.search_memtables();
+            let searched = member.get.search_memtables();
+            member.note(searched);
         }
         loop {
             while self.descend() {}
@@ -778,7 +779,8 @@ impl<'a> Batch<'a> {
     /// [`Batch::search`] that awaits reads.
     async fn search_async(&mut self) {
         for member in &mut self.members {
-            member.get.search_memtables();
+            let searched = member.get.search_memtables();
+            member.note(searched);
         }
         loop {
             while self.descend() {}

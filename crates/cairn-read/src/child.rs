@@ -301,7 +301,7 @@ impl Child {
     /// The error of the table or of a read.
     pub fn status(&self) -> Result<()> {
         match self {
-            Child::Memtable(_) => Ok(()),
+            Child::Memtable(iter) => iter.status(),
             Child::Table(iter, _) => iter.status(),
             Child::Level(iter) => iter.status(),
         }

@@ -199,7 +199,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     fn run(&mut self) -> Result<Progress> {
         while self.stage != Stage::Done {
             if self.stage == Stage::Memtables {
-                self.search_memtables();
+                self.search_memtables()?;
             } else if self.table.is_some() || self.find_table()? {
                 self.search_table()?;
             }
@@ -212,20 +212,21 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
 
     /// Searches the memtables unless that is done.
     #[inline]
-    pub(crate) fn search_memtables(&mut self) {
+    pub(crate) fn search_memtables(&mut self) -> Result<()> {
         if self.stage != Stage::Memtables {
-            return;
+            return Ok(());
         }
-        self.lookup_in_memtables();
+        self.lookup_in_memtables()?;
         if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
         if self.tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
             self.stage = Stage::Done;
-            return;
+            return Ok(());
         }
         self.stage = Stage::File(0, 0);
         self.prefetch_filters();
+        Ok(())
     }
 
     /// Prefetches the filter lines of the level-0 files for the key if there are several files:
@@ -493,7 +494,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     #[cold]
     fn run_timed(&mut self) -> Result<()> {
         let clock = &self.view.family.clock;
-        self.search_memtables();
+        self.search_memtables()?;
         while self.stage != Stage::Done {
             self.find_table()?;
             let Some(level) = self.level() else {
@@ -522,8 +523,11 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     }
 
     #[inline]
-    fn lookup_in_memtables(&mut self) {
+    fn lookup_in_memtables(&mut self) -> Result<()> {
         for memtable in self.view.memtables() {
+            if memtable.checks().any() {
+                memtable.verify_lookup(self.lookup)?;
+            }
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
                 for group in memtable.range_tombstones().iter() {
                     self.add_tombstones(group);
@@ -546,9 +550,10 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 }
             }
             if self.versions.state == SearchState::Finished {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     /// Adds the range tombstones of a source.

@@ -41,6 +41,8 @@ pub struct TableSource {
     pub charge: ChargePolicy,
     /// Bits per key of the filter that a table without blocks gets in memory.
     pub flat_filter_bits: u32,
+    /// Bytes of checksum for each entry of a block in memory.
+    pub block_checksum_len: u8,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
@@ -168,6 +170,7 @@ impl TableSource {
             largest_seq: Some(file.seqs.largest),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
             flat_filter_bits: self.flat_filter_bits,
+            block_checksum_len: self.block_checksum_len,
             meter: self.meter.clone(),
         };
         Ok(UnopenedTable::new(handle, file.size, params))

@@ -62,6 +62,25 @@ impl WriteBatch {
         self.inner.max_bytes()
     }
 
+    /// Protects the writes of the batch with checksums, or stops protecting them. Each write that is added gets its
+    /// checksum at once, which is verified until the write is in a memtable.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
+    pub fn set_protected(&mut self, on: bool) -> Result<()> {
+        self.inner.set_protected(on)
+    }
+
+    /// Verifies the checksums of the writes, if the batch is protected.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if memory was damaged since a write was added.
+    pub fn verify_checksums(&self) -> Result<()> {
+        self.inner.verify_checksums()
+    }
+
     /// The error of the first rejected write, if any. The batch cannot be written until it is
     /// cleared or [`WriteBatch::forget_refused`] is called.
     #[must_use]

@@ -260,6 +260,7 @@ mod tests {
             cache: None,
             charge: cairn_memory::ChargePolicy::default(),
             flat_filter_bits: 0,
+            block_checksum_len: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -57,6 +57,7 @@ impl FamilyState {
             cache: None,
             charge: ChargePolicy::default(),
             flat_filter_bits: 0,
+            block_checksum_len: 0,
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,

@@ -240,6 +240,7 @@ impl Sources {
                 None => options.table.clone(),
             }),
             flat_filter_bits: options.flat_filter_bits(),
+            block_checksum_len: options.block_checksum_len(),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
                 direct: db.use_direct_reads,

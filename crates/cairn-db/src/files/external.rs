@@ -49,6 +49,7 @@ impl Reader<'_> {
             largest_seq: seq,
             tail_size: None,
             flat_filter_bits: 0,
+            block_checksum_len: 0,
             meter: Meter::default(),
         };
         Ok(External {

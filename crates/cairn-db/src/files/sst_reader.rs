@@ -67,6 +67,7 @@ impl SstFileReader {
             cache: None,
             charge: ChargePolicy::default(),
             flat_filter_bits: 0,
+            block_checksum_len: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

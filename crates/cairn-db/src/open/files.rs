@@ -174,6 +174,7 @@ pub(super) fn recorded_merge_operator(
             cache: None,
             charge: ChargePolicy::default(),
             flat_filter_bits: 0,
+            block_checksum_len: 0,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -26,6 +26,7 @@ mod new_log;
 mod new_memtable;
 pub(crate) mod order;
 pub(crate) mod pace;
+pub(crate) mod protection;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod sections;
@@ -54,6 +55,7 @@ use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
 use commit::{CommitEnv, Company, Lead, LoggedGroup};
 use log::CurrentLog;
+use protection::Protection;
 use queue::{Batch, Mode};
 
 /// Writes that take at least this many microseconds are logged.
@@ -89,7 +91,11 @@ impl Shared {
             self.check_write(batch, options)?;
             cairn_wal::check_record(batch.data().len() as u64)?;
             let began = self.telemetry.began();
-            let parts = Batch::whole(batch.data());
+            let protection = batch.protection();
+            let parts = Batch {
+                protection: protection.as_ref(),
+                ..Batch::whole(batch.data())
+            };
             let written = self.write_checked(batch, parts, options, check);
             let micros = self.telemetry.time_since(began, Histogram::DbWrite);
             if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
@@ -199,6 +205,18 @@ impl Shared {
         check: Option<Check<'_>>,
     ) -> Result<()> {
         self.may_write()?;
+        let protection;
+        let parts = match options.protection_bytes_per_key {
+            0 => parts,
+            _ if parts.protection.is_some() => parts,
+            _ => {
+                protection = Protection::of(&parts)?;
+                Batch {
+                    protection: Some(&protection),
+                    ..parts
+                }
+            }
+        };
         let env = DbEnv {
             shared: self,
             notifies: Cell::new(false),
@@ -345,10 +363,14 @@ impl CommitEnv for DbEnv<'_> {
     }
 
     #[inline]
-    fn insert(&self, batch: &[u8], first: SequenceNumber, company: Company) -> Result<()> {
-        let timed = &self.shared.telemetry;
-        timed.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.shared.insert_guarded(batch, first, company)
+    fn insert(&self, batch: Batch<'_>, first: SequenceNumber, company: Company) -> Result<()> {
+        let (timed, bytes) = (&self.shared.telemetry, batch.inserted);
+        timed.perf_timed(PerfMetric::WriteMemtableTime, || match batch.protection {
+            None => self.shared.insert_guarded(bytes, first, company),
+            Some(protection) => {
+                let shared = self.shared;
+                shared.insert_protected(bytes, protection, first, company)
+            }
         })
     }
 

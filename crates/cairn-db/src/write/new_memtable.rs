@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cairn_memtable::{FilterOptions, Memtable};
+use cairn_memtable::{Checks, FilterOptions, Memtable};
 use cairn_options::{FamilyOptions, MemtableFactory};
 use cairn_types::SequenceNumber;
 
@@ -26,6 +26,12 @@ impl Shared {
             arena_block_size: options.arena_block_size.min(step),
             filter: memtable_filter(options),
             sort_on_read: options.memtable_factory == MemtableFactory::Vector,
+            checks: Checks {
+                // One of the lengths that the options allow.
+                checksum_len: options.memtable_protection_bytes_per_key as u8,
+                on_seek: options.memtable_verify_per_key_checksum_on_seek,
+                order: options.paranoid_memory_checks,
+            },
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
         Arc::new(match &self.writes.buffers {
@@ -45,3 +51,6 @@ fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
         prefix_extractor: options.prefix_extractor.clone(),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -29,6 +29,8 @@ use cairn_platform::sync::{
 };
 use cairn_types::{Error, Result, SequenceNumber};
 
+use super::protection::Protection;
+
 #[cfg(loom)]
 use super::loomed::{
     AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, backoff,
@@ -61,6 +63,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) logged: &'a [u8],
     /// The part for the memtables. The count in its header is the number of sequence numbers that the batch takes.
     pub(crate) inserted: &'a [u8],
+    /// The checksums of both parts, if the batch is protected.
+    pub(crate) protection: Option<&'a Protection>,
 }
 
 impl<'a> Batch<'a> {
@@ -70,6 +74,7 @@ impl<'a> Batch<'a> {
         Batch {
             logged: bytes,
             inserted: bytes,
+            protection: None,
         }
     }
 
@@ -78,6 +83,7 @@ impl<'a> Batch<'a> {
         Batch {
             logged: bytes,
             inserted: &[0; HEADER_LEN],
+            protection: None,
         }
     }
 
@@ -96,6 +102,7 @@ pub(crate) struct OwnedBatch {
     logged: Vec<u8>,
     /// `None` if it is the same.
     inserted: Option<Vec<u8>>,
+    protection: Option<Protection>,
 }
 
 impl OwnedBatch {
@@ -104,6 +111,7 @@ impl OwnedBatch {
         OwnedBatch {
             logged: batch.logged.to_vec(),
             inserted: (!is_whole).then(|| batch.inserted.to_vec()),
+            protection: batch.protection.cloned(),
         }
     }
 
@@ -111,6 +119,7 @@ impl OwnedBatch {
         Batch {
             logged: &self.logged,
             inserted: self.inserted.as_ref().unwrap_or(&self.logged),
+            protection: self.protection.as_ref(),
         }
     }
 }

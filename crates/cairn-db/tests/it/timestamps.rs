@@ -717,3 +717,103 @@ fn tables_without_timestamps_keep_the_newest_version() {
             .persist_user_defined_timestamps
     );
 }
+
+/// The range of a manual compaction has no timestamps, and neither have the bounds of range deletions in memtables.
+#[test]
+fn a_manual_compaction_flushes_range_deletions_in_its_range() {
+    let db = opened(&World::in_memory());
+    for (key, number) in [(&b"below"[..], 1), (b"chalk", 1), (b"slate", 1)] {
+        db.put_with_timestamp(key, &ts(number), b"v").unwrap();
+    }
+    db.flush().unwrap();
+    db.delete_range_with_timestamp(b"c", b"d", &ts(2)).unwrap();
+    let unflushed = || db.property_number("rocksdb.num-entries-active-mem-table");
+    let all = CompactRangeOptions::default();
+    db.compact_range(Some(b"e"), Some(b"z"), &all).unwrap();
+    assert_eq!(unflushed(), Some(1), "the deletion is outside of the range");
+    db.compact_range(Some(b"ca"), Some(b"z"), &all).unwrap();
+    assert_eq!(unflushed(), Some(0), "the deletion is in the range");
+}
+
+/// `a` and `b`, in the order of `family`, which is descending in `reverse`.
+fn ordered<'k>(family: &Family, a: &'k [u8], b: &'k [u8]) -> (&'k [u8], &'k [u8]) {
+    match family.name() {
+        "reverse" => (b, a),
+        _ => (a, b),
+    }
+}
+
+/// Makes tables of `apple-...` and of `pear-...` below level 0.
+fn two_tables(family: &Family) {
+    let tables = [
+        (
+            [&b"apple-000001"[..], b"apple-000002"],
+            (&b"a"[..], &b"b"[..]),
+        ),
+        ([&b"pear-0000001"[..], b"pear-0000002"], (b"p", b"q")),
+    ];
+    for (keys, (a, b)) in tables {
+        for key in keys {
+            family
+                .put_with_timestamp(key, &ts(1), b"v")
+                .expect("the world has no faults");
+        }
+        family.flush().expect("the world has no faults");
+        let (begin, end) = ordered(family, a, b);
+        let options = CompactRangeOptions::default();
+        family
+            .compact_range(Some(begin), Some(end), &options)
+            .expect("the world has no faults");
+    }
+    assert_eq!(
+        family
+            .properties_of_all_tables()
+            .expect("the world has no faults")
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn ranges_of_tables_are_keys_without_timestamps() {
+    let db = opened(&World::in_memory());
+    for name in ["default", "reverse"] {
+        let family = db.family(name).unwrap();
+        two_tables(&family);
+        let tables = |a: &[u8], b: &[u8]| {
+            let range = ordered(&family, a, b);
+            family
+                .properties_of_tables_in_range(&[range])
+                .unwrap()
+                .len()
+        };
+        assert_eq!(tables(b"apple", b"apple-999999"), 1, "{name}");
+        assert_eq!(tables(b"apple-000002", b"pear"), 1, "{name}");
+        assert_eq!(tables(b"apple-000002", b"pear-0000001"), 2, "{name}");
+        assert_eq!(tables(b"banana", b"orange"), 0, "{name}");
+    }
+}
+
+#[test]
+fn deletions_of_files_take_ranges_without_timestamps() {
+    let db = opened(&World::in_memory());
+    for name in ["default", "reverse"] {
+        let family = db.family(name).unwrap();
+        two_tables(&family);
+        let left = |a: &[u8], b: &[u8], include_end| {
+            let (begin, end) = ordered(&family, a, b);
+            let range = (Some(begin), Some(end));
+            family
+                .delete_files_in_ranges(&[range], include_end)
+                .unwrap();
+            family.properties_of_all_tables().unwrap().len()
+        };
+        // Neither table is entirely in one of these ranges.
+        assert_eq!(left(b"apple-000002", b"orange", true), 2, "{name}");
+        assert_eq!(left(b"banana", b"pear-0000001", true), 2, "{name}");
+        assert_eq!(left(b"apple-000001", b"apple-000002", false), 2, "{name}");
+        assert_eq!(left(b"apple-000001", b"apple-000002", true), 1, "{name}");
+        assert_eq!(get(&family, b"pear-0000001", 9), Some((b"v".to_vec(), 1)));
+        assert_eq!(get(&family, b"apple-000001", 9), None);
+    }
+}

@@ -232,6 +232,18 @@ impl<'a> BatchRef<'a> {
         read_record(&mut input)
     }
 
+    /// Decodes the record at offset `at`, and returns it with the offset after it.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] if there is no valid record.
+    pub fn record_from(&self, at: usize) -> Decoded<(Record<'a>, usize)> {
+        let mut input = Input::new(self.bytes);
+        input.take(at)?;
+        let record = read_record(&mut input)?;
+        Ok((record, input.at()))
+    }
+
     /// Decodes and validates all records.
     ///
     /// # Errors

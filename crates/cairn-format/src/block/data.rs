@@ -11,6 +11,7 @@ use super::key_words::DataWords;
 use super::layout::BlockLayout;
 use crate::coding::decode_varint32;
 use crate::key;
+use crate::protection::EntryChecksum;
 
 /// The location of a value. `restart` is the number of restart points passed, which is maintained and used
 /// only if values are stored separately.
@@ -229,6 +230,23 @@ impl DataCursor {
     #[must_use]
     pub fn key_before<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         self.position.key_before(bytes)
+    }
+
+    /// The offset of the current entry.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.position.at()
+    }
+
+    /// The checksum of the current entry, with the sequence number that it has in the block.
+    #[must_use]
+    pub fn checksum(&self, bytes: &[u8]) -> EntryChecksum {
+        let key = self.key(bytes);
+        let (user, packed) = match key.split_last_chunk::<{ key::SUFFIX_LEN }>() {
+            Some((user, suffix)) => (user, self.stored.unwrap_or(*suffix)),
+            None => (key, [0; key::SUFFIX_LEN]),
+        };
+        EntryChecksum::new(user, self.value(bytes)).with_packed(u64::from_le_bytes(packed))
     }
 
     /// The length of the current key.

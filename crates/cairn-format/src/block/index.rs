@@ -23,6 +23,7 @@ use super::key_words::KeyWords;
 use super::layout::{BlockKind, BlockLayout};
 use crate::coding::{Input, decode_varint32, short_varint64, unzigzag};
 use crate::key;
+use crate::protection::EntryChecksum;
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 
@@ -317,6 +318,21 @@ impl IndexCursor {
         bytes
             .get(start..start + value.first_len as usize)
             .filter(|_| self.form.first_keys)
+    }
+
+    /// The offset of the current entry; that of another one if the cursor was positioned by key words.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.position.at()
+    }
+
+    /// The checksum of the current entry.
+    #[must_use]
+    pub fn checksum(&self, bytes: &[u8]) -> EntryChecksum {
+        let handle = self.handle();
+        let packed = handle.offset.rotate_left(32) ^ handle.size;
+        let first = self.first_key(bytes).unwrap_or_default();
+        EntryChecksum::new(self.key(bytes), first).with_packed(packed)
     }
 
     /// The current entry.

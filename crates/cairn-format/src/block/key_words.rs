@@ -167,6 +167,10 @@ fn contiguous_offsets(handles: impl Iterator<Item = Handle>) -> Option<Box<[u64]
 const MAX_DATA_BLOCK: usize = 1 << 16;
 const WORD_LEN: usize = 4;
 const OFFSET_LEN: usize = 2;
+
+/// The end of a tail that has other data than key words.
+pub(super) const NOT_WORDS: [u8; OFFSET_LEN] = u16::MAX.to_le_bytes();
+
 /// The minimum size of an entry: three one-byte lengths, and the suffix of a key.
 const MIN_ENTRY: usize = 3 + key::SUFFIX_LEN;
 
@@ -291,8 +295,9 @@ impl<'a> DataWords<'a> {
             at = entry.next;
         }
         words.extend_from_slice(&offsets);
-        words.extend_from_slice(&u16::try_from(shared).ok()?.to_le_bytes());
-        Some(words)
+        let shared = u16::try_from(shared).ok()?.to_le_bytes();
+        words.extend_from_slice(&shared);
+        (shared != NOT_WORDS).then_some(words)
     }
 
     /// The key words in `tail`, if there are any.
@@ -302,7 +307,7 @@ impl<'a> DataWords<'a> {
         let (entries, shared) = tail.split_last_chunk::<OFFSET_LEN>()?;
         let count = entries.len() / (WORD_LEN + OFFSET_LEN);
         let (words, offsets) = entries.split_at(count * WORD_LEN);
-        (count > 0).then(|| DataWords {
+        (count > 0 && *shared != NOT_WORDS).then(|| DataWords {
             words: words.as_chunks().0,
             offsets: offsets.as_chunks().0,
             shared: usize::from(u16::from_le_bytes(*shared)),

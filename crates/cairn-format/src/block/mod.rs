@@ -23,6 +23,7 @@
 //! `next` copies only the part of a key that is not shared with its predecessor.
 
 mod builder;
+mod checksums;
 mod common_prefix;
 mod cursor;
 mod data;
@@ -37,6 +38,7 @@ mod skip_limits;
 mod tests;
 
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
+pub use checksums::BlockChecksums;
 pub use common_prefix::{EntryForm, expand};
 pub use data::DataCursor;
 pub use hash_index::{HashHit, hash_lookup};

@@ -7,10 +7,11 @@
 use std::cmp::Ordering;
 
 use cairn_format::block::{
-    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, DataWords, EntryForm, HashHit,
-    IndexCursor, IndexForm, KeyWords, expand, hash_lookup,
+    BlockBuilder, BlockChecksums, BlockKind, BlockLayout, BlockOptions, DataCursor, DataWords,
+    EntryForm, HashHit, IndexCursor, IndexForm, KeyWords, expand, hash_lookup,
 };
 use cairn_format::key;
+use cairn_format::protection::EntryChecksum;
 use cairn_types::{KeyOrder, SequenceNumber};
 
 /// Iterates and seeks.
@@ -46,6 +47,28 @@ pub fn run(data: &[u8]) {
         EntryForm::Index(form) => index_block(block, form),
     }
     let _ = BlockLayout::parse(bytes, BlockKind::Meta);
+    if let Some(sums) = BlockChecksums::parse(bytes) {
+        let _ = sums.verify(usize::from(form), EntryChecksum::new(bytes, bytes));
+    }
+}
+
+/// The largest block whose checksums are computed: they may take more memory than the block.
+const MOST_CHECKED: usize = 4096;
+
+/// Every entry of a block has the checksum that was computed for it.
+fn checksums(bytes: &[u8], layout: &BlockLayout) {
+    if bytes.len() > MOST_CHECKED {
+        return;
+    }
+    let tail = BlockChecksums::of_data(bytes, layout, 4);
+    let sums = BlockChecksums::parse(&tail).expect("checksums can be parsed");
+    let mut cursor = DataCursor::new();
+    let mut moved = cursor.first(bytes, layout);
+    while moved.is_ok() && cursor.valid() {
+        sums.verify(cursor.at(), cursor.checksum(bytes))
+            .expect("the block has not changed");
+        moved = cursor.next(bytes, layout);
+    }
 }
 
 /// Maximum number of entries visited; their keys are used as seek targets.
@@ -74,6 +97,7 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>, rebuild: bool) {
         moved = cursor.next(bytes, &layout);
     }
     let whole = moved.is_ok() && !cursor.valid();
+    checksums(bytes, &layout);
     // Invalid restarts make iteration backwards, and seeks, skip entries.
     let sound = whole && sorted && layout.restarts() == 1 && layout.restart(bytes, 0) == 0;
     backwards(bytes, &layout, &mut cursor, sound, count);

@@ -68,7 +68,7 @@ impl SkipList {
                 None => self.insert(user, packed, value, hint),
                 Some(search) => {
                     let height = self.new_height();
-                    let node = Node::create(&self.arena, height, &search.target, value);
+                    let node = self.create_node(height, &search.target, value);
                     self.link_up(node, height, &search.target, &mut search.found)
                 }
             };

@@ -81,7 +81,7 @@ impl SkipList {
         }
         let target = Target::new(&self.order, user, packed);
         let height = self.new_height();
-        let node = Node::create(&self.arena, height, &target, value);
+        let node = self.create_node(height, &target, value);
         if state.len == 0 && (self.links_immediately() || self.appends_at(&target, &state.hint)) {
             let is_new = self.place(node, height, &target, &mut state.hint);
             debug_assert!(is_new, "deferred entries have new keys");

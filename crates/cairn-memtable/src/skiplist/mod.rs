@@ -25,6 +25,7 @@
 )]
 
 mod batch_insert;
+mod checks;
 pub(crate) mod comparator_guard;
 mod deferred_insert;
 mod node;
@@ -70,6 +71,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use atomic::{AtomicUsize, Ordering};
 pub(crate) use batch_insert::Addition;
 pub use batch_insert::INSERT_BATCH;
+pub use checks::Checks;
 use deferred_insert::Deferred;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Prefetcher;
@@ -87,6 +89,7 @@ pub(crate) struct SkipList {
     /// The unique number of the list, for hints.
     number: u64,
     arena: Arena,
+    checks: Checks,
     /// Insertions that a single writer has deferred.
     deferred: Deferred,
     /// Unlinked entries, if the list is sorted on read.
@@ -230,11 +233,12 @@ impl SkipList {
         };
         SkipList {
             order,
-            head: Node::create(&arena, MAX_HEIGHT, &nothing, &[]),
+            head: Node::create(&arena, MAX_HEIGHT, &nothing, &[], &[]),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
             number: LISTS.fetch_add(1, Relaxed),
             arena,
+            checks: Checks::default(),
             deferred: Deferred::default(),
             unsorted: None,
         }
@@ -268,8 +272,21 @@ impl SkipList {
             self.append(unsorted, &target, value, height);
             return true;
         }
-        let node = Node::create(&self.arena, height, &target, value);
+        let node = self.create_node(height, &target, value);
         self.place(node, height, &target, hint)
+    }
+
+    /// Makes an unlinked node.
+    #[inline]
+    fn create_node(&self, height: usize, target: &Target<'_>, value: &[u8]) -> NonNull<Node> {
+        let len = usize::from(self.checks.checksum_len);
+        match len {
+            0 => Node::create(&self.arena, height, target, value, &[]),
+            _ => {
+                let sum = checks::checksum_of(target, value);
+                Node::create(&self.arena, height, target, value, &sum[..len])
+            }
+        }
     }
 
     /// Links entries that are deferred or unsorted, so that they can be read.

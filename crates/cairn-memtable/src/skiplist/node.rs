@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!          tower, highest link first              entry
-//! ┌─────────────────┬─────┬─────────────────┬──────────┬────────────┬──────────┬────────┬────────────┬───────┐
-//! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ length of  │ user key │ packed │ length of  │ value │
-//! │ 16 bytes        │     │ 16              │ 8        │ key: varint│          │ 8      │ value      │       │
-//! └─────────────────┴─────┴─────────────────┴──────────┴────────────┴──────────┴────────┴────────────┴───────┘
+//! ┌─────────────────┬─────┬─────────────────┬──────────┬────────────┬──────────┬────────┬────────────┬───────┬──────────┐
+//! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ length of  │ user key │ packed │ length of  │ value │ checksum │
+//! │ 16 bytes        │     │ 16              │ 8        │ key: varint│          │ 8      │ value      │       │ 0 to 8   │
+//! └─────────────────┴─────┴─────────────────┴──────────┴────────────┴──────────┴────────┴────────────┴───────┴──────────┘
 //!                                                      ▲ address of the node
 //! ```
 //!
@@ -172,13 +172,14 @@ impl Node {
         height: usize,
         target: &Target<'_>,
         value: &[u8],
+        checksum: &[u8],
     ) -> NonNull<Node> {
         debug_assert!((1..=MAX_HEIGHT).contains(&height));
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("less than 4 GiB");
         let (key_len, value_len) = (len(target.user), len(value));
         let tower = tower_len(height);
         let lens = varint_len(key_len.into()) + varint_len(value_len.into());
-        let bytes = lens + target.user.len() + PACKED + value.len();
+        let bytes = lens + target.user.len() + PACKED + value.len() + checksum.len();
         debug_assert!(
             tower.is_multiple_of(align_of::<Link>()),
             "a tower keeps the alignment of its links"
@@ -198,7 +199,10 @@ impl Node {
             let at = put_len(node.cast(), key_len);
             let at = put(at, target.user);
             let at = put(at, &target.packed.to_le_bytes());
-            put(put_len(at, value_len), value);
+            let end = put(put_len(at, value_len), value);
+            if !checksum.is_empty() {
+                put(end, checksum);
+            }
             debug_assert_eq!(Node::key(node).len(), target.user.len() + PACKED);
             debug_assert_eq!(Node::value(node).len(), value.len());
             node
@@ -304,6 +308,19 @@ impl Node {
             let (len, key) = take_len(node.cast());
             let (len, value) = take_len(key.add(len + PACKED));
             slice::from_raw_parts(value.as_ptr(), len)
+        }
+    }
+
+    /// The checksum of `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Node::key`], and the node must be made with a checksum of `len` bytes.
+    pub(super) unsafe fn checksum<'a>(node: NonNull<Node>, len: usize) -> &'a [u8] {
+        // SAFETY: the caller's contract: the checksum follows the value (N1).
+        unsafe {
+            let value = Node::value(node);
+            slice::from_raw_parts(value.as_ptr().add(value.len()), len)
         }
     }
 

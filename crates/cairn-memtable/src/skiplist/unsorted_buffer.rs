@@ -35,7 +35,7 @@ impl SkipList {
         value: &[u8],
         height: usize,
     ) {
-        let node = Node::create(&self.arena, height, target, value);
+        let node = self.create_node(height, target, value);
         let mut nodes = unsorted.nodes.lock();
         nodes.push((node, height));
         // Release pairs with the acquire in `sort_pending`. A reader that uses a published sequence number

@@ -160,6 +160,7 @@ impl World {
                 cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
                 charge: cairn_memory::ChargePolicy::default(),
                 flat_filter_bits: 0,
+                block_checksum_len: 0,
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,

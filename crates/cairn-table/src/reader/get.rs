@@ -526,6 +526,7 @@ impl Table {
             .map_err(bad)?;
         let user = key::user_key(target);
         while data.valid() {
+            self.verify_entry(data, block).map_err(bad)?;
             let mut found = key::parse(data.key(block)).map_err(bad)?;
             if !self.same_key(found.user_key, user) {
                 return Ok(ControlFlow::Break(()));

@@ -59,6 +59,10 @@ impl Index {
 
     #[cold]
     fn lay_words(&self, order: &KeyOrder, params: &OpenParams) -> Option<&KeyWords> {
+        // Entries that are found by words are not read from the block, and not verified.
+        if params.block_checksum_len > 0 {
+            return None;
+        }
         // Relaxed: it does not matter which of several concurrent searches is counted first, nor that
         // the count wraps.
         if self.words.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES_OF_A_GET {
@@ -240,6 +244,9 @@ impl IndexIter {
         let words = table.index.words_to_search(&table.order, &table.params);
         let place = (part.handle, words);
         let landed = land(&mut self.root, bytes, table, target, landing, place)?;
+        if table.guards() {
+            self.verify_root(table)?;
+        }
         self.root_todo = None;
         if self.two_level && self.root.valid() {
             self.leaf_todo = Some(landed);
@@ -276,6 +283,9 @@ impl IndexIter {
             let place = (handle, None);
             let landed = land(&mut self.leaf, &block, table, target, landing, place)?;
             self.leaf_block = Some(block);
+            if table.guards() {
+                self.verify_leaf(table)?;
+            }
             self.leaf_todo = None;
             if !self.leaf.valid() {
                 // An empty partition or, in a damaged file, one that ends before its separator.
@@ -289,6 +299,9 @@ impl IndexIter {
     fn step_root(&mut self, table: &Table, back: bool) -> Result<()> {
         let bytes = root_bytes(&self.root_block, table);
         step(&mut self.root, bytes, table, back, table.index.root.handle)?;
+        if table.guards() {
+            self.verify_root(table)?;
+        }
         self.leaf_todo = Some(if back { Landing::Last } else { Landing::First });
         Ok(())
     }
@@ -304,27 +317,58 @@ impl IndexIter {
                 return Ok(());
             }
             let bytes = root_bytes(&self.root_block, table);
-            return step(&mut self.root, bytes, table, back, table.index.root.handle);
+            step(&mut self.root, bytes, table, back, table.index.root.handle)?;
+            return match table.guards() {
+                true => self.verify_root(table),
+                false => Ok(()),
+            };
         }
         let handle = self.root.handle();
         let bytes = self.leaf_block.as_deref().unwrap_or_default();
         step(&mut self.leaf, bytes, table, back, handle)?;
+        if table.guards() {
+            self.verify_leaf(table)?;
+        }
         if !self.leaf.valid() {
             self.step_root(table, back)?;
         }
         Ok(())
     }
+
+    /// Verifies the entry of the root block.
+    #[cold]
+    fn verify_root(&self, table: &Table) -> Result<()> {
+        let block = root_block(&self.root_block, table);
+        verify(&self.root, block, table, table.index.root.handle)
+    }
+
+    /// Verifies the entry of the partition.
+    #[cold]
+    fn verify_leaf(&self, table: &Table) -> Result<()> {
+        let block = self.leaf_block.as_ref();
+        verify(&self.leaf, block, table, self.root.handle())
+    }
+}
+
+#[inline]
+fn root_block<'a>(own: &'a Option<Buffer>, table: &'a Table) -> Option<&'a Buffer> {
+    table.index.root.held.as_ref().or(own.as_ref())
 }
 
 #[inline]
 fn root_bytes<'a>(own: &'a Option<Buffer>, table: &'a Table) -> &'a [u8] {
-    table
-        .index
-        .root
-        .held
-        .as_deref()
-        .or(own.as_deref())
-        .unwrap_or_default()
+    root_block(own, table).map_or(&[], |block| block)
+}
+
+/// Verifies the checksum of the entry at `cursor` in `block`.
+fn verify(
+    cursor: &IndexCursor,
+    block: Option<&Buffer>,
+    table: &Table,
+    handle: Handle,
+) -> Result<()> {
+    let verified = block.map_or(Ok(()), |block| table.verify_index(cursor, block));
+    verified.map_err(|error| table.bad(error, handle.offset))
 }
 
 /// Moves `cursor` by one.

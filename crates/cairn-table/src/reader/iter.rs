@@ -126,6 +126,8 @@ pub struct TableIter {
     target: Vec<u8>,
     /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
     pads: bool,
+    /// True if a step within a block needs more work: the key is built, or the entry is verified.
+    slow: bool,
     padded: Vec<u8>,
     valid: bool,
     error: Option<Error>,
@@ -212,6 +214,7 @@ impl TableIter {
             searches: 0,
             prefetch: Prefetch::new(options.readahead),
             pads: table.pad > 0,
+            slow: table.pad > 0 || table.guards(),
             table,
             options,
             block: None,
@@ -322,7 +325,7 @@ impl TableIter {
         last: &mut Vec<u8>,
     ) -> (u64, Progress) {
         let mut skipped = 0;
-        if self.pads || !self.valid {
+        if self.slow || !self.valid {
             return (0, Progress::Ready);
         }
         let moved = match &self.block {
@@ -350,7 +353,7 @@ impl TableIter {
         hidden: &SkipLimits<'_>,
         last: &mut Vec<u8>,
     ) -> (Skipped, Progress, Progress) {
-        if self.pads || other.pads || !self.valid || !other.valid {
+        if self.slow || other.slow || !self.valid || !other.valid {
             return (Skipped::default(), Progress::Ready, Progress::Ready);
         }
         let (Some((bytes, layout)), Some((other_bytes, other_layout))) =
@@ -613,7 +616,7 @@ impl TableIter {
             Some((block, layout)) => self.data.next(block, layout),
             None => Ok(()),
         };
-        if moved.is_ok() && self.data.valid() && !self.pads {
+        if moved.is_ok() && self.data.valid() && !self.slow {
             let value = self.data.value_range();
             if value.end > self.calm.to {
                 self.prefetch_next_block(false);
@@ -649,7 +652,7 @@ impl TableIter {
             }
             None => Ok(()),
         };
-        if moved.is_ok() && self.data.valid() && !self.pads {
+        if moved.is_ok() && self.data.valid() && !self.slow {
             if self.data.value_range().start < self.calm.from {
                 self.prefetch_next_block(true);
             }
@@ -725,8 +728,10 @@ impl TableIter {
             return self.fail(self.table.bad(error, self.block_handle.offset));
         }
         if self.data.valid() {
-            self.set_position();
-            return Progress::Ready;
+            return match self.set_position() {
+                Ok(()) => Progress::Ready,
+                Err(error) => self.fail(error),
+            };
         }
         self.valid = false;
         if !back && self.ends_with_block() {
@@ -808,7 +813,7 @@ impl TableIter {
             self.land(landing)?;
             if self.data.valid() {
                 self.landing = None;
-                self.set_position();
+                self.set_position()?;
                 break;
             }
             if !landing.is_back() && self.ends_with_block() {
@@ -933,7 +938,11 @@ impl TableIter {
 
     /// Sets the position to the entry of the cursor.
     #[inline]
-    fn set_position(&mut self) {
+    fn set_position(&mut self) -> Result<()> {
+        if let Some((block, _)) = &self.block {
+            let verified = self.table.verify_entry(&self.data, block);
+            verified.map_err(|error| self.table.bad(error, self.block_handle.offset))?;
+        }
         self.valid = true;
         if self.pads
             && let Some((block, _)) = &self.block
@@ -941,5 +950,6 @@ impl TableIter {
             self.padded.clear();
             crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padded);
         }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod ahead;
 pub(crate) mod block_fetcher;
 mod filter;
 mod get;
+mod guard;
 mod image;
 mod index;
 mod iter;

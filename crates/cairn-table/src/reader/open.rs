@@ -22,6 +22,7 @@ use cairn_types::{
 
 use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
+use super::guard::guarded_index;
 use super::image;
 use super::index::{Index, RootWords};
 use super::table::{MetaBlock, Table};
@@ -55,6 +56,8 @@ pub struct OpenParams {
     pub tail_size: Option<u64>,
     /// Bits per key of the filter that a table without blocks gets in memory; 0 for none.
     pub flat_filter_bits: u32,
+    /// Bytes of checksum for each entry of a data or index block in memory: 0, 1, 2, 4 or 8.
+    pub block_checksum_len: u8,
     /// Statistics sink.
     pub meter: Meter,
 }
@@ -77,6 +80,7 @@ impl Default for OpenParams {
             largest_seq: None,
             tail_size: None,
             flat_filter_bits: FLAT_FILTER_BITS,
+            block_checksum_len: 0,
             meter: Meter::default(),
         }
     }
@@ -167,7 +171,7 @@ fn part(
         return Ok(MetaBlock { handle, held: None });
     }
     let held = match form {
-        Some(form) => opening.index_block(handle, form)?,
+        Some(form) => guarded_index(opening.index_block(handle, form)?, form, params),
         None => opening.block(handle)?,
     };
     let held = Some(held);
@@ -389,7 +393,11 @@ impl Opening<'_> {
             cache_file: cache_file(&params, id),
             metadata_priority: metadata_priority(&params.options),
             pins_partitions: is_pinned(&params.options, params.level, Tier::Partition),
-            words: words(&properties, &order, global_seqno),
+            words: match params.block_checksum_len {
+                0 => words(&properties, &order, global_seqno),
+                // The tail of a block has checksums instead.
+                _ => 0,
+            },
             properties,
             parts,
             order,

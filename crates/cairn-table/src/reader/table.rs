@@ -293,14 +293,16 @@ impl Table {
         let key = self.cache_key(lack.handle);
         let Some(found) = cache.lookup(&key, lack.role) else {
             return match cache.has_tier() {
-                true => self.find_below(cache, lack, supplied),
+                true => self
+                    .find_below(cache, lack, supplied)
+                    .map(|found| self.guarded(lack, found)),
                 false => None,
             };
         };
         supplied
             .counts
             .hit(part_of(lack.role), found.memory_usage());
-        Some(found)
+        Some(self.guarded(lack, found))
     }
 
     /// Returns the missing block from a tier below the cache. As in RocksDB, it counts as a hit of the cache, too.
@@ -513,6 +515,7 @@ impl Table {
                 again
             })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
+        let buffer = self.guarded_on_load(lack, buffer);
         // The cache charges the block instead.
         drop(reading);
         let cache = self.params.cache.as_ref().filter(|_| fill);

@@ -11,6 +11,7 @@ mod charges;
 mod damage;
 mod flat;
 mod golden;
+mod guard;
 mod resumed;
 mod round_trip;
 mod warm;

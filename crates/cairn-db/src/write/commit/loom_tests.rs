@@ -48,7 +48,8 @@ impl CommitEnv for FakeEnv {
         self.in_turn
     }
 
-    fn insert(&self, batch: &[u8], _first: SequenceNumber, _company: Company) -> Result<()> {
+    fn insert(&self, batch: Batch<'_>, _first: SequenceNumber, _company: Company) -> Result<()> {
+        let batch = batch.inserted;
         self.memtable
             .lock()
             .expect("no test panics here")

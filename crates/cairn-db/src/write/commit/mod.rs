@@ -61,7 +61,7 @@ pub(crate) trait CommitEnv {
     fn inserts_in_turn(&self) -> bool;
 
     /// Inserts a batch whose first record has the sequence number `first`. Does not panic.
-    fn insert(&self, batch: &[u8], first: SequenceNumber, company: Company) -> Result<()>;
+    fn insert(&self, batch: Batch<'_>, first: SequenceNumber, company: Company) -> Result<()>;
 
     /// Handles the failure of an insertion of a group that is logged.
     fn insertion_failed(&self, error: &Error);
@@ -152,7 +152,7 @@ impl CommitPipeline {
         match waiter.wait() {
             Turn::Lead => self.lead(env, batch, mode, || Ok(())),
             Turn::Insert(seq, group) => {
-                let inserted = env.insert(waiter.batch.get().inserted, seq, Company::Group);
+                let inserted = env.insert(waiter.batch.get(), seq, Company::Group);
                 self.end_insertion(env, &group, inserted)
             }
             Turn::Finished(result) => result,
@@ -261,12 +261,14 @@ impl CommitPipeline {
         debug_assert!(self.visible() <= before, "visible numbers are assigned");
         let first = before.plus(1);
         let mut next = first.plus(keys_of(&batch));
+        verify(&batch)?;
         let (alone, mut all) = ([(first, batch.logged)], Vec::new());
         if !followers.is_empty() {
             all.reserve_exact(1 + followers.len());
             all.extend(alone);
             for follower in followers {
                 let batch = follower.batch.get();
+                verify(&batch)?;
                 all.push((next, batch.logged));
                 next = next.plus(keys_of(&batch));
             }
@@ -294,7 +296,7 @@ impl CommitPipeline {
         batch: Batch<'_>,
         before: SequenceNumber,
     ) -> Result<()> {
-        let inserted = env.insert(batch.inserted, before.plus(1), Company::OtherGroups);
+        let inserted = env.insert(batch, before.plus(1), Company::OtherGroups);
         self.show_group(env, before, before.plus(keys_of(&batch)), inserted)
     }
 
@@ -321,13 +323,11 @@ impl CommitPipeline {
         for (seq, follower) in looking {
             follower.insert_at(seq, &group);
         }
-        let inserted = env
-            .insert(batch.inserted, first, Company::Group)
-            .and_then(|()| {
-                carried.iter().try_for_each(|(seq, follower)| {
-                    env.insert(follower.batch.get().inserted, *seq, Company::Group)
-                })
-            });
+        let inserted = env.insert(batch, first, Company::Group).and_then(|()| {
+            carried.iter().try_for_each(|(seq, follower)| {
+                env.insert(follower.batch.get(), *seq, Company::Group)
+            })
+        });
         let result = self.end_insertion(env, &group, inserted);
         for (_, follower) in carried {
             follower.finish(result.clone());
@@ -349,7 +349,7 @@ impl CommitPipeline {
         let mut next = before.plus(1);
         let batches = followers.iter().map(|follower| follower.batch.get());
         for batch in std::iter::once(batch).chain(batches) {
-            inserted = inserted.and_then(|()| env.insert(batch.inserted, next, Company::None));
+            inserted = inserted.and_then(|()| env.insert(batch, next, Company::None));
             next = next.plus(keys_of(&batch));
         }
         self.show_group(env, before, SequenceNumber(next.0 - 1), inserted)
@@ -413,6 +413,15 @@ impl Drop for PendingFollowers<'_> {
                 "the writer that carried this write panicked",
             )));
         }
+    }
+}
+
+/// Verifies the checksums of `batch`, if it is protected.
+#[inline]
+fn verify(batch: &Batch<'_>) -> Result<()> {
+    match batch.protection {
+        None => Ok(()),
+        Some(protection) => protection.verify_logged(batch.logged),
     }
 }
 

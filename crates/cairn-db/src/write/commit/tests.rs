@@ -88,7 +88,8 @@ impl CommitEnv for FakeEnv {
         self.in_turn.load(Ordering::Relaxed)
     }
 
-    fn insert(&self, batch: &[u8], first: SequenceNumber, company: Company) -> Result<()> {
+    fn insert(&self, batch: Batch<'_>, first: SequenceNumber, company: Company) -> Result<()> {
+        let batch = batch.inserted;
         assert!(
             self.log
                 .lock()
