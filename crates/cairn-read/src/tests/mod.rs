@@ -276,7 +276,10 @@ fn recycled_iterators_keep_memory_only() {
         (Arc::strong_count(&world.view), tables.collect::<Vec<_>>())
     };
     let seq = SequenceNumber(changes.len() as u64);
-    DbIter::new(world.view.clone(), seq, &bounded).recycle();
+    let mut first = DbIter::new(world.view.clone(), seq, &bounded);
+    // Opens the tables.
+    first.seek_to_last();
+    first.recycle();
     let before = held();
     let mut iter = DbIter::new(world.view.clone(), seq, &bounded);
     iter.seek_to_last();
