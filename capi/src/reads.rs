@@ -12,7 +12,7 @@ use crate::constants::{
     rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
 };
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, report, report_ptr, save, store};
+use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
 use crate::value_copy::malloc_value;
@@ -115,19 +115,59 @@ pub struct rocksdb_slice_t {
 /// # Safety
 ///
 /// The arguments are valid as `c.h` requires.
-pub(crate) unsafe fn get_copy(
+// As for `get_pinned`, whose thread-local state it uses.
+#[inline(never)]
+pub(crate) unsafe extern "C" fn get_copy(
     family: &Family,
     options: *const rocksdb_readoptions_t,
-    key: &[u8],
+    key: *const c_char,
+    keylen: usize,
     vallen: *mut usize,
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        copied(vallen, errptr, || {
-            family.get_with(key, of(options).checked()?)
-        })
+        let (options, key) = (of(options), bytes(key, keylen));
+        let mut len = 0;
+        let copy = report_ptr(errptr, || {
+            with_own::<rocksdb_pinnableslice_t, _>(|own| {
+                find_copy(own, family, options, key, &mut len)
+            })
+        });
+        store(vallen, len);
+        copy
     }
+}
+
+/// A copy of the value of `key` from `malloc`, or null. `len` is set to its length.
+#[inline(always)]
+fn find_copy(
+    own: &Own<GetScratch>,
+    family: &Family,
+    options: &Checked<ReadOptions>,
+    key: &[u8],
+    len: &mut usize,
+) -> Result<*mut c_char> {
+    let found = family.find_in(key, options.checked()?, own.beside());
+    match &found {
+        Ok(Found::Value(value)) if !value.is_merged() => {
+            *len = value.len();
+            Ok(malloc_bytes(value))
+        }
+        Ok(Found::Missing) => Ok(std::ptr::null_mut()),
+        _ => copy_of_other(found, len),
+    }
+}
+
+/// The copy of a result that is neither a pinned value nor nothing.
+#[cold]
+#[inline(never)]
+fn copy_of_other(found: Result<Found>, len: &mut usize) -> Result<*mut c_char> {
+    let value = found?.into_value()?;
+    Ok(value.map_or(std::ptr::null_mut(), |value| {
+        *len = value.len();
+        malloc_value(value)
+    }))
 }
 
 /// A copy of the value that `find` returns, which the program frees; null and length 0 if there is none.
@@ -254,20 +294,32 @@ unsafe fn get_into(
     (vallen, found): (*mut usize, *mut c_uchar),
     errptr: *mut *mut c_char,
 ) -> c_uchar {
-    // SAFETY: guaranteed by the caller; no more bytes are copied than the buffer holds.
-    unsafe {
-        let value = report(errptr, || family.get_with(key, of(options).checked()?));
-        store(found, value.is_some().into());
-        store(vallen, value.as_ref().map_or(0, |value| value.len()));
-        match value {
-            Some(value) if value.len() <= buffer_size => {
-                if !buffer.is_null() {
-                    std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len());
-                }
-                1
+    // Returns the length of `value`, and copies it if it fits.
+    let take = |value: &[u8]| {
+        if value.len() <= buffer_size && !buffer.is_null() {
+            // SAFETY: guaranteed by the caller; no more bytes are copied than the buffer holds.
+            unsafe {
+                std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len());
             }
-            _ => 0,
         }
+        value.len()
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let options = of(options);
+        let len = report(errptr, || {
+            with_own::<rocksdb_pinnableslice_t, _>(|own| {
+                let result = family.find_in(key, options.checked()?, own.beside());
+                match &result {
+                    Ok(Found::Value(value)) => Ok(Some(take(value))),
+                    Ok(Found::Missing) => Ok(None),
+                    _ => Ok(result?.into_value()?.map(|value| take(&value))),
+                }
+            })
+        });
+        store(found, len.is_some().into());
+        store(vallen, len.unwrap_or(0));
+        len.is_some_and(|len| len <= buffer_size).into()
     }
 }
 
@@ -411,7 +463,7 @@ c_functions! {
         vallen: *mut usize,
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
-        get_copy(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), vallen, errptr)
+        get_copy(of(db.cast_const()).db.default_family(), options, key, keylen, vallen, errptr)
     }
     /// The same for a column family.
     fn rocksdb_get_cf(
@@ -423,7 +475,7 @@ c_functions! {
         vallen: *mut usize,
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
-        get_copy(of(column_family.cast_const()), options, bytes(key, keylen), vallen, errptr)
+        get_copy(of(column_family.cast_const()), options, key, keylen, vallen, errptr)
     }
     /// Returns the pinned value of `key` in the default family, or null.
     fn rocksdb_get_pinned(

@@ -197,7 +197,7 @@ c_functions! {
         vlen: *mut usize,
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
-        get_copy(base(txn_db), options, bytes(key, klen), vlen, errptr)
+        get_copy(base(txn_db), options, key, klen, vlen, errptr)
     }
     /// The same for a column family.
     fn rocksdb_transactiondb_get_cf(
@@ -210,7 +210,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut c_char {
         let _ = base(txn_db);
-        get_copy(of(column_family.cast_const()), options, bytes(key, keylen), vallen, errptr)
+        get_copy(of(column_family.cast_const()), options, key, keylen, vallen, errptr)
     }
     /// Returns the pinned value of `key` in the default family, or null.
     fn rocksdb_transactiondb_get_pinned(

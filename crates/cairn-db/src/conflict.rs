@@ -95,7 +95,7 @@ impl Family {
         check_size(&self.state, NEWEST.len())?;
         let view = self.state.view();
         check_held(&view)?;
-        let lookup = LookupKey::new(&[key, &NEWEST].concat(), SequenceNumber::MAX);
+        let lookup = LookupKey::with_timestamp(key, &NEWEST, SequenceNumber::MAX);
         is_written_after(&view, &lookup, since, timestamp)
     }
 }

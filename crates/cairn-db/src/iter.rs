@@ -174,7 +174,8 @@ impl Iter {
         let shared = &self.family.db.shared;
         let held = held_view(shared, self.family.id(), &view, seq);
         shared.iterators.renew(self.listed, &held);
-        self.inner = Some(DbIter::new(view, seq, &self.options));
+        let before = self.inner.replace(DbIter::new(view, seq, &self.options));
+        before.into_iter().for_each(DbIter::recycle);
         // Releases files that only the old view kept.
         self.family.db.shared.purge_in_background();
     }
@@ -338,7 +339,9 @@ impl Drop for Iter {
             std::mem::forget(self.inner.take());
             return;
         }
-        self.inner = None;
+        if let Some(inner) = self.inner.take() {
+            inner.recycle();
+        }
         self.family.db.shared.iterators.remove(self.listed);
         // Files that only this iterator kept are deleted by a background thread rather than the reader's.
         self.family.db.shared.purge_in_background();

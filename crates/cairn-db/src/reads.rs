@@ -53,7 +53,7 @@ pub(crate) fn lookup(
         return Ok(LookupKey::new(key, seq));
     }
     let timestamp = timestamp_of_read(view, options)?;
-    Ok(LookupKey::new(&[key, timestamp].concat(), seq))
+    Ok(LookupKey::with_timestamp(key, timestamp, seq))
 }
 
 impl Family {

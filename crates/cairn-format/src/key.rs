@@ -184,6 +184,7 @@ pub fn prefix_after(order: &KeyOrder, internal: &[u8], skipped: usize) -> u64 {
     let (user, inverted) = match order {
         KeyOrder::Bytewise => (user, false),
         KeyOrder::ReverseBytewise => (user, true),
+        KeyOrder::BytewiseU64Ts => (strip_timestamp(user, U64_TS), false),
         _ => return 0,
     };
     let start = match user.first_chunk::<8>() {
@@ -229,13 +230,52 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
     a.cmp(b)
 }
 
-/// Compares user keys: [`KeyOrder::compare`] with a fast path for the bytewise order.
+/// The length of a 64-bit timestamp.
+pub(crate) const U64_TS: usize = 8;
+
+/// Compares user keys that end with 64-bit timestamps, newer first: [`KeyOrder::BytewiseU64Ts`].
+#[inline]
+pub(crate) fn compare_timestamped(a: &[u8], b: &[u8]) -> Ordering {
+    // `packed` reads the last 8 bytes of any key.
+    compare_bytewise(strip_timestamp(a, U64_TS), strip_timestamp(b, U64_TS))
+        .then_with(|| packed(b).cmp(&packed(a)))
+}
+
+/// Compares user keys: [`KeyOrder::compare`] with fast paths for the bytewise orders.
 #[inline]
 #[must_use]
 pub fn compare_user(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     match order {
         KeyOrder::Bytewise => compare_bytewise(a, b),
+        KeyOrder::BytewiseU64Ts => compare_timestamped(a, b),
         other => other.compare(a, b),
+    }
+}
+
+/// Compares user keys without their timestamps: [`KeyOrder::compare_without_timestamp`] with fast paths for the
+/// bytewise orders.
+#[inline]
+#[must_use]
+pub fn compare_without_timestamp(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    match order {
+        KeyOrder::Bytewise => compare_bytewise(a, b),
+        KeyOrder::BytewiseU64Ts => {
+            compare_bytewise(strip_timestamp(a, U64_TS), strip_timestamp(b, U64_TS))
+        }
+        other => other.compare_without_timestamp(a, b),
+    }
+}
+
+/// True if two user keys are equal except for their timestamps.
+#[inline]
+#[must_use]
+pub fn is_same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
+    match order {
+        KeyOrder::Bytewise => is_same_bytes(a, b),
+        KeyOrder::BytewiseU64Ts => {
+            is_same_bytes(strip_timestamp(a, U64_TS), strip_timestamp(b, U64_TS))
+        }
+        other => other.compare_without_timestamp(a, b).is_eq(),
     }
 }
 
@@ -378,8 +418,10 @@ pub struct LookupKey {
     short: [u8; INLINE],
     /// The length of the internal key.
     len: usize,
-    /// The filter hash of the user key, if it has no timestamp.
+    /// The filter hash of the user key without its timestamp.
     hash: u64,
+    /// The length of the timestamp, which the hash excludes.
+    timestamp: usize,
     /// The whole key if it does not fit into `short`; empty otherwise.
     long: Vec<u8>,
 }
@@ -395,6 +437,7 @@ impl LookupKey {
             short: [0; INLINE],
             len,
             hash: hash64(user),
+            timestamp: 0,
             long: Vec::new(),
         };
         if let Some(room) = key.short.get_mut(..len) {
@@ -402,6 +445,31 @@ impl LookupKey {
             room[user.len()..].copy_from_slice(&suffix);
         } else {
             key.long = [user, &suffix].concat();
+        }
+        key
+    }
+
+    /// The lookup key for the versions of `plain`, which has no timestamp, that are visible at `seq` and not newer
+    /// than `timestamp`.
+    #[inline]
+    #[must_use]
+    pub fn with_timestamp(plain: &[u8], timestamp: &[u8], seq: SequenceNumber) -> LookupKey {
+        let suffix = pack(seq, ValueKind::FOR_SEEK).to_le_bytes();
+        let user_len = plain.len() + timestamp.len();
+        let len = user_len + SUFFIX_LEN;
+        let mut key = LookupKey {
+            short: [0; INLINE],
+            len,
+            hash: hash64(plain),
+            timestamp: timestamp.len(),
+            long: Vec::new(),
+        };
+        if let Some(room) = key.short.get_mut(..len) {
+            room[..plain.len()].copy_from_slice(plain);
+            room[plain.len()..user_len].copy_from_slice(timestamp);
+            room[user_len..].copy_from_slice(&suffix);
+        } else {
+            key.long = [plain, timestamp, &suffix].concat();
         }
         key
     }
@@ -420,11 +488,14 @@ impl LookupKey {
         user_key(self.internal())
     }
 
-    /// The 64-bit hash of the user key, including its timestamp.
+    /// The 64-bit hash of the user key without its timestamp of `size` bytes.
     #[inline]
     #[must_use]
-    pub fn hash(&self) -> u64 {
-        self.hash
+    pub fn hash_without_timestamp(&self, size: usize) -> u64 {
+        match self.timestamp == size {
+            true => self.hash,
+            false => hash64(strip_timestamp(self.user(), size)),
+        }
     }
 
     /// The sequence number at which the lookup reads.
@@ -517,6 +588,16 @@ mod tests {
             assert_eq!(key.user(), &user[..]);
             assert_eq!(key.internal(), &internal(&user, 3, ValueKind::FOR_SEEK)[..]);
             assert_eq!(key.seq(), SequenceNumber(3));
+            assert_eq!(key.hash_without_timestamp(0), hash64(&user));
+            for size in 0..=len.min(9) {
+                let (plain, timestamp) = user.split_at(len - size);
+                let split = LookupKey::with_timestamp(plain, timestamp, SequenceNumber(3));
+                assert_eq!(split.internal(), key.internal());
+                for other in [&split, &key] {
+                    assert_eq!(other.hash_without_timestamp(size), hash64(plain));
+                    assert_eq!(other.hash_without_timestamp(0), hash64(&user));
+                }
+            }
         }
     }
 
@@ -569,7 +650,7 @@ mod tests {
             let skipped = common_prefix(&a, &b);
             prop_assert_eq!(skipped, a.iter().zip(&b).take_while(|(x, y)| x == y).count());
             let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
-            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
                 let prefixes = [&one, &other].map(|key| prefix_after(&order, key, skipped));
                 match prefixes[0].cmp(&prefixes[1]) {
                     Ordering::Equal => {}
@@ -586,6 +667,24 @@ mod tests {
             prop_assert_eq!(compare_bytewise(&a, &b), a.cmp(&b));
             let c = [&a[..], &b].concat();
             prop_assert_eq!(compare_bytewise(&c, &b), c.cmp(&b));
+        }
+
+        #[test]
+        fn fast_comparisons_match_the_order(a in user_keys(), b in user_keys(), equal: bool) {
+            let b = if equal && a.len() > 8 && b.len() > 8 {
+                [&a[..a.len() - 8], &b[b.len() - 8..]].concat()
+            } else {
+                b
+            };
+            for order in [
+                KeyOrder::Bytewise, KeyOrder::ReverseBytewise,
+                KeyOrder::BytewiseU64Ts, KeyOrder::ReverseBytewiseU64Ts,
+            ] {
+                prop_assert_eq!(compare_user(&order, &a, &b), order.compare(&a, &b));
+                let plain = order.compare_without_timestamp(&a, &b);
+                prop_assert_eq!(compare_without_timestamp(&order, &a, &b), plain);
+                prop_assert_eq!(is_same_key(&order, &a, &b), plain.is_eq());
+            }
         }
 
         #[test]

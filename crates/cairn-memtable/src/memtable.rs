@@ -760,7 +760,7 @@ impl Drop for Memtable {
 fn same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
     match order {
         KeyOrder::Bytewise | KeyOrder::ReverseBytewise => a == b,
-        order => order.compare_without_timestamp(a, b).is_eq(),
+        order => key::is_same_key(order, a, b),
     }
 }
 

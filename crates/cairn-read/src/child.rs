@@ -20,7 +20,7 @@ pub enum Child {
     /// A level-0 table, and its largest sequence number.
     Table(Box<TableIter>, SequenceNumber),
     /// The tables of a sorted level.
-    Level(Box<LevelIter>),
+    Level(LevelIter),
 }
 
 macro_rules! moves {

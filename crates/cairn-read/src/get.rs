@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cairn_format::key::LookupKey;
+use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
@@ -186,7 +186,8 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 key: Vec::new(),
                 base_key: Vec::new(),
                 newest_seq: SequenceNumber::ZERO,
-                records_newest: view.family.order.timestamp_size() > 0,
+                has_timestamps: view.family.order.timestamp_size() > 0,
+                records_newest: false,
                 covered_by: SequenceNumber::ZERO,
                 timed: None,
                 state: SearchState::Open,
@@ -539,7 +540,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 let (key, seq, kind) = (entry.user_key(), entry.seq(), entry.kind());
                 versions.add(key, seq, kind, on_operand, stored)
             };
-            if versions.records_newest {
+            if versions.has_timestamps | versions.records_newest {
                 memtable.find(self.lookup, |entry| add(versions, on_operand, entry));
             } else {
                 let mut next = memtable.newest(self.lookup);
@@ -807,7 +808,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
 
     /// The user key, with the timestamp of the newest version.
     fn key(&self) -> &[u8] {
-        match self.view.family.order.timestamp_size() > 0 {
+        match self.versions.has_timestamps {
             true => &self.versions.key,
             false => self.lookup.user(),
         }
@@ -854,7 +855,7 @@ fn to_merge_form(stored: Value, dated: bool) -> Result<Value> {
 #[inline]
 fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
     !starts_after(order, file, user)
-        && match order.compare_without_timestamp(file.largest.user_key(), user) {
+        && match key::compare_without_timestamp(order, file.largest.user_key(), user) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Equal => !file.largest.is_exclusive_bound(),
             std::cmp::Ordering::Greater => true,
@@ -863,9 +864,7 @@ fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 
 #[inline]
 fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
-    order
-        .compare_without_timestamp(file.smallest.user_key(), user)
-        .is_gt()
+    key::compare_without_timestamp(order, file.smallest.user_key(), user).is_gt()
 }
 
 /// Returns the newest version of the key in `view` that is visible to `lookup`.
@@ -915,14 +914,18 @@ pub fn get_with_timestamp(
     options: &ReadOptions,
 ) -> Result<(Found, Vec<u8>)> {
     let began = view.family.began();
-    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    let state = SCRATCH.with(|scratch| scratch.0.take());
+    let mut get = PointGet::new(view, lookup, options, state);
+    get.versions.records_newest = true;
     let found = get.run_blocking();
+    let state = get.take_state();
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
-    count_get(&view.family, began, get.state.counts(), hit, &found);
+    count_get(&view.family, began, state.counts(), hit, &found);
+    SCRATCH.with(|scratch| scratch.0.set(state));
     let size = view.family.order.timestamp_size();
-    let key = &get.versions.key;
-    let timestamp = key[key.len().saturating_sub(size)..].to_vec();
+    let mut timestamp = get.versions.key;
+    timestamp.drain(..timestamp.len().saturating_sub(size));
     Ok((found?, timestamp))
 }
 

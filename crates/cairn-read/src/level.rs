@@ -28,13 +28,21 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// An iterator over `table`. Its prefix filter is ignored if the table was opened with a
-    /// different prefix extractor.
+    /// An iterator over `table`.
     #[must_use]
     pub fn iter(&self, table: Arc<Table>) -> Box<TableIter> {
-        let mut options = self.options;
-        options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
+        let options = self.options_for(&table);
         TableIter::new(table, options)
+    }
+
+    /// The options of an iterator over `table`. The prefix filter is ignored if the table was opened with a different
+    /// prefix extractor.
+    #[inline]
+    fn options_for(&self, table: &Table) -> IterOptions {
+        let mut options = self.options;
+        options.prefix_filter =
+            options.prefix_filter && table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
+        options
     }
 
     /// Lets `iter`, which is new, read ahead as the options of the scan request.
@@ -101,6 +109,14 @@ pub struct LevelIter {
     sampled: bool,
     error: Option<Error>,
     largest_seq: Option<SequenceNumber>,
+}
+
+impl Drop for LevelIter {
+    fn drop(&mut self) {
+        if let Some(iter) = self.iter.take() {
+            iter.recycle();
+        }
+    }
 }
 
 impl LevelIter {
@@ -510,17 +526,27 @@ impl LevelIter {
             return;
         }
         let before = self.leave_readahead(at);
-        self.iter = None;
         self.at = at;
         match self.tables.table(&self.files.files()[at], self.level) {
             Ok(table) => {
-                let iter = self.iter.insert(self.tables.iter(table));
-                self.tables.prepare(iter);
-                if let Some(before) = before {
-                    iter.keep_readahead(before);
+                match &mut self.iter {
+                    Some(iter) => {
+                        let options = self.tables.options_for(&table);
+                        iter.change_table(table, options);
+                    }
+                    None => self.iter = Some(self.tables.iter(table)),
+                }
+                if let Some(iter) = &mut self.iter {
+                    self.tables.prepare(iter);
+                    if let Some(before) = before {
+                        iter.keep_readahead(before);
+                    }
                 }
             }
-            Err(error) => self.error = Some(error),
+            Err(error) => {
+                self.iter = None;
+                self.error = Some(error);
+            }
         }
     }
 

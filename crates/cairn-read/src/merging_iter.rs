@@ -11,7 +11,6 @@
 //! A step keeps the direction of the preceding seek: `next` after a forward seek, `prev` after a
 //! backward one. To reverse direction, the caller seeks, which costs the same.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_format::block::{SkipLimits, Skipped};
@@ -54,58 +53,24 @@ pub struct MergingIter {
     step_heuristic: StepHeuristic,
 }
 
-/// Allocations of a dropped merging iterator, reused by the next one on the same thread.
-#[derive(Default)]
-struct RecycledBuffers {
-    children: Vec<Child>,
-    tree: LoserTree,
-}
-
-/// Maximum capacity of `children` that is recycled.
-const MAX_RECYCLED_CHILDREN: usize = 64;
-
-thread_local! {
-    static RECYCLED: Cell<RecycledBuffers> = const {
-        Cell::new(RecycledBuffers { children: Vec::new(), tree: LoserTree::NONE })
-    };
-}
+/// Maximum number of children, and maximum bytes of the target, whose memory is kept.
+const MAX_KEPT_CHILDREN: usize = 64;
+const MAX_KEPT_TARGET: usize = 1 << 10;
 
 impl Drop for MergingIter {
     fn drop(&mut self) {
-        self.children.clear();
-        if self.children.capacity() > MAX_RECYCLED_CHILDREN {
-            return;
-        }
-        let recycled = RecycledBuffers {
-            children: std::mem::take(&mut self.children),
-            tree: std::mem::take(&mut self.tree),
-        };
-        // During thread exit the buffers are freed instead.
-        let _recycled = RECYCLED.try_with(|kept| kept.set(recycled));
+        self.drop_children();
     }
-}
-
-/// Returns an empty vector for the children of a merging iterator, recycled if possible.
-pub(crate) fn no_children() -> Vec<Child> {
-    let take = |recycled: &Cell<RecycledBuffers>| {
-        let mut taken = recycled.take();
-        let children = std::mem::take(&mut taken.children);
-        recycled.set(taken);
-        children
-    };
-    RECYCLED.try_with(take).unwrap_or_default()
 }
 
 impl MergingIter {
     /// Merges `children`, newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
-        let RecycledBuffers { tree, .. } = RECYCLED.try_with(Cell::take).unwrap_or_default();
-        let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
-        MergingIter {
+        let mut merging = MergingIter {
             order,
-            staged_seeks: children.iter().filter(has_blocks).count() > 1,
-            tree,
+            staged_seeks: false,
+            tree: LoserTree::NONE,
             children,
             current: 0,
             is_valid: false,
@@ -115,6 +80,51 @@ impl MergingIter {
             error: None,
             target: Vec::new(),
             step_heuristic: StepHeuristic::default(),
+        };
+        merging.begin();
+        merging
+    }
+
+    /// Sets the order of the keys, before there are children.
+    pub(crate) fn set_order(&mut self, order: &KeyOrder) {
+        self.order.clone_from(order);
+    }
+
+    /// The children, to be filled before [`MergingIter::begin`].
+    pub(crate) fn children_to_fill(&mut self) -> &mut Vec<Child> {
+        &mut self.children
+    }
+
+    /// Prepares to merge the children.
+    pub(crate) fn begin(&mut self) {
+        let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
+        self.staged_seeks = self.children.iter().filter(has_blocks).count() > 1;
+    }
+
+    /// Drops the children, and keeps the memory.
+    pub(crate) fn reset(&mut self) {
+        self.drop_children();
+        self.order = KeyOrder::Bytewise;
+        self.current = 0;
+        self.is_valid = false;
+        self.back = false;
+        self.pending.clear();
+        self.after_move = AfterMove::Rebuild;
+        self.error = None;
+        self.target.clear();
+        self.step_heuristic = StepHeuristic::default();
+    }
+
+    /// True if little memory is kept.
+    pub(crate) fn is_small(&self) -> bool {
+        self.children.capacity() <= MAX_KEPT_CHILDREN && self.target.capacity() <= MAX_KEPT_TARGET
+    }
+
+    fn drop_children(&mut self) {
+        for child in self.children.drain(..) {
+            if let Child::Table(iter, _) = child {
+                iter.recycle();
+            }
         }
     }
 

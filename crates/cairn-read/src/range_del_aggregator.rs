@@ -145,11 +145,9 @@ impl RangeDelAggregator {
     /// Adds the tombstones of `files`, the files of level `number`, whose entries are those of
     /// `child`.
     pub(crate) fn add_level(&mut self, child: usize, number: usize, files: Arc<LevelFiles>) {
-        if !files.has_no_tombstones() {
-            // No file is loaded yet.
-            let none = files.len();
-            self.add(child, Location::Level(number, files, none), None);
-        }
+        // No file is loaded yet.
+        let none = files.len();
+        self.add(child, Location::Level(number, files, none), None);
     }
 
     fn add(&mut self, child: usize, location: Location, fragments: Option<Arc<Fragments>>) {

@@ -17,7 +17,7 @@ use cairn_types::{Error, Result};
 use crate::view::Reading;
 
 /// The time limits of a read, in microseconds; 0 means no limit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadDeadline {
     deadline: u64,
     io_timeout: u64,

@@ -66,6 +66,7 @@ impl Value {
     }
 
     /// True if the value is pinned neither in a block nor in a memtable: the result of a merge, or a vector.
+    #[inline]
     #[must_use]
     pub fn is_merged(&self) -> bool {
         matches!(self.0, Storage::Merged { .. })

@@ -70,8 +70,9 @@ pub(crate) struct Versions<'a> {
     pub(crate) base_key: Vec<u8>,
     /// The sequence number of the newest version; zero if not recorded.
     pub(crate) newest_seq: SequenceNumber,
-    /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
-    /// the number.
+    /// True if keys have timestamps. The keys of versions that need them to be evaluated are then recorded.
+    pub(crate) has_timestamps: bool,
+    /// True if `newest_seq` and, if keys have timestamps, `key` are recorded for all versions: if the caller needs them.
     pub(crate) records_newest: bool,
     /// The newest range tombstone over the key in the sources searched so far. If keys have
     /// timestamps, each version is checked against `timed` instead, and this is the maximum
@@ -88,6 +89,15 @@ pub(crate) struct TimestampedTombstones<'a> {
     pub(crate) visible: SequenceNumber,
     pub(crate) read_ts: Option<&'a [u8]>,
     pub(crate) sources: Vec<Arc<Fragments>>,
+}
+
+/// True if a version is evaluated with its key: it is a merge operand, or refers to a blob file.
+#[inline]
+fn needs_key(kind: ValueKind) -> bool {
+    matches!(
+        kind,
+        ValueKind::Merge | ValueKind::BlobIndex | ValueKind::WideColumnEntity
+    )
 }
 
 impl<'a> Versions<'a> {
@@ -116,7 +126,7 @@ impl<'a> Versions<'a> {
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
-        if self.records_newest {
+        if self.records_newest || self.has_timestamps && needs_key(kind) {
             self.record(user_key, seq, kind);
         }
         match kind {
@@ -137,6 +147,7 @@ impl<'a> Versions<'a> {
     }
 
     /// Records the key of a version if it is the newest or has the base value.
+    #[inline(never)]
     fn record(&mut self, user_key: &[u8], seq: SequenceNumber, kind: ValueKind) {
         if self.operands.is_none() {
             self.key.extend_from_slice(user_key);

@@ -105,31 +105,44 @@ impl Drop for ViewEnd {
 ///
 /// `InvalidArgument` if keys have no timestamps; if they have, and the read has none or one of another size; if the
 /// history at the timestamp may have been dropped.
-#[cold]
 pub fn timestamp_of_read<'o>(view: &View, options: &'o ReadOptions) -> Result<&'o [u8]> {
-    let (order, name) = (&view.family.order, &view.family.family);
-    let size = order.timestamp_size();
-    let Some(timestamp) = options.timestamp.as_deref() else {
-        return Err(Error::invalid_argument(format!(
+    let order = &view.family.order;
+    let low = view.version.history_low();
+    let is_valid = |timestamp: &&[u8]| {
+        timestamp.len() == order.timestamp_size()
+            && !timestamp.is_empty()
+            // Keys that differ only in their timestamps are ordered newest first.
+            && (low.is_empty() || order.compare(timestamp, low).is_le())
+    };
+    match options.timestamp.as_deref().filter(is_valid) {
+        Some(timestamp) => Ok(timestamp),
+        None => Err(refused_timestamp(view, options.timestamp.as_deref())),
+    }
+}
+
+/// The error of a read of `view` at `timestamp`, which is missing, of another size, or before the history.
+#[cold]
+fn refused_timestamp(view: &View, timestamp: Option<&[u8]>) -> Error {
+    let (size, name) = (view.family.order.timestamp_size(), &view.family.family);
+    let Some(timestamp) = timestamp else {
+        return Error::invalid_argument(format!(
             "cannot call this method on column family {name} that enables timestamp: the read has no timestamp"
-        )));
+        ));
     };
     if size == 0 {
-        return Err(Error::invalid_argument(format!(
+        return Error::invalid_argument(format!(
             "cannot call this method on column family {name} that does not enable timestamp: the read has a timestamp"
-        )));
+        ));
     }
-    check_timestamp_size(size, timestamp.len())?;
     let low = view.version.history_low();
-    // Keys that differ only in their timestamps are ordered newest first.
-    if !low.is_empty() && order.compare(timestamp, low).is_gt() {
-        return Err(Error::invalid_argument(format!(
+    match check_timestamp_size(size, timestamp.len()) {
+        Err(error) => error,
+        Ok(()) => Error::invalid_argument(format!(
             "Read timestamp: {} is smaller than full_history_ts_low: {}",
             shown_timestamp(timestamp),
             shown_timestamp(low)
-        )));
+        )),
     }
-    Ok(timestamp)
 }
 
 /// Checks the size of a timestamp.

@@ -147,6 +147,18 @@ impl KeyOrder {
         matches!(self, KeyOrder::Bytewise)
     }
 
+    /// The length in bytes of the timestamp at the end of each key, 0 for none, if the rest of the key compares
+    /// as a byte string and timestamps are 64-bit numbers, newer first; `None` in other orders.
+    #[inline]
+    #[must_use]
+    pub fn bytewise_before_timestamp(&self) -> Option<usize> {
+        match self {
+            KeyOrder::Bytewise => Some(0),
+            KeyOrder::BytewiseU64Ts => Some(U64_TS),
+            _ => None,
+        }
+    }
+
     /// True if different byte strings may compare as equal.
     #[must_use]
     pub fn different_bytes_may_be_equal(&self) -> bool {

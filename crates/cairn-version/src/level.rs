@@ -115,12 +115,12 @@ impl LevelFiles {
                 )));
             }
         }
-        let prefixes = match order.is_bytewise() {
-            true => files
+        let prefixes = match order.bytewise_before_timestamp() {
+            Some(size) => files
                 .iter()
-                .map(|file| prefix(file.largest.user_key()))
+                .map(|file| prefix(key::strip_timestamp(file.largest.user_key(), size)))
                 .collect(),
-            false => Vec::new(),
+            None => Vec::new(),
         };
         debug_assert!(prefixes.is_sorted(), "prefixes sort like upper bounds");
         let bytes = files
@@ -234,7 +234,8 @@ impl LevelFiles {
         let candidates = match self.prefixes.is_empty() {
             true => 0..self.files.len(),
             false => {
-                let target = prefix(key::user_key(internal));
+                let timestamp = order.bytewise_before_timestamp().unwrap_or(0);
+                let target = prefix(key::strip_timestamp(key::user_key(internal), timestamp));
                 let from = self.prefixes.partition_point(|&bound| bound < target);
                 let until = from + self.prefixes[from..].partition_point(|&bound| bound <= target);
                 from..until

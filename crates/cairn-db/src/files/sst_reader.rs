@@ -166,7 +166,7 @@ impl SstFileReader {
         }
         get(
             &self.view,
-            &LookupKey::new(&[key, &stamp].concat(), seq),
+            &LookupKey::with_timestamp(key, &stamp, seq),
             options,
         )
     }

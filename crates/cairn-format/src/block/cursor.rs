@@ -169,6 +169,21 @@ fn bad_restart(i: u32, offset: u32) -> Malformed {
     )
 }
 
+/// True if the last `SUFFIX` bytes of `key`, numbers of 8 bytes, precede those of `target`: greater numbers come
+/// first.
+#[inline(always)]
+fn is_before_suffix<const SUFFIX: usize>(key: &[u8], target: &[u8]) -> bool {
+    use crate::key::{packed, user_key};
+    match SUFFIX {
+        0 => false,
+        8 => packed(key) > packed(target),
+        _ => {
+            let numbers = |key| (packed(user_key(key)), packed(key));
+            numbers(key) > numbers(target)
+        }
+    }
+}
+
 impl<V: Copy + Default> Position<V> {
     /// The memory used, excluding the position itself.
     pub fn memory_usage(&self) -> usize {
@@ -532,8 +547,9 @@ impl<V: Copy + Default> Position<V> {
 
     /// Moves to the first entry for which `compare` does not return less. Becomes invalid if there is none.
     ///
-    /// `bytewise` is the target if user keys are ordered bytewise, followed by `SUFFIX` bytes of sequence
-    /// number and kind. The restart interval is then scanned without building keys.
+    /// `bytewise` is the target if keys are ordered bytewise except for the last `SUFFIX` bytes: numbers of 8 bytes,
+    /// greater ones first (the timestamp, and the sequence number with the kind). The restart interval is then
+    /// scanned without building keys.
     #[inline]
     pub fn seek<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,
@@ -612,7 +628,22 @@ impl<V: Copy + Default> Position<V> {
             self.valid = false;
             return Ok(true);
         };
-        if !self.move_by_words(coding, bytes, layout, words, &place) {
+        self.seek_from(coding, bytes, layout, words, (&place, compare))
+    }
+
+    /// [`Position::seek_by_words`] from the place that the key words give.
+    #[inline]
+    pub fn seek_from<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        words: &DataWords<'_>,
+        (place, compare): (&Place, impl Fn(&[u8]) -> Ordering),
+    ) -> Decoded<bool> {
+        if place.may_be_equal && words.has_many_equal(place)
+            || !self.move_by_words(coding, bytes, layout, words, place)
+        {
             return Ok(false);
         }
         if place.may_be_equal {
@@ -640,7 +671,9 @@ impl<V: Copy + Default> Position<V> {
         // key.
         let user_len = (entry.shared + entry.delta_len).checked_sub(crate::key::SUFFIX_LEN);
         let of_word = entry.shared.saturating_sub(words.shared());
-        if of_word > place.word.len() || user_len.is_none_or(|len| entry.shared > len) {
+        if of_word > place.word.len()
+            || user_len.is_none_or(|len| entry.shared > words.plain_len(len))
+        {
             return false;
         }
         if entry.shared > 0 {
@@ -781,9 +814,7 @@ impl<V: Copy + Default> Position<V> {
                             (Some(ours), Some(theirs)) => ours < theirs,
                             (Some(_), None) => false,
                             (None, Some(_)) => true,
-                            (None, None) => {
-                                SUFFIX > 0 && crate::key::packed(delta) > crate::key::packed(target)
-                            }
+                            (None, None) => is_before_suffix::<SUFFIX>(delta, target),
                         };
                         same = entry.shared + more;
                         whole = more == part.len();

@@ -7,7 +7,7 @@ use cairn_types::{Decoded, KeyOrder, SequenceNumber};
 
 use super::cursor::{Coding, Entry, Position};
 use super::hash_index::{HashHit, hash_lookup};
-use super::key_words::DataWords;
+use super::key_words::{DataWords, Place};
 use super::layout::BlockLayout;
 use crate::coding::decode_varint32;
 use crate::key;
@@ -191,6 +191,13 @@ impl DataCursor {
     pub fn with_global_seqno(mut self, global: Option<SequenceNumber>) -> DataCursor {
         self.global = global;
         self
+    }
+
+    /// Sets the global sequence number. The cursor is then invalid.
+    #[inline]
+    pub fn set_global_seqno(&mut self, global: Option<SequenceNumber>) {
+        self.clear();
+        self.global = global;
     }
 
     /// The memory that the cursor keeps for later movements.
@@ -446,7 +453,7 @@ impl DataCursor {
         target: &[u8],
     ) -> Decoded<()> {
         if self.global.is_some() || layout.separated || !order.is_bytewise() {
-            return self.seek_slowly(bytes, layout, order, target);
+            return self.seek_generally(bytes, layout, order, target);
         }
         self.stored = None;
         let compare = |key: &[u8]| compare_bytewise(key, target);
@@ -477,6 +484,36 @@ impl DataCursor {
             true => Ok(()),
             false => self.seek(bytes, layout, order, target),
         }
+    }
+
+    /// [`DataCursor::seek_with`] from the place that the key words of the block give for `target`
+    /// ([`DataWords::near`]).
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    #[inline]
+    pub fn seek_from(
+        &mut self,
+        place: &Place,
+        words: &DataWords<'_>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<()> {
+        if order.is_bytewise() && self.is_plain(layout) {
+            self.stored = None;
+            let compare = |key: &[u8]| compare_bytewise(key, target);
+            let coding = &Interleaved;
+            if self
+                .position
+                .seek_from(coding, bytes, layout, words, (place, compare))?
+            {
+                return Ok(());
+            }
+        }
+        self.seek_with(Some(*words), bytes, layout, order, target)
     }
 
     /// [`DataCursor::seek_point`] with the key words that follow the block, if there are any.
@@ -512,18 +549,30 @@ impl DataCursor {
         let Some(words) = words else {
             return Ok(false);
         };
-        if self.global.is_some() || layout.separated || !order.is_bytewise() {
+        if self.global.is_some() || layout.separated {
             return Ok(false);
         }
-        self.stored = None;
-        let compare = |key: &[u8]| compare_bytewise(key, target);
-        let sought = (compare, key::user_key(target));
-        self.position
-            .seek_by_words(&Interleaved, bytes, layout, &words, sought)
+        let user = key::user_key(target);
+        match order {
+            KeyOrder::Bytewise => {
+                self.stored = None;
+                let sought = (|key: &[u8]| compare_bytewise(key, target), user);
+                self.position
+                    .seek_by_words(&Interleaved, bytes, layout, &words, sought)
+            }
+            KeyOrder::BytewiseU64Ts => {
+                self.stored = None;
+                let sought = (|key: &[u8]| compare_timestamped(key, target), user);
+                self.position
+                    .seek_by_words(&Interleaved, bytes, layout, &words, sought)
+            }
+            _ => Ok(false),
+        }
     }
 
+    /// [`DataCursor::seek`] for any order and form of a block.
     #[inline(never)]
-    fn seek_slowly(
+    fn seek_generally(
         &mut self,
         bytes: &[u8],
         layout: &BlockLayout,
@@ -532,6 +581,19 @@ impl DataCursor {
     ) -> Decoded<()> {
         self.stored = None;
         let global = self.global;
+        if matches!(order, KeyOrder::BytewiseU64Ts)
+            && self.is_plain(layout)
+            && target.len() >= TIMESTAMPED_SUFFIX
+        {
+            let compare = |key: &[u8]| compare_timestamped(key, target);
+            return self.position.seek::<_, TIMESTAMPED_SUFFIX>(
+                &Interleaved,
+                bytes,
+                layout,
+                compare,
+                Some(target),
+            );
+        }
         let compare = |key: &[u8]| compare(order, global, key, target);
         let bytewise = (global.is_none() && order.is_bytewise()).then_some(target);
         with_coding!(layout, |coding| {
@@ -668,6 +730,18 @@ fn compare(
     order
         .compare(key::user_key(key), key::user_key(target))
         .then_with(|| key::packed(target).cmp(&rewritten(key::packed(key).to_le_bytes(), global)))
+}
+
+/// The length of a timestamp, and of the sequence number and the kind after it.
+const TIMESTAMPED_SUFFIX: usize = key::U64_TS + key::SUFFIX_LEN;
+
+/// [`key::compare`] for the bytewise order with timestamps.
+#[inline(always)]
+fn compare_timestamped(key: &[u8], target: &[u8]) -> Ordering {
+    match key::compare_timestamped(key::user_key(key), key::user_key(target)) {
+        Ordering::Equal => key::packed(target).cmp(&key::packed(key)),
+        unequal => unequal,
+    }
 }
 
 /// [`key::compare`] for the bytewise order.

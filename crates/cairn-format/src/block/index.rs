@@ -240,6 +240,12 @@ impl IndexCursor {
         self.clear();
     }
 
+    /// The memory that the cursor keeps for later movements.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.position.memory_usage()
+    }
+
     /// The format of the blocks.
     #[must_use]
     pub fn form(&self) -> IndexForm {
@@ -403,7 +409,7 @@ impl IndexCursor {
         self.seek_between(bytes, layout, order, target, 0..layout.restarts)
     }
 
-    /// [`IndexCursor::seek`] with the key words of this block, for the bytewise order.
+    /// [`IndexCursor::seek`] with the key words of this block, which were built for `order`.
     ///
     /// # Errors
     ///
@@ -414,6 +420,7 @@ impl IndexCursor {
         words: &KeyWords,
         bytes: &[u8],
         layout: &BlockLayout,
+        order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<()> {
         let undecided = words.undecided(key::user_key(target));
@@ -427,7 +434,7 @@ impl IndexCursor {
                 false => Ok(()),
             };
         }
-        self.seek_between(bytes, layout, &KeyOrder::Bytewise, target, undecided)
+        self.seek_between(bytes, layout, order, target, undecided)
     }
 
     /// Moves to entry `i` if the key words have its handle; otherwise returns false and leaves the
@@ -477,8 +484,8 @@ impl IndexCursor {
                 return position
                     .seek_between::<_, 0>(form, bytes, layout, undecided, compare, bytewise);
             }
-            let compare = |key: &[u8]| order.compare(key, user);
-            return position.seek::<_, 0>(form, bytes, layout, compare, None);
+            let compare = |key: &[u8]| key::compare_user(order, key, user);
+            return position.seek_between::<_, 0>(form, bytes, layout, undecided, compare, None);
         }
         let compare = |key: &[u8]| key::compare(order, key, target);
         let bytewise = order.is_bytewise().then_some(target);

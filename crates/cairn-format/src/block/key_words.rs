@@ -12,8 +12,12 @@
 //! block:
 //!
 //! ```text
-//! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | length of the shared part: fixed16
+//! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | fixed16
+//!
+//! fixed16   bits 0 to 14 length of the shared part; bit 15 keys end with 64-bit timestamps
 //! ```
+//!
+//! Timestamps are not part of the words: keys are digested without them.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -28,11 +32,15 @@ use crate::sorted_u64::{Sorted, word};
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 
+use cairn_types::KeyOrder;
+
 /// The minimum number of restart points; smaller blocks are searched directly.
 const MIN_RESTARTS: u32 = 8;
 
-/// The key words of an index block, for keys in bytewise order.
+/// The key words of an index block, for keys in bytewise order, which may end with 64-bit timestamps.
 pub struct KeyWords {
+    /// The length of the timestamp of each key, which the words exclude.
+    timestamp: usize,
     /// The common prefix of all user keys.
     prefix: Box<[u8]>,
     /// For each restart point the 8 bytes of the user key after the prefix, as a big-endian integer, padded
@@ -46,21 +54,28 @@ pub struct KeyWords {
 }
 
 impl KeyWords {
-    /// The key words of the index block `bytes`; `None` if it is small or damaged. A seek without key words
-    /// reports the damage.
+    /// The key words of the index block `bytes`, whose keys are in `order`; `None` if the order is not bytewise, or
+    /// the block is small or damaged. A seek without key words reports the damage.
     #[must_use]
-    pub fn of_index(bytes: &[u8], layout: &BlockLayout, form: IndexForm) -> Option<KeyWords> {
+    pub fn of_index(
+        bytes: &[u8],
+        layout: &BlockLayout,
+        form: IndexForm,
+        order: &KeyOrder,
+    ) -> Option<KeyWords> {
+        let timestamp = order.bytewise_before_timestamp()?;
         if layout.restarts < MIN_RESTARTS {
             return None;
         }
         let user_key = |i| {
             let at = layout.restart(bytes, i) as usize;
             let key = form.whole_key(bytes, layout, at)?;
-            Some(if form.user_keys {
+            let user_key = if form.user_keys {
                 key
             } else {
                 key::user_key(key)
-            })
+            };
+            Some(key::strip_timestamp(user_key, timestamp))
         };
         let first = user_key(0)?;
         let shared = key::common_prefix(first, user_key(layout.restarts - 1)?);
@@ -80,6 +95,7 @@ impl KeyWords {
             false => None,
         };
         Some(KeyWords {
+            timestamp,
             prefix: first[..shared].into(),
             words: Sorted::new(words.into_iter()),
             dense,
@@ -112,6 +128,7 @@ impl KeyWords {
     pub fn undecided(&self, user_key: &[u8]) -> Range<u32> {
         // The number of restart points has 28 bits.
         let len = self.words.len() as u32;
+        let user_key = key::strip_timestamp(user_key, self.timestamp);
         let Some((head, rest)) = user_key.split_at_checked(self.prefix.len()) else {
             return match user_key.cmp(&self.prefix) {
                 Ordering::Greater => len..len,
@@ -174,12 +191,19 @@ pub(super) const NOT_WORDS: [u8; OFFSET_LEN] = u16::MAX.to_le_bytes();
 /// The minimum size of an entry: three one-byte lengths, and the suffix of a key.
 const MIN_ENTRY: usize = 3 + key::SUFFIX_LEN;
 
-/// The key words of a data block, for keys in bytewise order.
+/// The bit of the last field that is set if keys end with timestamps.
+const TIMESTAMPED: u16 = 1 << 15;
+/// The number of entries with equal words from which on a binary search in the block is preferred to a walk.
+const MANY_EQUAL: usize = 16;
+
+/// The key words of a data block, for keys in bytewise order, which may end with 64-bit timestamps.
 #[derive(Clone, Copy)]
 pub struct DataWords<'a> {
     words: &'a [[u8; WORD_LEN]],
     offsets: &'a [[u8; OFFSET_LEN]],
     shared: usize,
+    /// The length of the timestamp of each key, which the words exclude.
+    timestamp: usize,
 }
 
 /// The first `len` bytes of `word`, padded with zeros.
@@ -196,23 +220,35 @@ fn leading(word: [u8; WORD_LEN], len: usize) -> [u8; WORD_LEN] {
 }
 
 /// An entry according to the key words.
-pub(super) struct Place {
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
     /// The index of the entry.
-    pub index: usize,
+    pub(super) index: usize,
     /// The offset of the entry.
-    pub at: usize,
+    pub(super) at: usize,
     /// The bytes of its user key after the common prefix, as far as known.
-    pub word: [u8; WORD_LEN],
+    pub(super) word: [u8; WORD_LEN],
     /// True if the user key may equal the target, false if it is greater.
-    pub may_be_equal: bool,
+    pub(super) may_be_equal: bool,
+}
+
+impl Place {
+    /// The offset of the entry in its block.
+    #[inline]
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
 }
 
 impl<'a> DataWords<'a> {
-    /// Encodes the key words of the data block `bytes`, for [`DataWords::parse`]. The result has no
-    /// words if the block is damaged, too large, or in another format.
+    /// Encodes the key words of the data block `bytes`, whose keys are in `order`, for [`DataWords::parse`]. The
+    /// result has no words if the order is not bytewise, or if the block is damaged, too large, or in another format.
     #[must_use]
-    pub fn encode(bytes: &[u8], layout: &BlockLayout) -> Vec<u8> {
-        DataWords::try_encode(bytes, layout).unwrap_or_else(|| vec![0; OFFSET_LEN])
+    pub fn encode(bytes: &[u8], layout: &BlockLayout, order: &KeyOrder) -> Vec<u8> {
+        let timestamp = order.bytewise_before_timestamp();
+        let words = timestamp.and_then(|size| DataWords::try_encode(bytes, layout, size));
+        words.unwrap_or_else(|| vec![0; OFFSET_LEN])
     }
 
     /// The length of [`DataWords::encode`] for a block of `entries`.
@@ -223,7 +259,10 @@ impl<'a> DataWords<'a> {
             .saturating_add(OFFSET_LEN as u64)
     }
 
-    fn try_encode(bytes: &[u8], layout: &BlockLayout) -> Option<Vec<u8>> {
+    fn try_encode(bytes: &[u8], layout: &BlockLayout, timestamp: usize) -> Option<Vec<u8>> {
+        fn plain_of(internal: &[u8], timestamp: usize) -> &[u8] {
+            key::strip_timestamp(key::user_key(internal), timestamp)
+        }
         if bytes.len() > MAX_DATA_BLOCK || layout.separated || layout.is_empty() {
             return None;
         }
@@ -233,32 +272,38 @@ impl<'a> DataWords<'a> {
             Some(position)
         };
         let (first, mut last) = (restart(0)?, restart(layout.restarts - 1)?);
-        let first = key::user_key(first.key(bytes));
+        let first = plain_of(first.key(bytes), timestamp);
         // The keys after the last restart point usually have the same common prefix; if not, the
         // last key determines it.
-        let shared = key::common_prefix(first, key::user_key(last.key(bytes)));
+        let shared = key::common_prefix(first, plain_of(last.key(bytes), timestamp));
         let behind = last.at();
-        if let Some(words) = DataWords::with_shared(bytes, layout, shared, behind) {
+        if let Some(words) = DataWords::with_shared(bytes, layout, (shared, timestamp), behind) {
             return Some(words);
         }
         let mut shared = shared;
         while last.valid() {
-            shared = key::common_prefix(first, key::user_key(last.key(bytes)));
+            shared = key::common_prefix(first, plain_of(last.key(bytes), timestamp));
             last.step(&Interleaved, bytes, layout).ok()?;
         }
-        DataWords::with_shared(bytes, layout, shared, bytes.len())
+        DataWords::with_shared(bytes, layout, (shared, timestamp), bytes.len())
     }
 
-    /// The key words of keys that start with the first `shared` bytes of the first key. `None` if a
-    /// key at or after offset `behind` does not, or if the block is damaged.
+    /// The key words of keys that start with the first `shared` bytes of the first key and end with a timestamp of
+    /// `timestamp` bytes. `None` if a key at or after offset `behind` does not, or if the block is damaged.
     ///
     /// Of each key, only the bytes of its word are decoded.
     fn with_shared(
         bytes: &[u8],
         layout: &BlockLayout,
-        shared: usize,
+        (shared, timestamp): (usize, usize),
         behind: usize,
     ) -> Option<Vec<u8>> {
+        let mut last = u16::try_from(shared)
+            .ok()
+            .filter(|shared| shared & TIMESTAMPED == 0)?;
+        if timestamp > 0 {
+            last |= TIMESTAMPED;
+        }
         let mut at = layout.restart(bytes, 0) as usize;
         let prefix = Interleaved.whole_key(bytes, layout, at)?.get(..shared)?;
         // Most blocks have 16 entries per restart point, and no entry is smaller than its header and suffix.
@@ -286,7 +331,10 @@ impl<'a> DataWords<'a> {
                 }
             }
             key_len = entry.shared + entry.delta_len;
-            let known = key_len.checked_sub(key::SUFFIX_LEN + shared)?;
+            let plain_len = key_len
+                .checked_sub(key::SUFFIX_LEN)?
+                .saturating_sub(timestamp);
+            let known = plain_len.checked_sub(shared)?;
             if at >= behind && begins_with < shared {
                 return None;
             }
@@ -295,22 +343,27 @@ impl<'a> DataWords<'a> {
             at = entry.next;
         }
         words.extend_from_slice(&offsets);
-        let shared = u16::try_from(shared).ok()?.to_le_bytes();
-        words.extend_from_slice(&shared);
-        (shared != NOT_WORDS).then_some(words)
+        let last = last.to_le_bytes();
+        words.extend_from_slice(&last);
+        (last != NOT_WORDS).then_some(words)
     }
 
     /// The key words in `tail`, if there are any.
     #[inline]
     #[must_use]
     pub fn parse(tail: &'a [u8]) -> Option<DataWords<'a>> {
-        let (entries, shared) = tail.split_last_chunk::<OFFSET_LEN>()?;
+        let (entries, last) = tail.split_last_chunk::<OFFSET_LEN>()?;
+        if *last == NOT_WORDS {
+            return None;
+        }
+        let last = u16::from_le_bytes(*last);
         let count = entries.len() / (WORD_LEN + OFFSET_LEN);
         let (words, offsets) = entries.split_at(count * WORD_LEN);
-        (count > 0 && *shared != NOT_WORDS).then(|| DataWords {
+        (count > 0).then(|| DataWords {
             words: words.as_chunks().0,
             offsets: offsets.as_chunks().0,
-            shared: usize::from(u16::from_le_bytes(*shared)),
+            shared: usize::from(last & !TIMESTAMPED),
+            timestamp: usize::from(last >> 15) * key::U64_TS,
         })
     }
 
@@ -320,19 +373,38 @@ impl<'a> DataWords<'a> {
         self.shared
     }
 
-    /// The offset in `bytes` of the entry that a search for `user_key` accesses first, for prefetching.
+    /// `user_key` without its timestamp.
+    #[inline]
+    pub(super) fn plain<'k>(&self, user_key: &'k [u8]) -> &'k [u8] {
+        key::strip_timestamp(user_key, self.timestamp)
+    }
+
+    /// The length of a user key of `len` bytes without its timestamp.
+    #[inline]
+    pub(super) fn plain_len(&self, len: usize) -> usize {
+        len.saturating_sub(self.timestamp)
+    }
+
+    /// True if many entries from `place` on have the same word: versions of a key, or keys that differ later.
+    #[inline]
+    pub(super) fn has_many_equal(&self, place: &Place) -> bool {
+        self.words.get(place.index + MANY_EQUAL) == Some(&place.word)
+    }
+
+    /// The entry that a search for `user_key` accesses first, for prefetching and [`DataCursor::seek_from`].
     #[inline]
     #[must_use]
-    pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<usize> {
+    pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<Place> {
         let first = Interleaved.whole_key(bytes, layout, 0)?;
-        Some(self.find(key::user_key(first), user_key)?.at)
+        self.find(key::user_key(first), user_key)
     }
 
     /// The first entry whose user key may be at or after `user_key`; `None` if all are before it. `first` is
     /// the user key of the first entry.
     #[inline]
     pub(super) fn find(&self, first: &[u8], user_key: &[u8]) -> Option<Place> {
-        let prefix = first.get(..self.shared)?;
+        let prefix = self.plain(first).get(..self.shared)?;
+        let user_key = self.plain(user_key);
         let (head, rest) = user_key.split_at(user_key.len().min(self.shared));
         let (at, wanted) = match head.cmp(&prefix[..head.len()]) {
             Ordering::Less => (0, None),

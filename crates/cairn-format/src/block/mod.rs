@@ -43,7 +43,7 @@ pub use common_prefix::{EntryForm, expand};
 pub use data::DataCursor;
 pub use hash_index::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
-pub use key_words::{DataWords, KeyWords};
+pub use key_words::{DataWords, KeyWords, Place};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use skip_deleted::{Passed, Walk, skip_deleted};
 pub use skip_deletions::skip_deletions;

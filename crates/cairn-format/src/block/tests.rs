@@ -33,7 +33,34 @@ fn internal_keys() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn orders() -> impl Strategy<Value = KeyOrder> {
-    prop_oneof![3 => Just(KeyOrder::Bytewise), 1 => Just(KeyOrder::ReverseBytewise)]
+    prop_oneof![
+        3 => Just(KeyOrder::Bytewise),
+        1 => Just(KeyOrder::ReverseBytewise),
+        2 => Just(KeyOrder::BytewiseU64Ts),
+    ]
+}
+
+/// Adds a timestamp to `key` if keys in `order` have one.
+fn stamp(key: &mut Vec<u8>, order: &KeyOrder) {
+    if order.timestamp_size() > 0 {
+        let (at, packed) = (key.len() - key::SUFFIX_LEN, key::packed(key));
+        let timestamp = (packed % 7) << 40 | packed % 3;
+        key.splice(at..at, timestamp.to_le_bytes());
+    }
+}
+
+/// [`sorted`] entries with the timestamps of `order`.
+fn stamped(mut entries: Entries, order: &KeyOrder) -> Entries {
+    entries.iter_mut().for_each(|(key, _)| stamp(key, order));
+    sorted(entries, order)
+}
+
+/// `options` for keys in `order`: tables with timestamps have no common prefixes.
+fn options_in(options: BlockOptions, order: &KeyOrder) -> BlockOptions {
+    BlockOptions {
+        common_prefix: options.common_prefix && order.timestamp_size() == 0,
+        ..options
+    }
 }
 
 fn entries(max: usize) -> impl Strategy<Value = Entries> {
@@ -125,11 +152,12 @@ proptest! {
 
     #[test]
     fn data_blocks_match_a_sorted_list(
-        entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
+        entries in entries(60), mut targets in prop::collection::vec(internal_keys(), 1..8),
         order in orders(), options in options(), global in prop::option::of(0u64..5),
     ) {
-        let entries = sorted(entries, &order);
-        let bytes = built(&entries, options);
+        let entries = stamped(entries, &order);
+        targets.iter_mut().for_each(|target| stamp(target, &order));
+        let bytes = built(&entries, options_in(options, &order));
         let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
         prop_assert_eq!(layout.is_empty(), entries.is_empty());
         // One entry per user key, because a global sequence number would make versions equal.
@@ -143,18 +171,18 @@ proptest! {
                 key[at..].copy_from_slice(&packed.to_le_bytes());
             }
         }
-        let tail = DataWords::encode(&bytes, &layout);
+        let tail = DataWords::encode(&bytes, &layout, &order);
         let words = DataWords::parse(&tail);
-        prop_assert_eq!(words.is_some(), !layout.is_empty() && !layout.is_separated());
-        if let (Some(words), Some((first, _)), Some((last, _))) = (words, entries.first(), entries.last())
-            && order.is_bytewise()
-        {
-            let pairs = key::user_key(first).iter().zip(key::user_key(last));
+        let can_have = order.bytewise_before_timestamp().is_some();
+        prop_assert_eq!(words.is_some(), can_have && !layout.is_empty() && !layout.is_separated());
+        let plain = |key| key::strip_timestamp(key::user_key(key), order.timestamp_size());
+        if let (Some(words), Some((first, _)), Some((last, _))) = (words, entries.first(), entries.last()) {
+            let pairs = plain(first).iter().zip(plain(last));
             prop_assert_eq!(words.shared(), pairs.take_while(|(a, b)| a == b).count());
         }
         if let Some(words) = words {
             for (i, (key, _)) in entries.iter().enumerate() {
-                let known = &key::user_key(key)[words.shared()..];
+                let known = &plain(key)[words.shared()..];
                 let word: Vec<u8> = known.iter().chain(&[0; 4]).take(4).copied().collect();
                 prop_assert_eq!(&words.place(i).unwrap().word[..], &word[..]);
             }
@@ -214,16 +242,16 @@ proptest! {
 
     #[test]
     fn mixed_steps_match_a_sorted_list(
-        entries in entries(60), options in options(), global in any::<bool>(),
+        entries in entries(60), options in options(), global in any::<bool>(), order in orders(),
         from in any::<prop::sample::Index>(),
         backs in prop::collection::vec((prop::bool::weighted(0.7), prop::bool::weighted(0.8)), 0..200),
     ) {
-        let mut entries = sorted(entries, &KeyOrder::Bytewise);
+        let mut entries = stamped(entries, &order);
         entries.dedup_by(|b, a| global && key::user_key(&a.0) == key::user_key(&b.0));
         if entries.is_empty() {
             return Ok(());
         }
-        let bytes = built(&entries, options);
+        let bytes = built(&entries, options_in(options, &order));
         let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
         let global = global.then_some(SequenceNumber(7));
         let mut cursor = DataCursor::new().with_global_seqno(global);
@@ -231,10 +259,9 @@ proptest! {
         let target = InternalKey::new(
             key::user_key(&entries[at].0), SequenceNumber::MAX, ValueKind::FOR_SEEK,
         );
-        let order = KeyOrder::Bytewise;
         cursor.seek(&bytes, &layout, &order, target.as_bytes()).unwrap();
-        at = entries.partition_point(|(key, _)| key::user_key(key) < target.user_key());
-        let tail = DataWords::encode(&bytes, &layout);
+        at = entries.partition_point(|(key, _)| order.compare(key::user_key(key), target.user_key()).is_lt());
+        let tail = DataWords::encode(&bytes, &layout, &order);
         for (back, by_words) in backs {
             let words = DataWords::parse(&tail).filter(|_| by_words);
             let at_hand = cursor.key_before(&bytes).map(key::user_key);
@@ -267,20 +294,21 @@ proptest! {
 
     #[test]
     fn index_blocks_match_a_sorted_list(
-        entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
+        entries in entries(60), mut targets in prop::collection::vec(internal_keys(), 1..8),
         sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
         order in orders(), interval in 1usize..9,
         user_keys: bool, delta_values: bool, first_keys: bool, escaped: bool, common_prefix: bool,
     ) {
         let form = IndexForm { user_keys, delta_values, first_keys, escaped };
-        let mut entries = sorted(entries, &order);
+        let mut entries = stamped(entries, &order);
+        targets.iter_mut().for_each(|target| stamp(target, &order));
         if user_keys {
             for (key, _) in &mut entries { key.truncate(key.len() - 8); }
             entries.dedup_by(|a, b| a.0 == b.0);
         }
         let mut builder = IndexBlockBuilder::new(form, interval);
         // Full handles need no restart point only if they can be escaped.
-        let common_prefix = common_prefix && (escaped || !delta_values);
+        let common_prefix = common_prefix && (escaped || !delta_values) && order.timestamp_size() == 0;
         if common_prefix {
             builder = builder.with_common_prefix();
         }
@@ -313,10 +341,11 @@ proptest! {
             cursor.prev(&bytes, &layout).unwrap();
         }
         prop_assert!(!cursor.valid());
-        let words = KeyWords::of_index(&bytes, &layout, form).filter(|_| order.is_bytewise());
+        let words = KeyWords::of_index(&bytes, &layout, form, &order);
+        prop_assert!(words.is_none() || order.bytewise_before_timestamp().is_some());
         for (target, by_words) in targets.iter().flat_map(|t| [(t, false), (t, true)]) {
             match &words {
-                Some(words) if by_words => cursor.seek_with(words, &bytes, &layout, target).unwrap(),
+                Some(words) if by_words => cursor.seek_with(words, &bytes, &layout, &order, target).unwrap(),
                 _ => cursor.seek(&bytes, &layout, &order, target).unwrap(),
             }
             let at = wanted.partition_point(|entry| {
@@ -376,10 +405,14 @@ proptest! {
 
 /// All movements through arbitrary bytes.
 fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
-    for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+    for order in [
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::BytewiseU64Ts,
+    ] {
         if let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) {
             let mut cursor = DataCursor::new().with_global_seqno(global);
-            let tail = DataWords::encode(bytes, &layout);
+            let tail = DataWords::encode(bytes, &layout, &order);
             let (own, foreign) = (DataWords::parse(&tail), DataWords::parse(target));
             for start in 0..8 {
                 let placed = match start {
@@ -423,8 +456,8 @@ fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
             };
             let mut cursor = IndexCursor::new(form);
             let mut steps = 0;
-            let _ = match KeyWords::of_index(bytes, &layout, form) {
-                Some(words) => cursor.seek_with(&words, bytes, &layout, target),
+            let _ = match KeyWords::of_index(bytes, &layout, form, &order) {
+                Some(words) => cursor.seek_with(&words, bytes, &layout, &order, target),
                 None => cursor.seek(bytes, &layout, &order, target),
             };
             while cursor.valid() && steps <= bytes.len() {
@@ -791,7 +824,7 @@ fn key_words_allocate_once_and_share_the_common_prefix() {
             .collect();
         let bytes = built(&entries, BlockOptions::default());
         let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
-        let tail = DataWords::encode(&bytes, &layout);
+        let tail = DataWords::encode(&bytes, &layout, &KeyOrder::Bytewise);
         assert_eq!(tail.len() as u64, DataWords::encoded_len(40));
         // Three restarts of 16 entries.
         assert!(tail.capacity() as u64 <= DataWords::encoded_len(48));

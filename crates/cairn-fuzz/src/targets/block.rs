@@ -134,7 +134,7 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
     {
         assert_eq!(cursor.key(bytes), key, "a key of a sound block is found");
     }
-    let tail = DataWords::encode(bytes, layout);
+    let tail = DataWords::encode(bytes, layout, &order);
     let words = DataWords::parse(&tail);
     let sought = cursor.seek_with(words, bytes, layout, &order, key);
     if sought.is_ok() && sound && key.len() >= 8 && key.len() < 512 {
@@ -155,6 +155,11 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
     }
     let _ = cursor.last_with(foreign, bytes, layout);
     let _ = cursor.seek_for_prev(bytes, layout, &order, key);
+    let timestamped = KeyOrder::BytewiseU64Ts;
+    let tail = DataWords::encode(bytes, layout, &timestamped);
+    for words in [None, DataWords::parse(&tail), foreign] {
+        let _ = cursor.seek_for_prev_with(words, bytes, layout, &timestamped, key);
+    }
     let _ = cursor.seek_bytes(bytes, layout, key);
     let _ = cursor.seek_point(bytes, layout, &order, key);
     let _ = cursor.prev(bytes, layout);
@@ -221,14 +226,16 @@ fn index_block(bytes: &[u8], form: IndexForm) {
         }
         back = cursor.prev(bytes, &layout);
     }
-    let words = KeyWords::of_index(bytes, &layout, form);
-    for key in &sought {
-        let _ = cursor.seek(bytes, &layout, &KeyOrder::Bytewise, key);
-        if let Some(words) = &words {
-            let _ = cursor.seek_with(words, bytes, &layout, key);
-        }
-        if cursor.valid() {
-            let _ = cursor.is_before(bytes, &KeyOrder::Bytewise, key);
+    for order in [KeyOrder::Bytewise, KeyOrder::BytewiseU64Ts] {
+        let words = KeyWords::of_index(bytes, &layout, form, &order);
+        for key in &sought {
+            let _ = cursor.seek(bytes, &layout, &order, key);
+            if let Some(words) = &words {
+                let _ = cursor.seek_with(words, bytes, &layout, &order, key);
+            }
+            if cursor.valid() {
+                let _ = cursor.is_before(bytes, &order, key);
+            }
         }
     }
 }

@@ -120,7 +120,7 @@ impl SkipList {
         // SAFETY: the hint belongs to this list (N6); every node has a link of level 0 (N4).
         unsafe {
             (last == self.head || Node::compare(last, &self.order, target) == Order::Less)
-                && !self.next_is_before(last, 0, target)
+                && self.next_before(last, 0, target).is_none()
         }
     }
 

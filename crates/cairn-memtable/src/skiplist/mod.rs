@@ -16,8 +16,11 @@
 //! N4. A node reached through a link of `level` has more than `level` links. The head has all levels.
 //! N5. The bound of a link is never less than the prefix of the node that the link points to: it is
 //!     set after the link, to the prefix of the node that the link pointed to at that time, and
-//!     links only change to smaller keys (N3). Since it may be greater, a bound may decide when a
-//!     search descends, but never where a node is inserted.
+//!     links only change to smaller keys (N3). The release store of a bound pairs with the acquire
+//!     load in `Node::bound`, so a link that is read after its bound is not older than the bound. A
+//!     prefix above the bound is therefore above that of the next node. A bound may be greater, so a
+//!     prefix that is not above it proves nothing: it may decide when a search descends, but never
+//!     where a node is inserted.
 //! N6. A hint holds nodes of the list with the hint's number. Numbers are never reused.
 #![expect(
     unsafe_code,
@@ -452,35 +455,40 @@ impl SkipList {
             .find(|&level| {
                 // SAFETY: `prev[level]` has a link of that level (N4, N6).
                 NonNull::new(hint.prev[level])
-                    .is_some_and(|prev| unsafe { !self.next_is_before(prev, level, target) })
+                    .is_some_and(|prev| unsafe { self.next_before(prev, level, target).is_none() })
             })
             .or(Some(height))
     }
 
-    /// True if the node after `node` on `level` precedes `target`.
+    /// The node after `node` on `level`, if it is known to precede `target` by the bound of the link or by its key.
+    /// The key is read only if its prefix may equal that of `target`.
     ///
     /// # Safety
     ///
     /// `node` must belong to this list and have a link of `level`.
     #[inline]
-    unsafe fn next_is_before(
+    unsafe fn next_before(
         &self,
         node: NonNull<Node>,
         level: usize,
         target: &Target<'_>,
-    ) -> bool {
+    ) -> Option<NonNull<Node>> {
         // SAFETY: the caller's contract, and N4 for the next node.
         unsafe {
-            if level > 0 && target.prefix < Node::bound(node, level) {
-                return false;
+            let bound = Node::bound(node, level);
+            if level > 0 && target.prefix < bound {
+                return None;
             }
-            Node::next(node, level)
-                .is_some_and(|next| Node::compare(next, &self.order, target) == Order::Less)
+            // Read after the bound (N5).
+            let next = Node::next(node, level)?;
+            let precedes =
+                target.prefix > bound || Node::compare(next, &self.order, target) == Order::Less;
+            precedes.then_some(next)
         }
     }
 
     /// Advances from `node`, which precedes `target`, along `level` while the next node is known to precede
-    /// it by the bound of the link.
+    /// it.
     ///
     /// # Safety
     ///
@@ -493,15 +501,8 @@ impl SkipList {
         target: &Target<'_>,
     ) -> NonNull<Node> {
         // SAFETY: the caller's contract for the first node, N4 for all others.
-        unsafe {
-            while level == 0 || target.prefix >= Node::bound(node, level) {
-                match Node::next(node, level) {
-                    Some(next) if Node::compare(next, &self.order, target) == Order::Less => {
-                        node = next;
-                    }
-                    _ => break,
-                }
-            }
+        while let Some(next) = unsafe { self.next_before(node, level, target) } {
+            node = next;
         }
         node
     }

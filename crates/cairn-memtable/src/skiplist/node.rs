@@ -248,11 +248,12 @@ impl Node {
         if level == 0 {
             return NOWHERE;
         }
-        // Relaxed: a stale bound is greater, and every bound ever set remains valid (N5).
+        // Acquire: the link is read afterwards (N5). A stale bound is greater, and every bound ever set remains
+        // valid.
         // SAFETY: the caller's contract.
         unsafe { Node::upper_place(node, level).as_ref() }
             .bound
-            .load(Ordering::Relaxed)
+            .load(Ordering::Acquire)
     }
 
     /// Sets the bound of a link.
@@ -265,7 +266,8 @@ impl Node {
         if level > 0 {
             // SAFETY: the caller's contract.
             let upper = unsafe { Node::upper_place(node, level).as_ref() };
-            upper.bound.store(bound, Ordering::Relaxed);
+            // Release: the link was set before (N5).
+            upper.bound.store(bound, Ordering::Release);
         }
     }
 

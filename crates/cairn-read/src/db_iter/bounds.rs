@@ -16,7 +16,6 @@ use crate::blob::Located;
 use crate::blobs_ahead::BlobsAhead;
 use crate::child::Child;
 use crate::level::{LevelIter, Tables};
-use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::value::Value;
 use crate::view::{Reading, View, check_timestamp_size, timestamp_of_read};
@@ -142,27 +141,30 @@ fn open_first(view: &View, options: &ReadOptions) -> Vec<Arc<Table>> {
     opened.map(TableRef::into_arc).collect()
 }
 
-/// The sources of `view` selected by `options`, newest first, and their range tombstones.
+/// Adds the sources of `view` selected by `options` to `children`, newest first, and returns their range tombstones.
 pub(super) fn sources(
     view: &View,
     seq: SequenceNumber,
-    read_ts: Option<Vec<u8>>,
     tables: &Tables,
     options: &ReadOptions,
-) -> Result<(Vec<Child>, Option<RangeDelAggregator>)> {
-    let order = &view.family.order;
-    let mut children = merging_iter::no_children();
-    let mut range_dels = (!options.ignore_range_deletions)
-        .then(|| RangeDelAggregator::new(order.clone(), seq, read_ts, tables.clone()));
+    children: &mut Vec<Child>,
+) -> Result<Option<Box<RangeDelAggregator>>> {
+    let mut range_dels = None;
+    let wanted = !options.ignore_range_deletions;
+    let new = || {
+        let order = view.family.order.clone();
+        let timestamp = options.timestamp.clone();
+        let new = RangeDelAggregator::new(order, seq, timestamp, tables.clone());
+        Box::new(new)
+    };
     for memtable in view.memtables() {
         // Entries added later to an empty memtable are newer than the snapshot, unless the iterator
         // sees all sequence numbers.
         if !memtable.is_empty() || seq == SequenceNumber::MAX {
             children.push(Child::Memtable(memtable.iter()));
         }
-        if let Some(range_dels) = &mut range_dels
-            && memtable.has_range_tombstones()
-        {
+        if wanted && memtable.has_range_tombstones() {
+            let range_dels = range_dels.get_or_insert_with(new);
             // A memtable with tombstones is not empty, so its child has just been added.
             let child = children.len().saturating_sub(1);
             for group in memtable.range_tombstones().iter() {
@@ -171,7 +173,7 @@ pub(super) fn sources(
         }
     }
     if options.read_tier == ReadTier::Memtable {
-        return Ok((children, range_dels));
+        return Ok(range_dels);
     }
     // Held until they are taken: a table may be closed when it is not in use.
     let _tables = opens_together(view, options).then(|| open_first(view, options));
@@ -183,11 +185,12 @@ pub(super) fn sources(
         let files = chosen.as_ref().unwrap_or(files);
         if level > 0 {
             if !files.is_empty() {
-                let iter = LevelIter::new(level, files.clone(), tables.clone());
-                if let Some(range_dels) = &mut range_dels {
+                if wanted && !files.has_no_tombstones() {
+                    let range_dels = range_dels.get_or_insert_with(new);
                     range_dels.add_level(children.len(), level, files.clone());
                 }
-                children.push(Child::Level(Box::new(iter)));
+                let iter = LevelIter::new(level, files.clone(), tables.clone());
+                children.push(Child::Level(iter));
             }
             continue;
         }
@@ -197,9 +200,8 @@ pub(super) fn sources(
             .filter(|file| is_within(view, file, options))
         {
             let table = tables.table(file, level)?;
-            if let Some(range_dels) = &mut range_dels
-                && let Some(tombstones) = table.range_tombstones()
-            {
+            if wanted && let Some(tombstones) = table.range_tombstones() {
+                let range_dels = range_dels.get_or_insert_with(new);
                 range_dels.add_table(children.len(), file, tombstones);
             }
             let mut iter = tables.iter(table);
@@ -207,7 +209,7 @@ pub(super) fn sources(
             children.push(Child::Table(iter, file.seqs.largest));
         }
     }
-    Ok((children, range_dels))
+    Ok(range_dels)
 }
 
 /// The files selected by the table filter of `options`; `None` if there is no filter.
@@ -248,11 +250,7 @@ impl DbIter {
     /// True if two user keys are equal except for their timestamps.
     #[inline]
     pub(super) fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
-        let order = &self.view.family.order;
-        if order.is_bytewise() {
-            return key::is_same_bytes(a, b);
-        }
-        order.compare_without_timestamp(a, b).is_eq()
+        key::is_same_key(&self.view.family.order, a, b)
     }
 
     /// True if the timestamp of `user` is newer than that of the read.
@@ -264,6 +262,12 @@ impl DbIter {
         // Keys that differ only in their timestamps are ordered newest first.
         let order = &self.view.family.order;
         let plain = key::strip_timestamp(user, order.timestamp_size());
+        if let (KeyOrder::BytewiseU64Ts, Some(newest)) = (order, read_ts.last_chunk()) {
+            let timestamp = user[plain.len()..].first_chunk();
+            return timestamp.is_some_and(|timestamp| {
+                u64::from_le_bytes(*timestamp) > u64::from_le_bytes(*newest)
+            });
+        }
         order.compare(user, &[plain, read_ts].concat()).is_lt()
     }
 

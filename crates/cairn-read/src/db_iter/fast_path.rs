@@ -75,7 +75,7 @@ impl DbIter {
         }
         let range_dels = self.range_dels.as_mut().and_then(|range_dels| {
             range_dels.drop_empty_levels();
-            (!range_dels.is_empty()).then_some(&*range_dels)
+            (!range_dels.is_empty()).then_some(&**range_dels)
         });
         let bounded = self.bounds.upper.is_some()
             || self.bounds.lower.is_some()

@@ -15,7 +15,7 @@
 //! block is missing and continue from there. `DbIter::fetch_pending` reads the missing blocks on
 //! the calling thread.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadRequest;
 use cairn_table::{IterOptions, ReadAhead, Table};
-use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{TableRef, open_together};
 
 use crate::blob::BlobReadOptions;
@@ -54,9 +54,10 @@ enum Position {
 }
 
 /// The use of prefix filters by seeks.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum PrefixUse {
     /// Never: all keys are returned.
+    #[default]
     Never,
     /// Always: keys with other prefixes than the seek target may be missing.
     Always,
@@ -105,7 +106,9 @@ enum Task {
 }
 
 /// The newest version of a key that is not a merge operand, among those gathered.
+#[derive(Default)]
 enum Newest {
+    #[default]
     Missing,
     Value(Value),
     Entity(Value),
@@ -118,7 +121,8 @@ pub struct DbIter {
     settings: Settings,
     bounds: Bounds,
     merging: MergingIter,
-    range_dels: Option<RangeDelAggregator>,
+    /// The range tombstones; `None` if there are none.
+    range_dels: Option<Box<RangeDelAggregator>>,
     position: Position,
     task: Task,
     back: bool,
@@ -141,10 +145,11 @@ pub struct DbIter {
     /// With `iter_start_ts`, all versions of a key are returned.
     history: Option<Box<History>>,
     /// The last field: dropped after everything else that keeps files of the view open.
-    view: Arc<View>,
+    view: HeldView,
 }
 
 /// Settings derived from the read options and the family.
+#[derive(Default)]
 struct Settings {
     read_ts: Option<Vec<u8>>,
     /// True if keys have no timestamps.
@@ -171,7 +176,34 @@ struct Settings {
     has_statistics: bool,
 }
 
+impl Settings {
+    #[inline]
+    fn of(view: &View, options: &ReadOptions) -> Settings {
+        let (no_timestamps, dated) = (view.family.order.timestamp_size() == 0, view.family.dated);
+        let cache_only = options.read_tier != ReadTier::All;
+        Settings {
+            read_ts: options.timestamp.clone(),
+            no_timestamps,
+            dated,
+            fast_path: no_timestamps && !dated && options.max_skippable_internal_keys == 0,
+            prefix_use: PrefixUse::of(view, options),
+            same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
+            cache_only,
+            opens_together: bounds::opens_together(view, options),
+            defer_blob_values: options.allow_unprepared_value,
+            blob_options: BlobReadOptions {
+                fill_cache: options.fill_cache,
+                cache_only,
+            },
+            max_skippable: options.max_skippable_internal_keys,
+            read_deadline: ReadDeadline::of(options),
+            has_statistics: view.family.statistics.is_some(),
+        }
+    }
+}
+
 /// The range of keys that the iterator returns.
+#[derive(Default)]
 struct Bounds {
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
@@ -182,6 +214,7 @@ struct Bounds {
 }
 
 /// The versions of `DbIter::key` found so far.
+#[derive(Default)]
 struct Versions {
     /// True if further versions of the key are skipped (forward) or gathered (backward).
     same_key: bool,
@@ -194,7 +227,19 @@ struct Versions {
     base_key: Vec<u8>,
 }
 
+impl Versions {
+    /// Forgets the versions, and keeps the memory of their list.
+    fn reset(&mut self) {
+        self.same_key = false;
+        self.covered_by = SequenceNumber::ZERO;
+        self.operands.clear();
+        self.newest = Newest::Missing;
+        self.base_key = Vec::new();
+    }
+}
+
 /// Counters of skipped entries.
+#[derive(Default)]
 struct Counters {
     /// Entries skipped since the last reseek.
     skipped: u64,
@@ -206,36 +251,31 @@ struct Counters {
     flush_trigger: Option<Box<ScanFlushTrigger>>,
 }
 
-/// Buffers of a dropped iterator, reused by the next one on the same thread.
-#[derive(Default)]
-struct RecycledBuffers {
-    key: Vec<u8>,
-    target: Vec<u8>,
+/// The view that an iterator reads. A recycled iterator has none.
+struct HeldView(Option<Arc<View>>);
+
+impl std::ops::Deref for HeldView {
+    type Target = Arc<View>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<View> {
+        self.0.as_ref().expect("a recycled iterator is not used")
+    }
 }
 
-/// Maximum total capacity of recycled buffers.
-const MAX_RECYCLED_BYTES: usize = 4 << 10;
+/// Maximum number of iterators kept per thread, and maximum bytes of the buffers of each.
+const KEPT: usize = 4;
+const KEPT_BYTES: usize = 4 << 10;
 
 thread_local! {
-    static RECYCLED: Cell<RecycledBuffers> = const {
-        Cell::new(RecycledBuffers { key: Vec::new(), target: Vec::new() })
-    };
+    /// Iterators without a view, for later ones of the thread: making one in new memory, and freeing it, costs as
+    /// much as a seek in memory.
+    static SPARE: RefCell<Vec<Box<DbIter>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Drop for DbIter {
     fn drop(&mut self) {
-        self.count_end();
-        if let Some(trigger) = &mut self.counters.flush_trigger {
-            trigger.end_scan();
-        }
-        if self.key.capacity() + self.target.capacity() <= MAX_RECYCLED_BYTES {
-            let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
-            key.clear();
-            target.clear();
-            // During thread exit the buffers are freed instead.
-            let _recycled =
-                RECYCLED.try_with(|recycled| recycled.set(RecycledBuffers { key, target }));
-        }
+        self.end();
     }
 }
 
@@ -256,12 +296,55 @@ impl DbIter {
         options: &ReadOptions,
         ahead: Option<Arc<ReadAhead>>,
     ) -> Box<DbIter> {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+        let mut iter = spare.ok().flatten().unwrap_or_else(DbIter::in_new_memory);
+        iter.begin(view, seq, options, ahead);
+        iter
+    }
+
+    /// An iterator without a view.
+    #[cold]
+    fn in_new_memory() -> Box<DbIter> {
+        Box::new(DbIter {
+            seq: SequenceNumber::ZERO,
+            settings: Settings::default(),
+            bounds: Bounds::default(),
+            merging: MergingIter::new(KeyOrder::Bytewise, Vec::new()),
+            range_dels: None,
+            position: Position::Invalid,
+            task: Task::Rest,
+            back: false,
+            needs_reposition: false,
+            fast_ranges: Default::default(),
+            key: Vec::new(),
+            versions: Versions::default(),
+            counters: Counters::default(),
+            target: Vec::new(),
+            last_reseek_target: Vec::new(),
+            blobs_ahead: None,
+            error: None,
+            history: None,
+            view: HeldView(None),
+        })
+    }
+
+    /// Lets an iterator without a view read `view`.
+    fn begin(
+        &mut self,
+        view: Arc<View>,
+        seq: SequenceNumber,
+        options: &ReadOptions,
+        ahead: Option<Arc<ReadAhead>>,
+    ) {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
-        let has_statistics = view.family.statistics.is_some();
-        let order = view.family.order.clone();
-        let cache_only = options.read_tier != ReadTier::All;
+        let order = &view.family.order;
+        self.seq = seq;
+        self.settings = Settings::of(&view, options);
+        self.bounds.lower.clone_from(&options.iterate_lower_bound);
+        self.bounds.upper.clone_from(&options.iterate_upper_bound);
+        self.merging.set_order(order);
         let tables = Tables {
             reading: view.family.clone(),
             options: IterOptions {
@@ -270,75 +353,75 @@ impl DbIter {
                 readahead: options.readahead_size,
                 prefix_filter: false,
             },
-            cache_only,
+            cache_only: self.settings.cache_only,
             ahead,
         };
-        let mut error = refused(&view, options);
-        let read_ts = options.timestamp.clone();
-        let sources = match error {
-            Some(_) => Ok((Vec::new(), None)),
-            None => sources(&view, seq, read_ts.clone(), &tables, options),
-        };
-        let (children, range_dels) = sources.unwrap_or_else(|failed| {
-            error = Some(failed);
-            (Vec::new(), None)
+        self.error = refused(&view, options);
+        if self.error.is_none() {
+            let children = self.merging.children_to_fill();
+            match sources(&view, seq, &tables, options, children) {
+                Ok(range_dels) => self.range_dels = range_dels,
+                Err(error) => {
+                    children.clear();
+                    self.error = Some(error);
+                }
+            }
+            self.merging.begin();
+        }
+        self.counters.flush_trigger = ScanFlushTrigger::new(&view, options);
+        self.blobs_ahead = bounds::blobs_ahead(&view, options);
+        self.history = History::new(options);
+        self.view = HeldView(Some(view));
+    }
+
+    /// Drops the iterator, and keeps its memory for later iterators of the thread.
+    pub fn recycle(mut self: Box<Self>) {
+        self.end();
+        self.reset();
+        let buffers = [&self.key, &self.target, &self.last_reseek_target].map(Vec::capacity);
+        if buffers.iter().sum::<usize>() > KEPT_BYTES || !self.merging.is_small() {
+            return;
+        }
+        // During thread exit the memory is freed instead.
+        let _kept = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < KEPT {
+                spare.push(self);
+            }
         });
-        let RecycledBuffers { key, target } = RECYCLED.try_with(Cell::take).unwrap_or_default();
-        let (no_timestamps, dated) = (order.timestamp_size() == 0, view.family.dated);
-        Box::new(DbIter {
-            seq,
-            settings: Settings {
-                read_ts,
-                no_timestamps,
-                dated,
-                fast_path: no_timestamps && !dated && options.max_skippable_internal_keys == 0,
-                prefix_use: PrefixUse::of(&view, options),
-                same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
-                cache_only,
-                opens_together: bounds::opens_together(&view, options),
-                defer_blob_values: options.allow_unprepared_value,
-                blob_options: BlobReadOptions {
-                    fill_cache: options.fill_cache,
-                    cache_only,
-                },
-                max_skippable: options.max_skippable_internal_keys,
-                read_deadline: ReadDeadline::of(options),
-                has_statistics,
-            },
-            bounds: Bounds {
-                lower: options.iterate_lower_bound.clone(),
-                upper: options.iterate_upper_bound.clone(),
-                prefix: None,
-                filtering: false,
-            },
-            merging: MergingIter::new(order, children),
-            range_dels,
-            position: Position::Invalid,
-            task: Task::Rest,
-            back: false,
-            needs_reposition: false,
-            fast_ranges: Default::default(),
-            key,
-            versions: Versions {
-                same_key: false,
-                covered_by: SequenceNumber::ZERO,
-                operands: Vec::new(),
-                newest: Newest::Missing,
-                base_key: Vec::new(),
-            },
-            counters: Counters {
-                skipped: 0,
-                hidden: 0,
-                counts: IterCounts::default(),
-                flush_trigger: ScanFlushTrigger::new(&view, options),
-            },
-            target,
-            last_reseek_target: Vec::new(),
-            blobs_ahead: bounds::blobs_ahead(&view, options),
-            error,
-            history: History::new(options),
-            view,
-        })
+    }
+
+    /// Counts the end of the iteration.
+    fn end(&mut self) {
+        if self.view.0.is_some() {
+            self.count_end();
+        }
+        if let Some(trigger) = &mut self.counters.flush_trigger {
+            trigger.end_scan();
+        }
+    }
+
+    /// Releases everything. The iterator is then like a new one that has no view.
+    fn reset(&mut self) {
+        // The view comes last: it keeps the files of the rest.
+        self.merging.reset();
+        self.range_dels = None;
+        self.position = Position::Invalid;
+        self.task = Task::Rest;
+        self.back = false;
+        self.needs_reposition = false;
+        self.fast_ranges = Default::default();
+        self.key.clear();
+        self.versions.reset();
+        self.counters = Counters::default();
+        self.target.clear();
+        self.last_reseek_target.clear();
+        self.blobs_ahead = None;
+        self.error = None;
+        self.history = None;
+        self.bounds = Bounds::default();
+        self.settings.read_ts = None;
+        self.view = HeldView(None);
     }
 
     /// Moves to the first key at or after `target`. Keys have no timestamps.

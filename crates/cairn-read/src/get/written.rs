@@ -40,6 +40,7 @@ pub fn is_written_after(
 ) -> Result<bool> {
     let options = ReadOptions::default();
     let mut get = PointGet::new(view, lookup, &options, TableGet::default());
+    get.versions.records_newest = true;
     get.run_counted()?;
     let order = &view.family.order;
     let plain = key::strip_timestamp(lookup.user(), order.timestamp_size());

@@ -135,6 +135,7 @@ fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
             "seek_for_prev {probe:?} at {seq}"
         );
     }
+    iter.recycle();
 }
 
 /// Waits for `future` on the calling thread.
@@ -219,6 +220,7 @@ proptest! {
             }
         }
         iter.status().unwrap();
+        iter.recycle();
     }
 
     #[test]
@@ -252,7 +254,45 @@ proptest! {
         iter.seek_for_prev(&probe);
         let to = within.partition_point(|(key, _)| order.compare(key, &probe).is_le());
         prop_assert_eq!(backward(&mut iter), &within[..to]);
+        iter.recycle();
     }
+}
+
+#[test]
+fn recycled_iterators_keep_memory_only() {
+    let changes: Vec<Change> = (0..40_u8)
+        .map(|i| Change::Put(vec![b'a' + i % 20], vec![i; 9]))
+        .collect();
+    let world = World::new(&changes, &shape_of(&[5, 10, 15]));
+    let bounded = ReadOptions {
+        iterate_lower_bound: Some(b"c".to_vec()),
+        iterate_upper_bound: Some(b"e".to_vec()),
+        ..ReadOptions::default()
+    };
+    let held = || {
+        let files = world.view.version.levels().iter().flat_map(|it| it.files());
+        let tables = files.filter_map(|file| file.table.get());
+        let tables = tables.map(|table| Arc::strong_count(&table.into_arc()));
+        (Arc::strong_count(&world.view), tables.collect::<Vec<_>>())
+    };
+    let seq = SequenceNumber(changes.len() as u64);
+    let mut first = DbIter::new(world.view.clone(), seq, &bounded);
+    // Opens the tables.
+    first.seek_to_last();
+    first.recycle();
+    let before = held();
+    let mut iter = DbIter::new(world.view.clone(), seq, &bounded);
+    iter.seek_to_last();
+    assert_eq!(iter.key(), b"d");
+    assert_ne!(held(), before);
+    let address = std::ptr::from_ref(&*iter);
+    iter.recycle();
+    assert_eq!(held(), before, "neither the view nor a table is held");
+    let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
+    assert_eq!(std::ptr::from_ref(&*iter), address);
+    assert!(!iter.valid());
+    iter.seek_to_first();
+    assert_eq!(forward(&mut iter), world.model(seq.0), "without the bounds");
 }
 
 fn shape_of(layers: &[usize]) -> Shape {

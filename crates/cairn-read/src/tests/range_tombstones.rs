@@ -96,6 +96,7 @@ proptest! {
             }
         }
         iter.status().unwrap();
+        iter.recycle();
     }
 
     #[test]
@@ -131,6 +132,7 @@ proptest! {
                 prop_assert_eq!(&forward(&mut iter), &expected);
                 iter.seek_to_last();
                 prop_assert_eq!(&backward(&mut iter), &expected);
+                iter.recycle();
                 for key in 0..10 {
                     let lookup = LookupKey::new(&with_ts(key, read_ts), SequenceNumber(seq));
                     let found = get(&world.view, &lookup, &options).unwrap().into_value().unwrap();

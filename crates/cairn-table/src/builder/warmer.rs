@@ -52,7 +52,7 @@ impl Warmer {
             lowest_tier,
             data_priority: priority,
             metadata_priority: metadata_priority(&options),
-            has_words: params.order.is_bytewise() && !params.external,
+            has_words: params.order.bytewise_before_timestamp().is_some() && !params.external,
             meter: params.meter.clone(),
             options,
         })

@@ -104,10 +104,11 @@ impl Table {
     /// Returns the key of `lookup` in a filter of whole keys.
     #[inline]
     fn whole_key_of<'a>(&self, lookup: &'a LookupKey) -> FilterKey<'a> {
-        match self.params.order.timestamp_size() {
-            0 => FilterKey::with_hash(lookup.user(), lookup.hash()),
-            size => FilterKey::new(strip_timestamp(lookup.user(), size)),
-        }
+        let size = self.params.order.timestamp_size();
+        FilterKey::with_hash(
+            strip_timestamp(lookup.user(), size),
+            lookup.hash_without_timestamp(size),
+        )
     }
 
     /// Returns the prefix of `lookup` in a filter of prefixes.

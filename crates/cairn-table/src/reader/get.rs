@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, Place};
 use cairn_format::key::{self, LookupKey, ParsedKey};
 use cairn_memory::secondary::DeviceRead;
 use cairn_memory::{CacheCharge, CacheRole};
@@ -77,6 +77,8 @@ pub(super) struct State {
     located: bool,
     /// The result of a cache lookup of that data block, once made; the inner `None` is a miss.
     ahead: Option<Option<Buffer>>,
+    /// The place of the key in that block, if it was looked up.
+    near: Option<Place>,
     /// True once an entry of the key has been found.
     matched: bool,
     walk: IndexIter,
@@ -227,6 +229,7 @@ impl State {
         self.filter_passed = false;
         self.located = false;
         self.ahead = None;
+        self.near = None;
         self.matched = false;
         self.walk.release();
     }
@@ -392,12 +395,14 @@ impl Table {
             role: CacheRole::Data,
         };
         let block = self.find_to_search(lack, &state.supplied);
+        state.near = None;
         if let Some(block) = &block
             && let Some(words) = DataWords::parse(block.tail())
             && let Ok(layout) = BlockLayout::parse(block, BlockKind::Data)
-            && let Some(at) = words.near(block, &layout, lookup.user())
+            && let Some(place) = words.near(block, &layout, lookup.user())
         {
-            block.prefetch_at(at, FOUND);
+            block.prefetch_at(place.at(), FOUND);
+            state.near = Some(place);
         }
         state.ahead = Some(block);
     }
@@ -489,9 +494,8 @@ impl Table {
             // The key was the last one of its block. The next block has more of it only if the
             // separator is not greater.
             let separator = state.walk.user_key(self);
-            let order = self
-                .order
-                .compare_without_timestamp(separator, key::user_key(target));
+            let user = key::user_key(target);
+            let order = key::compare_without_timestamp(&self.order, separator, user);
             if order == Ordering::Greater {
                 return Ok(None);
             }
@@ -519,16 +523,22 @@ impl Table {
             data,
             padded,
             matched,
+            near,
             ..
         } = state;
         let words = DataWords::parse(block.tail());
-        data.seek_point_with(words, block, &layout, &self.order, target)
-            .map_err(bad)?;
+        let sought = match (near.take(), &words) {
+            (Some(near), Some(words)) => {
+                data.seek_from(&near, words, block, &layout, &self.order, target)
+            }
+            _ => data.seek_point_with(words, block, &layout, &self.order, target),
+        };
+        sought.map_err(bad)?;
         let user = key::user_key(target);
         while data.valid() {
             self.verify_entry(data, block).map_err(bad)?;
             let mut found = key::parse(data.key(block)).map_err(bad)?;
-            if !self.same_key(found.user_key, user) {
+            if !key::is_same_key(&self.order, found.user_key, user) {
                 return Ok(ControlFlow::Break(()));
             }
             if self.pad > 0 {
@@ -548,15 +558,5 @@ impl Table {
             data.next(block, &layout).map_err(bad)?;
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// True if two user keys of the file differ at most in their timestamps.
-    #[inline]
-    fn same_key(&self, a: &[u8], b: &[u8]) -> bool {
-        if self.order.is_bytewise() {
-            a == b
-        } else {
-            self.order.compare_without_timestamp(a, b) == Ordering::Equal
-        }
     }
 }

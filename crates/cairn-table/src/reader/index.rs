@@ -20,7 +20,8 @@ pub(crate) struct Index {
     pub partitions: Blocks,
 }
 
-/// Key words of the index root, if it is held in memory and keys sort bytewise. The second get
+/// Key words of the index root, if it is held in memory and keys sort bytewise,
+/// apart from timestamps. The second get
 /// that searches the root builds them, so that a table that is opened and read once, as many are
 /// when a database is first read, does not pay for them.
 #[derive(Default)]
@@ -69,9 +70,9 @@ impl Index {
             return None;
         }
         let lay = || {
-            let root = self.root.held.as_ref().filter(|_| order.is_bytewise())?;
+            let root = self.root.held.as_ref()?;
             let layout = BlockLayout::parse(root, BlockKind::Index).ok()?;
-            let words = KeyWords::of_index(root, &layout, self.form)?;
+            let words = KeyWords::of_index(root, &layout, self.form, order)?;
             let charge = params.charge(MemoryUse::TableReader, words.memory_usage());
             Some(ChargedWords {
                 words,
@@ -142,6 +143,11 @@ impl IndexIter {
     pub(crate) fn release(&mut self) {
         self.root_block = None;
         self.leaf_block = None;
+    }
+
+    /// The memory that the cursor keeps for later movements.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.root.memory_usage() + self.leaf.memory_usage()
     }
 
     /// True if no movement is pending.
@@ -411,7 +417,7 @@ fn land(
             Landing::Last => cursor.last(bytes, &layout)?,
             Landing::Seek | Landing::SeekOrLast => {
                 match words {
-                    Some(words) => cursor.seek_with(words, bytes, &layout, target)?,
+                    Some(words) => cursor.seek_with(words, bytes, &layout, &table.order, target)?,
                     None => cursor.seek(bytes, &layout, &table.order, target)?,
                 }
                 if landing == Landing::SeekOrLast && !cursor.valid() {

@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::block::{
-    Block, BlockKind, BlockLayout, DataCursor, DataWords, SkipLimits, Skipped, Walk, skip_deleted,
-    skip_deletions,
+    Block, BlockKind, BlockLayout, DataCursor, DataWords, Place, SkipLimits, Skipped, Walk,
+    skip_deleted, skip_deletions,
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
@@ -114,7 +114,7 @@ const HITS_KEPT: u64 = 16;
 /// An iterator over the point entries of a table, in internal-key order, with the contract of
 /// `cairn_types::iter`.
 pub struct TableIter {
-    table: Arc<Table>,
+    table: ReadTable,
     options: IterOptions,
     walk: IndexIter,
     data: DataCursor,
@@ -122,6 +122,8 @@ pub struct TableIter {
     block_handle: Handle,
     calm: NoPrefetch,
     landing: Option<Landing>,
+    /// The place of the target in the current block, if a stage of the seek has found it.
+    near: Option<Place>,
     filter: PrefixFilter,
     target: Vec<u8>,
     /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
@@ -144,47 +146,101 @@ pub struct TableIter {
 /// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
 
-impl Drop for TableIter {
-    fn drop(&mut self) {
-        self.prefetch.count_end(&self.table);
-        if let Some(ahead) = &mut self.prefetch.background {
-            ahead.count_end(&self.table);
-        }
-        if !self.supplied.counts.is_empty() {
-            self.table.bring(&self.supplied.counts);
-        }
-        RecycledBuffers {
-            data: std::mem::take(&mut self.data),
-            target: std::mem::take(&mut self.target),
-        }
-        .keep();
+/// The table that an iterator reads. A recycled iterator has none.
+struct ReadTable(Option<Arc<Table>>);
+
+impl std::ops::Deref for ReadTable {
+    type Target = Arc<Table>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Table> {
+        self.0.as_ref().expect("a recycled iterator is not used")
     }
 }
 
-/// The buffers of a dropped iterator, kept for later iterators of the same thread: allocating and
-/// freeing them costs as much as a seek in memory.
-#[derive(Default)]
-struct RecycledBuffers {
-    data: DataCursor,
-    target: Vec<u8>,
+impl Drop for TableIter {
+    fn drop(&mut self) {
+        self.count_end();
+    }
 }
 
-/// Maximum number of buffers kept per thread, and maximum bytes of each.
+/// Maximum number of iterators kept per thread, and maximum bytes of the buffers of each.
 const KEPT: usize = 16;
 const KEPT_BYTES: usize = 4 << 10;
 
 thread_local! {
-    static SPARE: RefCell<Vec<RecycledBuffers>> = const { RefCell::new(Vec::new()) };
+    /// Iterators without a table, for later ones of the thread: making one in new memory, and freeing it, costs as
+    /// much as a seek in memory.
+    static SPARE: RefCell<Vec<Box<TableIter>>> = const { RefCell::new(Vec::new()) };
 }
 
-impl RecycledBuffers {
-    fn take() -> RecycledBuffers {
+impl TableIter {
+    /// Creates an iterator, which is not valid. It is boxed because moving it costs as much as a search in a block.
+    #[must_use]
+    pub fn new(table: Arc<Table>, options: IterOptions) -> Box<TableIter> {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-        spare.ok().flatten().unwrap_or_default()
+        match spare.ok().flatten() {
+            Some(mut iter) => {
+                iter.enter(table, options);
+                iter
+            }
+            None => TableIter::in_new_memory(table, options),
+        }
     }
 
-    fn keep(self) {
-        if self.data.memory_usage() + self.target.capacity() > KEPT_BYTES {
+    #[cold]
+    fn in_new_memory(table: Arc<Table>, options: IterOptions) -> Box<TableIter> {
+        Box::new(TableIter {
+            walk: IndexIter::new(&table),
+            data: DataCursor::new().with_global_seqno(table.global_seqno),
+            target: Vec::new(),
+            searches: 0,
+            prefetch: Prefetch::new(options.readahead),
+            pads: table.pad > 0,
+            slow: table.pad > 0 || table.guards(),
+            table: ReadTable(Some(table)),
+            options,
+            block: None,
+            block_handle: Handle::NULL,
+            calm: PREFETCH_NEVER,
+            landing: None,
+            near: None,
+            filter: PrefixFilter::Settled,
+            padded: Vec::new(),
+            valid: false,
+            error: None,
+            lack: None,
+            supplied: SuppliedBlocks::default(),
+            held: None,
+        })
+    }
+
+    /// Lets an iterator without a table read `table`.
+    #[inline]
+    fn enter(&mut self, table: Arc<Table>, options: IterOptions) {
+        self.walk.reset_to(&table);
+        self.data.set_global_seqno(table.global_seqno);
+        self.prefetch.set_fixed(options.readahead);
+        self.pads = table.pad > 0;
+        self.slow = self.pads || table.guards();
+        self.options = options;
+        self.table = ReadTable(Some(table));
+    }
+
+    /// Lets the iterator read `table` from its beginning, instead of its current table, as a new one would.
+    pub fn change_table(&mut self, table: Arc<Table>, options: IterOptions) {
+        self.leave_table();
+        self.enter(table, options);
+    }
+
+    /// Drops the iterator, and keeps its memory for later iterators of the thread.
+    pub fn recycle(mut self: Box<Self>) {
+        self.leave_table();
+        let buffers = self.data.memory_usage()
+            + self.walk.memory_usage()
+            + self.target.capacity()
+            + self.padded.capacity();
+        if buffers > KEPT_BYTES {
             return;
         }
         // Not available while the thread exits.
@@ -195,40 +251,44 @@ impl RecycledBuffers {
             }
         });
     }
-}
 
-impl TableIter {
-    /// Creates an iterator, which is not valid. It is boxed because moving it costs as much as a search in a block.
-    #[must_use]
-    pub fn new(table: Arc<Table>, options: IterOptions) -> Box<TableIter> {
-        let RecycledBuffers {
-            mut data,
-            mut target,
-        } = RecycledBuffers::take();
-        data.clear();
-        target.clear();
-        Box::new(TableIter {
-            walk: IndexIter::new(&table),
-            data: data.with_global_seqno(table.global_seqno),
-            target,
-            searches: 0,
-            prefetch: Prefetch::new(options.readahead),
-            pads: table.pad > 0,
-            slow: table.pad > 0 || table.guards(),
-            table,
-            options,
-            block: None,
-            block_handle: Handle::NULL,
-            calm: PREFETCH_NEVER,
-            landing: None,
-            filter: PrefixFilter::Settled,
-            padded: Vec::new(),
-            valid: false,
-            error: None,
-            lack: None,
-            supplied: SuppliedBlocks::default(),
-            held: None,
-        })
+    /// Releases the table and its blocks. The iterator is then like a new one that has no table.
+    fn leave_table(&mut self) {
+        self.count_end();
+        self.table = ReadTable(None);
+        self.walk.release();
+        self.data.clear();
+        self.block = None;
+        self.block_handle = Handle::NULL;
+        self.calm = PREFETCH_NEVER;
+        self.landing = None;
+        self.near = None;
+        self.filter = PrefixFilter::Settled;
+        self.target.clear();
+        self.padded.clear();
+        self.valid = false;
+        self.error = None;
+        self.lack = None;
+        self.supplied.clear();
+        self.supplied.forget_on_device();
+        self.supplied.counts.forget();
+        self.held = None;
+        self.prefetch.reset();
+        self.searches = 0;
+    }
+
+    /// Reports the counts of an iterator that leaves its table.
+    fn count_end(&mut self) {
+        let Some(table) = &self.table.0 else {
+            return;
+        };
+        self.prefetch.count_end(table);
+        if let Some(ahead) = &mut self.prefetch.background {
+            ahead.count_end(table);
+        }
+        if !self.supplied.counts.is_empty() {
+            table.bring(&self.supplied.counts);
+        }
     }
 
     /// Reads ahead by `plan`: before the first movement.
@@ -551,9 +611,10 @@ impl TableIter {
             && matches!(self.load_block(landing), Ok(None))
             && let Some((block, layout)) = &self.block
             && let Some(words) = DataWords::parse(block.tail())
-            && let Some(at) = words.near(block, layout, key::user_key(&self.target))
+            && let Some(place) = words.near(block, layout, key::user_key(&self.target))
         {
-            block.prefetch_at(at, SCANNED);
+            block.prefetch_at(place.at(), SCANNED);
+            self.near = Some(place);
         }
     }
 
@@ -705,6 +766,7 @@ impl TableIter {
         self.lack = None;
         self.supplied.clear();
         self.valid = false;
+        self.near = None;
         self.target.clear();
         if let Some(target) = target {
             let mut buffer = Vec::new();
@@ -928,7 +990,12 @@ impl TableIter {
         let landed = match landing {
             Landing::First => self.data.first(block, layout),
             Landing::Last => self.data.last_with(words, block, layout),
-            Landing::Seek => self.data.seek_with(words, block, layout, order, target),
+            Landing::Seek => match (self.near.take(), &words) {
+                (Some(near), Some(words)) => self
+                    .data
+                    .seek_from(&near, words, block, layout, order, target),
+                _ => self.data.seek_with(words, block, layout, order, target),
+            },
             Landing::SeekForPrev => self
                 .data
                 .seek_for_prev_with(words, block, layout, order, target),

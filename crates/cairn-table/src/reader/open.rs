@@ -189,10 +189,10 @@ fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> Ind
     }
 }
 
-/// Returns the size of the key words of a typical data block; 0 if keys are not compared bytewise as
-/// stored.
+/// Returns the size of the key words of a typical data block; 0 if keys are not compared as stored, bytewise apart from
+/// timestamps.
 fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<SequenceNumber>) -> u64 {
-    if !order.is_bytewise() || global_seqno.is_some() {
+    if order.bytewise_before_timestamp().is_none() || global_seqno.is_some() {
         return 0;
     }
     let usual = properties

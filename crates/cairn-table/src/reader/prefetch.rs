@@ -146,6 +146,18 @@ impl Prefetch {
         }
     }
 
+    /// Sets the fixed readahead, in bytes; 0 for automatic readahead.
+    #[inline]
+    pub(crate) fn set_fixed(&mut self, fixed: u64) {
+        self.fixed = fixed;
+    }
+
+    /// Resets to a state without readahead.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        *self = Prefetch::default();
+    }
+
     /// Lets readahead stop at the upper bound of `plan`.
     pub(crate) fn set_plan(&mut self, plan: Arc<ReadAhead>) {
         self.plan = Some(plan);

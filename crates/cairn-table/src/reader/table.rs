@@ -435,7 +435,7 @@ impl Table {
         let Ok(layout) = BlockLayout::parse(&block, BlockKind::Data) else {
             return block;
         };
-        let words = DataWords::encode(&block, &layout);
+        let words = DataWords::encode(&block, &layout, &self.order);
         match &self.params.cache {
             Some(cache) => cache.lay_tail(&self.cache_key(lack.handle), block, &words),
             None => Buffer::with_tail(&block, &words),

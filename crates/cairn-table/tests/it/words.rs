@@ -9,7 +9,7 @@ use cairn_format::key;
 use cairn_memory::{BlockCache, CacheKey, CacheOptions};
 use cairn_platform::Io;
 use cairn_table::{BuildParams, IterOptions, OpenParams, Table, TableIdentity, TableIter};
-use cairn_types::{SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use crate::world::{Entry, build, forward, get, open};
 
@@ -29,8 +29,17 @@ fn entries(value_len: impl Fn(usize) -> usize) -> Vec<Entry> {
 }
 
 fn cached(entries: &[Entry], compression: Compression) -> (Arc<Table>, Arc<BlockCache>) {
+    cached_in(&KeyOrder::Bytewise, entries, compression)
+}
+
+fn cached_in(
+    order: &KeyOrder,
+    entries: &[Entry],
+    compression: Compression,
+) -> (Arc<Table>, Arc<BlockCache>) {
     let params = BuildParams {
         compression,
+        order: order.clone(),
         identity: TableIdentity {
             db_id: "a database".to_owned(),
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
@@ -42,6 +51,7 @@ fn cached(entries: &[Entry], compression: Compression) -> (Arc<Table>, Arc<Block
     let cache = Arc::new(BlockCache::new(4 << 20, CacheOptions::default()));
     let params = OpenParams {
         cache: Some(cache.clone()),
+        order: order.clone(),
         ..OpenParams::default()
     };
     (open(&bytes, params).unwrap(), cache)
@@ -153,4 +163,59 @@ fn short_entries_have_no_words() {
         used_after_gets(&table, &cache, &entries);
         assert_eq!(taken() > 0, has_words, "{value_len}");
     }
+}
+
+#[test]
+fn keys_with_timestamps_are_found_by_words() {
+    let order = KeyOrder::BytewiseU64Ts;
+    // Every 50th key has more versions than a block has entries.
+    let versions = |n: u64| if n % 50 == 7 { 70 } else { n % 4 + 1 };
+    let user = |n: u64, timestamp: u64| {
+        let mut user = format!("{n:016}").into_bytes();
+        user.extend_from_slice(&timestamp.to_le_bytes());
+        user
+    };
+    let mut entries = Vec::new();
+    for n in 0..600 {
+        for version in (1..=versions(n)).rev() {
+            let mut key = Vec::new();
+            let timestamp = version * 1000;
+            key::append_internal(
+                &mut key,
+                &user(n, timestamp),
+                SequenceNumber(version),
+                ValueKind::Value,
+            );
+            entries.push((key, vec![version as u8; 100]));
+        }
+    }
+    let (table, cache) = cached_in(&order, &entries, Compression::None);
+    assert_eq!(forward(&table).unwrap(), entries);
+    let opened = table.memory_usage();
+    for pass in 0..3 {
+        for n in 0..601 {
+            for timestamp in [0, 999, 1000, 2500, 40_000, u64::MAX] {
+                let newest = (timestamp / 1000).min(if n < 600 { versions(n) } else { 0 });
+                let wanted: Vec<_> = (1..=newest)
+                    .rev()
+                    .map(|it| (it, vec![it as u8; 100]))
+                    .collect();
+                let found = get(&table, &user(n, timestamp), 99).unwrap();
+                assert_eq!(found, wanted, "{n} at {timestamp} in pass {pass}");
+            }
+        }
+    }
+    assert!(table.memory_usage() > opened, "the index has words");
+    let mut iter = TableIter::new(table.clone(), IterOptions::default());
+    let io = Io::blocking();
+    for (at, (key, _)) in entries.iter().enumerate() {
+        let progress = iter.seek(key);
+        iter.complete(progress, &io);
+        assert_eq!(iter.key(), &key[..]);
+        let progress = iter.prev();
+        iter.complete(progress, &io);
+        let before = at.checked_sub(1).map(|before| &entries[before].0[..]);
+        assert_eq!(iter.valid().then(|| iter.key()), before);
+    }
+    assert!(cache.usage() > 0);
 }
