@@ -40,7 +40,11 @@ pub fn put_fixed64(out: &mut Vec<u8>, value: u64) {
 /// Appends `value` in 1 to 5 bytes.
 #[inline]
 pub fn put_varint32(out: &mut Vec<u8>, value: u32) {
-    put_varint64(out, u64::from(value));
+    match value {
+        0..0x80 => out.push(value as u8),
+        0x80..0x4000 => out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]),
+        _ => put_varint64(out, u64::from(value)),
+    }
 }
 
 /// Appends `value` in 1 to 10 bytes.

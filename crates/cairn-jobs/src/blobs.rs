@@ -42,11 +42,18 @@ impl<'a> BlobWriter<'a> {
     }
 
     /// Writes `value` of `user_key` to a blob file if it reaches the minimum blob size.
+    #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
-        let plan = &self.params.blobs;
-        if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
-            return Ok(None);
+        let min = self.params.blobs.min_bytes;
+        match min.is_none_or(|min| (value.len() as u64) < min) {
+            true => Ok(None),
+            false => self.add_large(user_key, value),
         }
+    }
+
+    /// [`BlobWriter::add`] for a value of at least the minimum blob size.
+    fn add_large(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
+        let plan = &self.params.blobs;
         // All values of a blob file have its codec. A value that is too long for the codec stays in
         // the table, whose blocks may be uncompressed.
         if value.len() > Compressor::max_len(plan.compression) {

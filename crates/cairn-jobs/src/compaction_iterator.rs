@@ -142,6 +142,9 @@ pub struct CompactionIterator<R> {
     key: Vec<u8>,
     made: Vec<u8>,
     queue: VecDeque<Made>,
+    /// True if a value is written whenever it is the first entry of its key: there are no range tombstones, filters and
+    /// timestamps, and different bytes are different keys.
+    is_plain: bool,
     /// True if the current input entry has been returned.
     used: bool,
     /// True if the next entry is the newest of its key, which the filter decides on.
@@ -164,7 +167,12 @@ impl<R: Run> CompactionIterator<R> {
     #[must_use]
     pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
+        let is_plain = matches!(rules.order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise)
+            && rules.filter.is_none()
+            && rules.tombstones.is_empty()
+            && !rules.history.strips();
         CompactionIterator {
+            is_plain,
             timestamps: Timestamps {
                 size: rules.order.timestamp_size(),
                 ..Timestamps::default()
@@ -244,12 +252,14 @@ impl<R: Run> CompactionIterator<R> {
             );
             self.advance();
         }
-        let out = match self.queue.pop_front() {
-            Some(made) => Some(Out::Made(made)),
-            None => {
-                self.made.clear();
-                self.find(end)?
+        let out = if self.queue.is_empty() {
+            self.made.clear();
+            match self.find_plain(end) {
+                None => self.find(end)?,
+                found => found,
             }
+        } else {
+            self.queue.pop_front().map(Out::Made)
         };
         let entry = match out {
             None => {
@@ -270,6 +280,42 @@ impl<R: Run> CompactionIterator<R> {
             },
         };
         Ok(Some(entry))
+    }
+
+    /// Returns the current entry if it is a value that is written because it is the first entry of its key, and `None`
+    /// if [`CompactionIterator::find`] has to decide.
+    #[inline]
+    fn find_plain(&mut self, end: Option<&[u8]>) -> Option<Out> {
+        if !self.is_plain || self.until_cancel <= 1 || !self.input.valid() {
+            return None;
+        }
+        let internal = self.input.key();
+        let packed = key::packed(internal);
+        // Truncation is intended: the kind is the lowest byte. A key that is too short has another kind.
+        if packed as u8 != ValueKind::Value as u8 {
+            return None;
+        }
+        let user = key::user_key(internal);
+        let is_known = self.has_user && key::is_same_bytes(user, &self.user);
+        if is_known || end.is_some_and(|end| !self.is_before(user, end)) {
+            return None;
+        }
+        self.until_cancel -= 1;
+        let seq = SequenceNumber(packed >> 8);
+        let stripe = self.stripe(seq);
+        debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
+        key::copy_user_key(&mut self.user, internal);
+        self.has_user = true;
+        self.newest = false;
+        self.decided = Some(stripe);
+        self.used = true;
+        if seq == SequenceNumber::ZERO || !self.may_zero_seq(stripe) {
+            return Some(Out::Input);
+        }
+        key::copy_user_key(&mut self.key, internal);
+        let suffix = key::pack(SequenceNumber::ZERO, ValueKind::Value);
+        self.key.extend_from_slice(&suffix.to_le_bytes());
+        Some(Out::Rekeyed)
     }
 
     /// Advances to the next entry to write.
@@ -295,7 +341,9 @@ impl<R: Run> CompactionIterator<R> {
                 }
                 let user = parsed.user_key;
                 // Under a user-defined comparator, different bytes may still be equal keys.
-                let is_new = !self.has_user || self.rules.order.compare(user, &self.user).is_ne();
+                let is_new = !self.has_user
+                    || self.is_plain
+                    || self.rules.order.compare(user, &self.user).is_ne();
                 if is_new && !(self.timestamps.exist() && self.is_older_version(user)) {
                     self.decided = None;
                     self.newest = true;
@@ -575,6 +623,7 @@ impl<R: Run> CompactionIterator<R> {
     }
 
     /// True if `stripe` is the oldest.
+    #[inline]
     fn is_oldest(&self, stripe: SequenceNumber) -> bool {
         self.rules
             .snapshots

@@ -20,7 +20,7 @@ use cairn_observe::threads::{self, Stage};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_table::TableBuilder;
-use cairn_types::{FileNumber, Result, SstPartitioner};
+use cairn_types::{FileNumber, Result, SstPartitioner, ValueKind};
 use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
@@ -117,7 +117,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// True if the partitioner requires a boundary between the last entry and `internal`.
+    #[inline]
     fn is_border(&mut self, internal: &[u8]) -> bool {
+        self.partitioner.is_some() && self.is_partition_border(internal)
+    }
+
+    fn is_partition_border(&mut self, internal: &[u8]) -> bool {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
         };
@@ -142,6 +147,14 @@ impl<'a> Outputs<'a> {
     /// Appends an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        // Truncation is intended: the lowest byte is the kind.
+        let is_value = key::packed(entry.key) as u8 == ValueKind::Value as u8;
+        if is_value && self.params.blobs.min_bytes.is_none() {
+            return self.add_placed(&PlacedEntry {
+                entry,
+                oldest_blob: None,
+            });
+        }
         let mut values = self
             .values
             .take()
@@ -168,8 +181,8 @@ impl<'a> Outputs<'a> {
             unreachable!("the table was just created");
         };
         open.builder.add(entry.key, entry.value)?;
-        open.collectors
-            .add(entry.key, entry.value, open.builder.file_size())?;
+        let size = open.builder.file_size();
+        open.collectors.add(entry.key, entry.value, size)?;
         open.points += 1;
         if let Some(validator) = &mut open.validator {
             validator.written(entry.key, entry.value);

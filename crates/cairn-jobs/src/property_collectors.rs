@@ -2,16 +2,14 @@
 //! deletions.
 
 use cairn_format::key;
-use cairn_options::{CompactOnDeletion, CompactionStyle, FamilyOptions};
+use cairn_options::{CompactOnDeletion, CompactionStyle, DeletionDensity, FamilyOptions};
 use cairn_table::TableBuilder;
-use cairn_types::{
-    CollectorContext, Result, SequenceNumber, TablePropertiesCollector,
-    TablePropertiesCollectorFactory, ValueKind,
-};
+use cairn_types::{CollectorContext, Result, TablePropertiesCollector, ValueKind};
 
 /// The property collectors of one table.
 pub(crate) struct PropertyCollectors {
-    collectors: Vec<Box<dyn TablePropertiesCollector>>,
+    users: Vec<Box<dyn TablePropertiesCollector>>,
+    own: Option<Box<DeletionDensity>>,
 }
 
 impl PropertyCollectors {
@@ -32,39 +30,55 @@ impl PropertyCollectors {
             options.compaction_style,
             CompactionStyle::Level | CompactionStyle::Universal
         );
-        let own =
-            (options.deletion_triggered_compaction && compacts).then(CompactOnDeletion::by_default);
+        let own = (options.deletion_triggered_compaction && compacts)
+            .then(|| Box::new(CompactOnDeletion::by_default().collector()));
         if !users.is_empty() {
             let names: Vec<&str> = users.iter().map(|factory| factory.name()).collect();
             builder.properties_mut().property_collectors = format!("[{}]", names.join(","));
         }
-        let own = own.and_then(|own| own.create(&context));
         let users = users.iter().filter_map(|factory| factory.create(&context));
         PropertyCollectors {
-            collectors: users.chain(own).collect(),
+            users: users.collect(),
+            own,
         }
     }
 
     /// Passes an entry to every collector. `size` is the size of the table so far, in bytes.
     #[inline]
     pub(crate) fn add(&mut self, internal: &[u8], value: &[u8], size: u64) -> Result<()> {
-        if self.collectors.is_empty() {
-            return Ok(());
-        }
         let packed = key::packed(internal);
+        // Truncation is intended: the kind is the lowest byte.
         let kind = ValueKind::from_u8(packed as u8).unwrap_or(ValueKind::Noop);
-        let (user, seq) = (key::user_key(internal), SequenceNumber(packed >> 8));
-        for collector in &mut self.collectors {
-            collector.add(user, value, kind, seq, size)?;
+        if let Some(own) = &mut self.own {
+            own.count(kind, size);
         }
-        Ok(())
+        match self.users.is_empty() {
+            true => Ok(()),
+            false => self.add_to_users(internal, value, kind, size),
+        }
+    }
+
+    fn add_to_users(
+        &mut self,
+        internal: &[u8],
+        value: &[u8],
+        kind: ValueKind,
+        size: u64,
+    ) -> Result<()> {
+        let (user, seq) = (key::user_key(internal), key::sequence(internal));
+        self.users
+            .iter_mut()
+            .try_for_each(|collector| collector.add(user, value, kind, seq, size))
     }
 
     /// Adds the collected properties to `builder`. Returns true if a collector marks the table for
     /// compaction.
-    pub(crate) fn finish(mut self, builder: &mut TableBuilder) -> Result<bool> {
+    pub(crate) fn finish(self, builder: &mut TableBuilder) -> Result<bool> {
         let mut marked = false;
-        for collector in &mut self.collectors {
+        let own = self
+            .own
+            .map(|own| -> Box<dyn TablePropertiesCollector> { own });
+        for mut collector in self.users.into_iter().chain(own) {
             let properties = collector.finish()?;
             builder.properties_mut().others.extend(properties);
             marked |= collector.need_compact();

@@ -35,6 +35,8 @@ pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
     tree: LoserTree,
+    /// Index of the run with the current entry, once started.
+    at: usize,
     /// The best run other than the winner, if it is known.
     runner_up: Option<Player>,
     /// The number of entries passed.
@@ -49,6 +51,7 @@ impl<R: Run> Merge<R> {
             order,
             runs,
             tree: LoserTree::NONE,
+            at: usize::MAX,
             runner_up: None,
             passed: 0,
         }
@@ -81,7 +84,7 @@ impl<R: Run> Merge<R> {
     /// Returns the winner, once started.
     #[inline]
     fn current(&self) -> Option<&R> {
-        Some(&self.runs[self.tree.winner()?.source])
+        self.runs.get(self.at)
     }
 }
 
@@ -108,24 +111,33 @@ impl<R: Run> Run for Merge<R> {
             self.tree
                 .insert(run, prefix, comes_first(&self.order, &self.runs));
         }
+        self.at = self
+            .tree
+            .winner()
+            .map_or(usize::MAX, |winner| winner.source);
         self.runner_up = None;
     }
 
     #[inline]
     fn next(&mut self) {
-        let Some(Player { source, .. }) = self.tree.winner() else {
+        let source = self.at;
+        let Some(run) = self.runs.get_mut(source) else {
             return;
         };
-        debug_assert!(self.runs[source].valid(), "`next` is called on an entry");
+        debug_assert!(run.valid(), "`next` is called on an entry");
         self.passed += 1;
-        self.runs[source].next();
+        run.next();
+        if self.runs.len() == 1 {
+            return;
+        }
         let prefix = self.prefix(source);
         let player = Player { prefix, source };
         let comes_first = comes_first(&self.order, &self.runs);
         match self.runner_up {
             Some(runner_up) if player.beats(runner_up, &comes_first) => self.tree.keep(prefix),
             _ => {
-                let wins_again = self.tree.replay(prefix, comes_first).source == source;
+                self.at = self.tree.replay(prefix, comes_first).source;
+                let wins_again = self.at == source;
                 self.runner_up = wins_again.then(|| self.runner_up()).flatten();
             }
         }

@@ -129,6 +129,14 @@ impl Arena {
         }
     }
 
+    /// True if `len` is small compared to a full chunk, so that the unused ends of chunks are negligible even if all
+    /// allocations have this length.
+    #[inline]
+    #[must_use]
+    pub fn holds_many(&self, len: usize) -> bool {
+        len <= self.chunk_len / 64
+    }
+
     /// Bytes taken from the allocator or the kernel.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {

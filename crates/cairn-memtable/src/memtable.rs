@@ -54,6 +54,26 @@ pub struct Point<'a> {
     pub value: &'a [u8],
 }
 
+/// Sums over entries that were added together.
+#[derive(Default)]
+struct Added {
+    bytes: usize,
+    deletions: usize,
+    /// The first and the last sequence number.
+    seqs: Option<(SequenceNumber, SequenceNumber)>,
+}
+
+impl Added {
+    /// Counts `point`, which is stored under `kind` and not older than those before it.
+    #[inline]
+    fn count(&mut self, point: &Point<'_>, kind: ValueKind) {
+        self.bytes += point.key.len() + key::SUFFIX_LEN + point.value.len();
+        self.deletions += usize::from(kind.is_deletion());
+        let first = self.seqs.map_or(point.seq, |(first, _)| first);
+        self.seqs = Some((first, point.seq));
+    }
+}
+
 /// Recent writes of a column family, sorted; see the crate's documentation.
 pub struct Memtable {
     list: SkipList,
@@ -365,6 +385,7 @@ impl Memtable {
         let mut own = InsertHint::default();
         let mut shared = self.hint.try_lock();
         let hint = shared.as_deref_mut().unwrap_or(&mut own);
+        let mut added = Added::default();
         for points in points.chunks(INSERT_BATCH) {
             let mut additions: [Addition<'_>; INSERT_BATCH] = [(&[], 0, &[]); INSERT_BATCH];
             let mut kinds = [ValueKind::Value; INSERT_BATCH];
@@ -375,10 +396,15 @@ impl Memtable {
             let additions = &additions[..points.len()];
             self.list.insert_batch(additions, hint, |at, is_new| {
                 if is_new {
-                    let point = &points[at];
-                    self.count_point(point.seq, kinds[at], point.key, point.value);
+                    added.count(&points[at], kinds[at]);
                 }
             });
+        }
+        if added.deletions > 0 {
+            self.deletions.fetch_add(added.deletions, Ordering::Relaxed);
+        }
+        if let Some((first, last)) = added.seqs {
+            self.count(first, last, added.bytes);
         }
     }
 
@@ -407,7 +433,7 @@ impl Memtable {
         if kind.is_deletion() {
             self.deletions.fetch_add(1, Ordering::Relaxed);
         }
-        self.count(seq, user_key.len() + key::SUFFIX_LEN + value.len());
+        self.count(seq, seq, user_key.len() + key::SUFFIX_LEN + value.len());
     }
 
     fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {
@@ -424,22 +450,24 @@ impl Memtable {
         self.range_deletions
             .store(ranges.tombstones.len(), Ordering::Release);
         drop(ranges);
-        self.count(seq, start.len() + key::SUFFIX_LEN + end.len());
+        self.count(seq, seq, start.len() + key::SUFFIX_LEN + end.len());
         true
     }
 
-    /// Updates the counters for an entry of any kind. Relaxed throughout: the counters are informational.
-    fn count(&self, seq: SequenceNumber, bytes: usize) {
-        debug_assert!(seq <= SequenceNumber::MAX, "sequence numbers have 56 bits");
+    /// Updates the counters for entries of any kind, with sequence numbers from `first` to `last`. Relaxed throughout:
+    /// the counters are informational.
+    #[inline]
+    fn count(&self, first: SequenceNumber, last: SequenceNumber, bytes: usize) {
+        debug_assert!(last <= SequenceNumber::MAX, "sequence numbers have 56 bits");
         self.report();
         self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
         // Usually a load suffices: the first number is set once, and numbers mostly arrive in
         // order.
-        if seq.0 < self.first_seq.load(Ordering::Relaxed) {
-            self.first_seq.fetch_min(seq.0, Ordering::Relaxed);
+        if first.0 < self.first_seq.load(Ordering::Relaxed) {
+            self.first_seq.fetch_min(first.0, Ordering::Relaxed);
         }
-        if seq.0 > self.largest_seq.load(Ordering::Relaxed) {
-            self.largest_seq.fetch_max(seq.0, Ordering::Relaxed);
+        if last.0 > self.largest_seq.load(Ordering::Relaxed) {
+            self.largest_seq.fetch_max(last.0, Ordering::Relaxed);
         }
     }
 

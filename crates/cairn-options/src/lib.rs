@@ -64,7 +64,7 @@ pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use options_string::apply_mixed;
 pub use plugin::Plugin;
-pub use property_collectors::{Collectors, CompactOnDeletion};
+pub use property_collectors::{Collectors, CompactOnDeletion, DeletionDensity};
 pub use row::{Row, Support};
 pub use rows::Options;
 pub use sst_partitioner::FixedPrefixPartitions;

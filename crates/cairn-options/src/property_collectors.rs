@@ -78,6 +78,23 @@ impl CompactOnDeletion {
     pub fn by_default() -> CompactOnDeletion {
         CompactOnDeletion::new(8192, 4096)
     }
+
+    /// Creates the collector of a table.
+    #[must_use]
+    pub fn collector(&self) -> DeletionDensity {
+        DeletionDensity {
+            rule: *self,
+            bucket_size: self.window_size.div_ceil(BUCKETS),
+            buckets: [0; BUCKETS],
+            bucket: 0,
+            in_bucket: 0,
+            in_window: 0,
+            entries: 0,
+            deletions: 0,
+            file_size: 0,
+            dense: false,
+        }
+    }
 }
 
 impl TablePropertiesCollectorFactory for CompactOnDeletion {
@@ -96,23 +113,12 @@ impl TablePropertiesCollectorFactory for CompactOnDeletion {
     }
 
     fn create(&self, _: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
-        Some(Box::new(Density {
-            rule: *self,
-            bucket_size: self.window_size.div_ceil(BUCKETS),
-            buckets: [0; BUCKETS],
-            bucket: 0,
-            in_bucket: 0,
-            in_window: 0,
-            entries: 0,
-            deletions: 0,
-            file_size: 0,
-            dense: false,
-        }))
+        Some(Box::new(self.collector()))
     }
 }
 
-/// Deletions among the last entries of a table.
-struct Density {
+/// The collector of [`CompactOnDeletion`]: the deletions among the last entries of a table.
+pub struct DeletionDensity {
     rule: CompactOnDeletion,
     bucket_size: usize,
     /// Deletions in each bucket of the window, as a ring buffer.
@@ -128,8 +134,33 @@ struct Density {
     dense: bool,
 }
 
-impl TablePropertiesCollector for Density {
+impl DeletionDensity {
+    /// Adds an entry of `kind`; `file_size` is the size of the table so far, in bytes.
     #[inline]
+    pub fn count(&mut self, kind: ValueKind, file_size: u64) {
+        self.entries += 1;
+        self.file_size = file_size;
+        if self.dense || self.bucket_size == 0 {
+            self.deletions += u64::from(kind.is_deletion());
+            return;
+        }
+        if self.in_bucket == self.bucket_size {
+            self.bucket = (self.bucket + 1) % BUCKETS;
+            self.in_window -= std::mem::take(&mut self.buckets[self.bucket]);
+            self.in_bucket = 0;
+        }
+        self.in_bucket += 1;
+        if kind.is_deletion() {
+            self.deletions += 1;
+            self.in_window += 1;
+            self.buckets[self.bucket] += 1;
+        }
+        self.dense = self.in_window >= self.rule.deletion_trigger.max(1)
+            && file_size >= self.rule.min_file_size;
+    }
+}
+
+impl TablePropertiesCollector for DeletionDensity {
     fn add(
         &mut self,
         _: &[u8],
@@ -138,23 +169,7 @@ impl TablePropertiesCollector for Density {
         _: SequenceNumber,
         file_size: u64,
     ) -> Result<()> {
-        let deletes = kind.is_deletion();
-        self.entries += 1;
-        self.deletions += u64::from(deletes);
-        self.file_size = file_size;
-        if self.dense || self.bucket_size == 0 {
-            return Ok(());
-        }
-        if self.in_bucket == self.bucket_size {
-            self.bucket = (self.bucket + 1) % BUCKETS;
-            self.in_window -= std::mem::take(&mut self.buckets[self.bucket]);
-            self.in_bucket = 0;
-        }
-        self.in_bucket += 1;
-        self.in_window += usize::from(deletes);
-        self.buckets[self.bucket] += usize::from(deletes);
-        self.dense = self.in_window >= self.rule.deletion_trigger.max(1)
-            && file_size >= self.rule.min_file_size;
+        self.count(kind, file_size);
         Ok(())
     }
 

@@ -64,6 +64,7 @@ impl ValueKind {
     pub const FOR_SEEK: ValueKind = ValueKind::ValuePreferredSeqno;
 
     /// The kind with this number, or `None`.
+    #[inline]
     #[must_use]
     pub fn from_u8(byte: u8) -> Option<ValueKind> {
         use ValueKind::*;
@@ -99,6 +100,7 @@ impl ValueKind {
     }
 
     /// True if entries of this kind are stored in tables and memtables as point entries.
+    #[inline]
     #[must_use]
     pub fn is_point(self) -> bool {
         use ValueKind::*;
@@ -116,6 +118,7 @@ impl ValueKind {
     }
 
     /// True if a point entry of this kind deletes its key.
+    #[inline]
     #[must_use]
     pub fn is_deletion(self) -> bool {
         use ValueKind::*;

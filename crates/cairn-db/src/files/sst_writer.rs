@@ -76,7 +76,9 @@ struct Open {
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
-    /// The internal key of the last entry; its memory is used again by the next one.
+    /// The internal key of the last entry; empty if there is none.
+    last: Vec<u8>,
+    /// The internal key of the entry being added.
     key: Vec<u8>,
     /// The process that began it.
     process: Process,
@@ -139,6 +141,7 @@ impl SstFileWriter {
             process: Process::this(),
             file,
             builder,
+            last: Vec::new(),
             key: Vec::new(),
             info: ExternalSstFileInfo {
                 file_path: path.to_owned(),
@@ -296,16 +299,22 @@ impl SstFileWriter {
         self.add_range(begin, end, Some(timestamp))
     }
 
+    #[inline]
     fn check_timestamp(&self, timestamp: Option<&[u8]>) -> Result<()> {
         let expected = self.family.comparator.timestamp_size();
         let found = timestamp.map_or(0, <[u8]>::len);
         match expected == found {
             true => Ok(()),
-            false => Err(Error::invalid_argument(format!(
-                "timestamp of a key for comparator {}: expected {expected} bytes, found {found}",
-                self.family.comparator.name()
-            ))),
+            false => Err(self.wrong_timestamp(expected, found)),
         }
+    }
+
+    #[cold]
+    fn wrong_timestamp(&self, expected: usize, found: usize) -> Error {
+        Error::invalid_argument(format!(
+            "timestamp of a key for comparator {}: expected {expected} bytes, found {found}",
+            self.family.comparator.name()
+        ))
     }
 
     fn add(
@@ -318,33 +327,30 @@ impl SstFileWriter {
         self.check_timestamp(timestamp)?;
         let order = &self.family.comparator;
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let info = &mut open.info;
         open.key.clear();
         open.key.extend_from_slice(key);
-        open.key.extend_from_slice(timestamp.unwrap_or_default());
-        if info.num_entries > 0 && !order.compare(&info.largest_key, &open.key).is_lt() {
-            return Err(Error::invalid_argument(
-                "keys of an external table must be added in strictly ascending order",
-            ));
+        if let Some(timestamp) = timestamp {
+            open.key.extend_from_slice(timestamp);
         }
-        let dated = match (kind, self.family.value_ttl) {
-            (ValueKind::Value | ValueKind::Merge, Some(_)) => {
-                Some([value, &dated::encode(self.world.clock.wall_seconds())].concat())
-            }
-            _ => None,
-        };
-        let value = dated.as_deref().unwrap_or(value);
+        let is_first = open.info.num_entries == 0;
+        if !is_first && !key::compare_user(order, key::user_key(&open.last), &open.key).is_lt() {
+            return Err(out_of_order());
+        }
         let suffix = key::pack(SequenceNumber::ZERO, kind);
         open.key.extend_from_slice(&suffix.to_le_bytes());
-        open.builder.add(&open.key, value)?;
-        let user_key = key::user_key(&open.key);
-        if info.num_entries == 0 {
-            info.smallest_key.extend_from_slice(user_key);
+        match (kind, self.family.value_ttl) {
+            (ValueKind::Value | ValueKind::Merge, Some(_)) => {
+                let date = dated::encode(self.world.clock.wall_seconds());
+                open.builder.add(&open.key, &[value, &date].concat())?;
+            }
+            _ => open.builder.add(&open.key, value)?,
         }
-        info.largest_key.clear();
-        info.largest_key.extend_from_slice(user_key);
-        info.num_entries += 1;
-        info.file_size = open.builder.file_size();
+        if is_first {
+            let first = key::user_key(&open.key);
+            open.info.smallest_key.extend_from_slice(first);
+        }
+        open.info.num_entries += 1;
+        std::mem::swap(&mut open.last, &mut open.key);
         Ok(())
     }
 
@@ -377,7 +383,6 @@ impl SstFileWriter {
             info.largest_range_del_key = end;
         }
         info.num_range_del_entries += 1;
-        info.file_size = open.builder.file_size();
         Ok(())
     }
 
@@ -393,9 +398,11 @@ impl SstFileWriter {
             file,
             builder,
             mut info,
+            last,
             key: _,
             process: _,
         } = open;
+        info.largest_key = key::user_key(&last).to_vec();
         assert!(
             !builder.is_empty() || info.num_entries + info.num_range_del_entries == 0,
             "a table has the entries that were added"
@@ -428,7 +435,7 @@ impl SstFileWriter {
     pub fn file_size(&self) -> u64 {
         self.open
             .as_ref()
-            .map_or(self.finished_size, |open| open.info.file_size)
+            .map_or(self.finished_size, |open| open.builder.file_size())
     }
 }
 
@@ -446,6 +453,11 @@ impl Drop for SstFileWriter {
             let _ = self.world.fs.remove(&path);
         }
     }
+}
+
+#[cold]
+fn out_of_order() -> Error {
+    Error::invalid_argument("keys of an external table must be added in strictly ascending order")
 }
 
 #[cold]

@@ -10,6 +10,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) value: &'a [u8],
 }
 
+impl<'a> Entry<'a> {
+    /// A put of `value`.
+    #[inline]
+    pub(crate) fn put(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+        let kind = ValueKind::Value;
+        Entry { kind, key, value }
+    }
+}
+
 /// Returns the family and the memtable entry of a record; `None` for records that are only logged.
 pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>> {
     let found = |family: u32, kind, key, value| Ok(Some((family, Entry { kind, key, value })));

@@ -84,15 +84,21 @@ impl Shared {
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
         let mut section_log = None;
-        for record in batch.records() {
-            let record = record.map_err(|e| e.in_file("the write batch", 0))?;
-            let Some((id, entry)) = entry(&record)? else {
-                match record {
-                    Record::BeginPrepare(_) => section_log = Some(FileNumber(batch.sequence().0)),
-                    Record::EndPrepare { name } => self.writes.sections.committed(name),
-                    _ => {}
+        let mut records = batch.records();
+        loop {
+            let (id, entry) = match records.next_put() {
+                Some((key, value)) => (0, Entry::put(key, value)),
+                None => {
+                    let Some(record) = records.next() else { break };
+                    let record = record.map_err(|e| e.in_file("the write batch", 0))?;
+                    match entry(&record)? {
+                        Some(found) => found,
+                        None => {
+                            self.note_marker(&record, batch.sequence(), &mut section_log);
+                            continue;
+                        }
+                    }
                 }
-                continue;
             };
             if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
                 if let Some((family, memtable)) = last.take() {
@@ -140,6 +146,21 @@ impl Shared {
             self.note_growth(family, &memtable);
         }
         Ok(())
+    }
+
+    /// Handles a record without an entry; `section` is the sequence number in the header of its batch.
+    #[cold]
+    fn note_marker(
+        &self,
+        record: &Record<'_>,
+        section: SequenceNumber,
+        section_log: &mut Option<FileNumber>,
+    ) {
+        match *record {
+            Record::BeginPrepare(_) => *section_log = Some(FileNumber(section.0)),
+            Record::EndPrepare { name } => self.writes.sections.committed(name),
+            _ => {}
+        }
     }
 
     /// Requests attention from the next leader for a memtable that has reached its limit, or nearly so.

@@ -74,6 +74,9 @@ fn a_table_is_read_as_written() {
         .unwrap();
     writer.delete(b"d").unwrap();
     assert!(writer.put(b"d", b"again").is_err());
+    // A rejected key does not count as the last one.
+    assert!(writer.put(b"ca", b"late").is_err());
+    assert!(writer.put(b"cz", b"later").is_err());
     writer.delete_range(b"m", b"p").unwrap();
     writer.delete_range(b"a", b"b").unwrap();
     assert!(writer.delete_range(b"z", b"y").is_err());

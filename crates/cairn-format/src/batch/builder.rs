@@ -479,8 +479,15 @@ impl WriteBatch {
     ) -> Result<()> {
         check_entry(key.len(), value.len())?;
         self.bytes.reserve(key.len() + value.len() + 16);
-        self.begin_counted(plain, named, family)?;
-        put_lps(&mut self.bytes, key);
+        if family == DEFAULT_FAMILY && key.len() < 0x80 {
+            self.count_record()?;
+            self.bytes
+                .extend_from_slice(&[plain as u8, key.len() as u8]);
+            self.bytes.extend_from_slice(key);
+        } else {
+            self.begin_counted(plain, named, family)?;
+            put_lps(&mut self.bytes, key);
+        }
         put_lps(&mut self.bytes, value);
         Ok(())
     }
@@ -523,14 +530,20 @@ impl WriteBatch {
 
     #[inline]
     fn begin_counted(&mut self, plain: ValueKind, named: ValueKind, family: u32) -> Result<()> {
-        let count = self.count().checked_add(1).ok_or_else(too_many_records)?;
-        self.set_count(count);
+        self.count_record()?;
         if family == DEFAULT_FAMILY {
             self.bytes.push(plain as u8);
         } else {
             self.bytes.push(named as u8);
             put_varint32(&mut self.bytes, family);
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn count_record(&mut self) -> Result<()> {
+        let count = self.count().checked_add(1).ok_or_else(too_many_records)?;
+        self.set_count(count);
         Ok(())
     }
 

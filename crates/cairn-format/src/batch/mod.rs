@@ -285,7 +285,24 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-impl Records<'_> {
+impl<'a> Records<'a> {
+    /// Returns the key and value of the next record if that is a put in the default family with lengths of at most two
+    /// bytes, by far the most common record. Otherwise the iterator is unchanged.
+    #[inline]
+    pub fn next_put(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        let bytes = self.input.rest();
+        let (&tag, rest) = bytes.split_first()?;
+        if tag != ValueKind::Value as u8 || self.ended {
+            return None;
+        }
+        let (key, rest) = short_lps(rest)?;
+        let (value, rest) = short_lps(rest)?;
+        let taken = self.input.take(bytes.len() - rest.len());
+        debug_assert!(taken.is_ok(), "the record is within the input");
+        self.found = self.found.saturating_add(1);
+        Some((key, value))
+    }
+
     /// The offset of the next record in the batch.
     #[must_use]
     pub fn at(&self) -> usize {
@@ -295,6 +312,18 @@ impl Records<'_> {
     fn miscount(&self) -> Option<Malformed> {
         (self.found != self.expected)
             .then(|| Malformed::mismatch(8, "count of the write batch", self.expected, self.found))
+    }
+}
+
+/// Splits off a slice at the start of `bytes` whose length takes at most two bytes.
+#[inline]
+fn short_lps(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    match *bytes {
+        [len @ 0..0x80, ref rest @ ..] => rest.split_at_checked(usize::from(len)),
+        [low, high @ 0..0x80, ref rest @ ..] => {
+            rest.split_at_checked(usize::from(low & 0x7f) | usize::from(high) << 7)
+        }
+        _ => None,
     }
 }
 

@@ -98,6 +98,26 @@ fn built(changes: &[Change]) -> WriteBatch {
     batch
 }
 
+/// The records of `batch`, read with [`Records::next_put`] where that is possible.
+fn with_puts<'a>(batch: &BatchRef<'a>) -> Decoded<Vec<Record<'a>>> {
+    let mut records = batch.records();
+    let mut all = Vec::new();
+    loop {
+        let next = match records.next_put() {
+            Some((key, value)) => Some(Ok(Record::Put {
+                family: 0,
+                key,
+                value,
+            })),
+            None => records.next(),
+        };
+        match next {
+            Some(record) => all.push(record?),
+            None => return Ok(all),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -112,6 +132,7 @@ proptest! {
         prop_assert_eq!(&records, &expected);
         let counted = records.iter().filter(|record| record.is_counted()).count();
         prop_assert_eq!(read.count() as usize, counted);
+        prop_assert_eq!(&with_puts(&read).unwrap(), &records);
     }
 
     #[test]
@@ -133,6 +154,7 @@ proptest! {
         if let Ok(batch) = BatchRef::parse(&bytes) {
             let read = batch.records().take_while(Result::is_ok).count();
             prop_assert!(read <= bytes.len());
+            prop_assert_eq!(with_puts(&batch), batch.records().collect());
         }
     }
 
@@ -168,6 +190,32 @@ fn bytes_are_those_of_rocksdb() {
         \x0f\x01a\x01b\
         \x03\x01!";
     assert_eq!(batch.as_bytes(), expected);
+}
+
+#[test]
+fn puts_have_lengths_of_one_to_five_bytes() {
+    for len in [0, 1, 127, 128, 16_383, 16_384, 1 << 21, 1 << 22] {
+        let (long, short) = (vec![b'l'; len], b"s");
+        for (key, value) in [(&long[..], &short[..]), (short, &long), (&long, &long)] {
+            let mut batch = WriteBatch::new();
+            batch.put(0, key, value).unwrap();
+            let mut expected = vec![ValueKind::Value as u8];
+            for part in [key, value] {
+                crate::coding::put_varint64(&mut expected, part.len() as u64);
+                expected.extend_from_slice(part);
+            }
+            assert_eq!(batch.records_bytes(), expected);
+            let records = with_puts(&batch.view()).unwrap();
+            assert_eq!(
+                records,
+                [Record::Put {
+                    family: 0,
+                    key,
+                    value
+                }]
+            );
+        }
+    }
 }
 
 #[test]

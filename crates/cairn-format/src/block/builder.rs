@@ -122,6 +122,7 @@ impl Restarts {
     }
 
     /// The length of the common prefix to be stored; 0 for none.
+    #[inline]
     fn prefix_len(&self) -> usize {
         match self.common {
             Some(CommonPrefix { len, .. }) if len != usize::MAX => len,
@@ -130,6 +131,7 @@ impl Restarts {
     }
 
     /// The number of bytes saved by the common prefix.
+    #[inline]
     fn saved(&self) -> usize {
         self.prefix_len() * (self.offsets.len() - 1)
     }
@@ -154,6 +156,7 @@ impl Restarts {
     }
 
     /// Starts an entry at offset `at`. Returns true if it is a restart point.
+    #[inline]
     fn begin(&mut self, at: usize) -> bool {
         let restart = self.since >= self.interval || (at == 0 && self.since == 0);
         if self.since >= self.interval {
@@ -166,6 +169,7 @@ impl Restarts {
     }
 
     /// Replaces the last key with `key`, and returns the number of shared bytes.
+    #[inline]
     fn replace_last(&mut self, key: &[u8], restart: bool) -> usize {
         let shared = if restart && self.common.is_none() {
             0
@@ -192,8 +196,28 @@ impl Restarts {
     }
 }
 
+#[inline]
 fn len32(slice: &[u8]) -> u32 {
     u32::try_from(slice.len()).expect("keys and values are shorter than 4 GiB")
+}
+
+/// Appends the lengths at the start of an entry. Lengths below 128, and of values below 16 KiB, are appended at once.
+#[inline]
+fn put_lengths(out: &mut Vec<u8>, shared: usize, key: &[u8], value: &[u8]) {
+    const SHORT: usize = 1 << 7;
+    const MEDIUM: usize = 1 << 14;
+    if shared < SHORT && key.len() < SHORT && value.len() < MEDIUM {
+        let [shared, key, value] = [shared as u32, key.len() as u32, value.len() as u32];
+        let long = u32::from(value >= SHORT as u32);
+        // The second byte of a short length is zero, and removed.
+        let value = value & 0x7f | long << 7 | (value >> 7) << 8;
+        out.extend_from_slice(&(shared | key << 8 | value << 16).to_le_bytes());
+        out.truncate(out.len() - 1 + long as usize);
+        return;
+    }
+    put_varint32(out, shared as u32);
+    put_varint32(out, len32(key));
+    put_varint32(out, len32(value));
 }
 
 /// The builder of data blocks and other blocks of keys and values.
@@ -243,17 +267,16 @@ impl BlockBuilder {
         let restart = self.restarts.begin(self.out.len());
         let whole = restart || !self.options.delta_encoding;
         let shared = self.restarts.replace_last(key, whole);
-        put_varint32(&mut self.out, shared as u32);
-        put_varint32(&mut self.out, len32(&key[shared..]));
-        put_varint32(&mut self.out, len32(value));
+        let rest = &key[shared..];
+        put_lengths(&mut self.out, shared, rest, value);
         if self.options.separate_values {
             if restart {
                 put_varint32(&mut self.out, len32(&self.values));
             }
             self.values.extend_from_slice(value);
-            self.out.extend_from_slice(&key[shared..]);
+            self.out.extend_from_slice(rest);
         } else {
-            self.out.extend_from_slice(&key[shared..]);
+            self.out.extend_from_slice(rest);
             self.out.extend_from_slice(value);
         }
         if let Some(hash) = &mut self.hash {
@@ -300,6 +323,7 @@ impl BlockBuilder {
         key.len() + value.len() + 3 + 4 + usize::from(value.len() >= 128)
     }
 
+    #[inline]
     fn size_without_hash(&self) -> usize {
         let apart = if self.options.separate_values { 4 } else { 0 };
         let size = self.out.len() + self.values.len() + 4 * self.restarts.offsets.len() + 4 + apart;
@@ -307,6 +331,7 @@ impl BlockBuilder {
     }
 
     /// The size of the hash index of a block of `size` bytes, if it can have one.
+    #[inline]
     fn hash_size(&self, size: usize) -> Option<usize> {
         let hash = self.hash.as_ref()?.size()?;
         (size + hash <= MAX_HASHED_BLOCK_LEN).then_some(hash)

@@ -507,6 +507,32 @@ fn the_bytes_are_the_documented_ones() {
 }
 
 #[test]
+fn lengths_of_entries_are_varints() {
+    let lengths = [0, 1, 127, 128, 300, 16_383, 16_384, 70_000];
+    for key_len in lengths {
+        for value_len in lengths {
+            let (key, value) = (vec![b'k'; key_len], vec![b'v'; value_len]);
+            // A second key that shares all of the first one.
+            let longer = [&key[..], b"+"].concat();
+            let mut builder = BlockBuilder::new(BlockOptions::default());
+            builder.add(&key, &value);
+            builder.add(&longer, &value);
+            let mut expected = Vec::new();
+            for (shared, rest) in [(0, &key[..]), (key_len, b"+")] {
+                for len in [shared, rest.len(), value_len] {
+                    crate::coding::put_varint64(&mut expected, len as u64);
+                }
+                expected.extend_from_slice(rest);
+                expected.extend_from_slice(&value);
+            }
+            expected.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
+            assert_eq!(builder.estimated_size(), expected.len());
+            assert!(builder.finish() == expected, "{key_len} and {value_len}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_block_has_one_restart() {
     let mut builder = BlockBuilder::new(BlockOptions::default());
     assert_eq!(builder.finish(), [0, 0, 0, 0, 1, 0, 0, 0]);

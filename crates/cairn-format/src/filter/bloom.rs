@@ -96,9 +96,9 @@ pub(super) fn build_fast(
     // Includes the metadata.
     let mut out = Vec::with_capacity(len + super::METADATA_LEN);
     out.resize(len, 0);
+    let (filter, _) = out.as_chunks_mut::<LINE_LEN>();
     hashes.for_each(|hash| {
-        let at = fastrange32(hash as u32, lines) as usize * LINE_LEN;
-        let line = &mut out[at..at + LINE_LEN];
+        let line = &mut filter[fastrange32(hash as u32, lines) as usize];
         for bit in fast_probes(hash, probes) {
             line[bit >> 3] |= 1 << (bit & 7);
         }

@@ -152,13 +152,12 @@ impl<I: Iterator<Item = u64>> Iterator for Distinct<I> {
 
     #[inline]
     fn fold<B, F: FnMut(B, u64) -> B>(self, first: B, mut add: F) -> B {
-        let both = (first, self.last);
-        let (folded, _) = self
-            .hashes
-            .fold(both, |(folded, last), hash| match Some(hash) == last {
-                true => (folded, last),
-                false => (add(folded, hash), Some(hash)),
-            });
-        folded
+        let mut last = self.last;
+        self.hashes.fold(first, |folded, hash| {
+            match std::mem::replace(&mut last, Some(hash)) == Some(hash) {
+                true => folded,
+                false => add(folded, hash),
+            }
+        })
     }
 }

@@ -55,23 +55,28 @@ impl SkipList {
         mut done: impl FnMut(usize, bool),
     ) {
         debug_assert!(additions.len() <= INSERT_BATCH, "one search per entry");
-        let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
-        let shared =
-            additions.len() > 1 && self.unsorted.is_none() && !self.is_near(additions, hint);
-        if shared {
-            let target = |&(user, packed, _): &_| Target::new(&self.order, user, packed);
-            self.find_places(additions.iter().map(target), &mut searches);
+        if self.unsorted.is_some() || self.checks.checksum_len > 0 {
+            for (at, &(user, packed, value)) in additions.iter().enumerate() {
+                done(at, self.insert(user, packed, value, hint));
+            }
+            return;
         }
-        for (at, (addition, search)) in additions.iter().zip(&mut searches).enumerate() {
-            let (user, packed, value) = *addition;
-            let is_new = match search {
-                None => self.insert(user, packed, value, hint),
-                Some(search) => {
-                    let height = self.new_height();
-                    let node = self.create_node(height, &search.target, value);
-                    self.link_up(node, height, &search.target, &mut search.found)
-                }
-            };
+        if additions.len() < 2 || self.is_near(additions, hint) {
+            let mut from = 0;
+            while from < additions.len() {
+                let rest = &additions[from..];
+                from += self.insert_run(rest, hint, |at, is_new| done(from + at, is_new));
+            }
+            return;
+        }
+        let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
+        let target = |&(user, packed, _): &_| Target::new(&self.order, user, packed);
+        self.find_places(additions.iter().map(target), &mut searches);
+        let found = additions.iter().zip(searches.iter_mut().flatten());
+        for (at, (&(_, _, value), search)) in found.enumerate() {
+            let height = self.new_height();
+            let node = self.create_node(height, &search.target, value);
+            let is_new = self.link_up(node, height, &search.target, &mut search.found);
             done(at, is_new);
         }
         if let Some(last) = searches.into_iter().flatten().last() {

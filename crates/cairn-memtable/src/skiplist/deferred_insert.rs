@@ -14,7 +14,7 @@ use super::atomic::{AtomicBool, AtomicUsize, Mutex, Ordering};
 use super::batch_insert::{INSERT_BATCH, Search};
 use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
-use super::{InsertHint, SkipList};
+use super::{InsertHint, NO_LIST, SkipList};
 
 /// The minimum size of a list for insertions to be deferred; searches in smaller lists hit the
 /// cache. Builds with debug assertions defer as often as possible, for test coverage.
@@ -82,10 +82,22 @@ impl SkipList {
         let target = Target::new(&self.order, user, packed);
         let height = self.new_height();
         let node = self.create_node(height, &target, value);
-        if state.len == 0 && (self.links_immediately() || self.appends_at(&target, &state.hint)) {
-            let is_new = self.place(node, height, &target, &mut state.hint);
-            debug_assert!(is_new, "deferred entries have new keys");
-            return;
+        if state.len == 0 {
+            let immediately = self.links_immediately();
+            let hint = &mut state.hint;
+            let is_new = match self.appends_at(&target, hint) {
+                true if hint.list == self.number => {
+                    // Invalid until the insertion is complete, as in `find_place`.
+                    hint.list = NO_LIST;
+                    Some(self.link_up(node, height, &target, hint))
+                }
+                appends if appends || immediately => Some(self.place(node, height, &target, hint)),
+                _ => None,
+            };
+            if let Some(is_new) = is_new {
+                debug_assert!(is_new, "deferred entries have new keys");
+                return;
+            }
         }
         let at = state.len;
         state.nodes[at] = Some((node, height));

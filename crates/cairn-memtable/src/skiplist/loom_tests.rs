@@ -84,6 +84,41 @@ fn a_batch_and_a_concurrent_insertion_are_all_linked() {
     });
 }
 
+/// Two entries that are linked to each other before the list, and one that is inserted before, between or after them.
+#[test]
+fn a_run_and_a_concurrent_insertion_are_all_linked() {
+    for user in [b"a", b"c", b"e"] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let list = Arc::new(SkipList::new(KeyOrder::Bytewise, 4096));
+            list.entries.store(both_high(), Ordering::Relaxed);
+            let other = Arc::clone(&list);
+            let beside = thread::spawn(move || insert(&other, user, 1));
+            let additions: [Addition<'_>; 2] = [(b"b", 2 << 8 | 1, b"b"), (b"d", 3 << 8 | 1, b"d")];
+            let inserted = list.insert_run(&additions, &mut InsertHint::default(), |_, is_new| {
+                assert!(is_new);
+            });
+            assert!(inserted > 0);
+            list.insert_batch(
+                &additions[inserted..],
+                &mut InsertHint::default(),
+                |_, is_new| {
+                    assert!(is_new);
+                },
+            );
+            assert!(keys(&list).is_sorted());
+            beside.join().unwrap();
+            let mut expected = [user, b"b", b"d"];
+            expected.sort();
+            assert_eq!(keys(&list), expected);
+            for key in expected {
+                assert_eq!(list.at_or_after(key, u64::MAX).unwrap().user_key(), key);
+            }
+        });
+    }
+}
+
 /// A deferred and published entry is found by a reader that sees its publication, even if the reader links it
 /// at the same time as the writer.
 #[test]

@@ -8,7 +8,7 @@
 //! Invariants, cited by number:
 //!
 //! N1. A node has the memory layout drawn in `node.rs`, and lives as long as the arena, which lives as long
-//!     as the list. Only `Node::create` makes nodes.
+//!     as the list. Only `Node::write` makes nodes.
 //! N2. A node is complete before it is published: its key, value and own links are written before the release
 //!     that makes it reachable. Key and value never change afterwards.
 //! N3. A link changes only to a node with a smaller key (one inserted in between), so a node that
@@ -34,6 +34,7 @@ mod deferred_insert;
 mod node;
 mod prefetch;
 mod run;
+mod splice;
 mod unsorted_buffer;
 
 #[cfg(not(loom))]
@@ -605,12 +606,18 @@ impl SkipList {
         // Relaxed: insertions only need distinct numbers.
         let nth = self.entries.fetch_add(1, Ordering::Relaxed) as u64;
         let height = height_of(nth);
+        self.raise_height(height);
+        height
+    }
+
+    /// Lets searches start at `height` or above.
+    #[inline]
+    fn raise_height(&self, height: usize) {
+        debug_assert!(height <= MAX_HEIGHT, "the head has a link of every level");
         // Relaxed: a search that sees a stale height starts on a lower level.
         if height > self.height.load(Ordering::Relaxed) {
             self.height.fetch_max(height, Ordering::Relaxed);
         }
-        debug_assert!(height <= MAX_HEIGHT, "the head has a link of every level");
-        height
     }
 }
 

@@ -166,9 +166,44 @@ unsafe fn take_long_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
 }
 
 impl Node {
-    /// Writes a node of `height` null links and returns its address. The node is not published.
+    /// The bytes that a node takes with a checksum of `checksum_len` bytes, a multiple of the alignment of its links.
+    #[inline]
+    pub(super) fn size(
+        height: usize,
+        target: &Target<'_>,
+        value: &[u8],
+        checksum_len: usize,
+    ) -> usize {
+        let lens = varint_len(target.user.len() as u64) + varint_len(value.len() as u64);
+        let bytes = lens + target.user.len() + PACKED + value.len() + checksum_len;
+        (tower_len(height) + bytes).next_multiple_of(align_of::<Link>())
+    }
+
+    /// Creates a node of `height` null links and returns its address. The node is not published.
+    #[inline]
     pub(super) fn create(
         arena: &Arena,
+        height: usize,
+        target: &Target<'_>,
+        value: &[u8],
+        checksum: &[u8],
+    ) -> NonNull<Node> {
+        let size = Node::size(height, target, value, checksum.len());
+        let start = arena.allocate(size, align_of::<Link>());
+        // SAFETY: the arena returned memory for the node that is exclusive to this thread and aligned for links
+        // (N1).
+        unsafe { Node::write(start, height, target, value, checksum) }
+    }
+
+    /// Writes a node of `height` null links at `start`, and returns its address. The node is not published.
+    ///
+    /// # Safety
+    ///
+    /// [`Node::size`] bytes at `start` must be exclusive to this thread, aligned for links, and live as long as the
+    /// list.
+    #[inline]
+    pub(super) unsafe fn write(
+        start: NonNull<u8>,
         height: usize,
         target: &Target<'_>,
         value: &[u8],
@@ -178,15 +213,11 @@ impl Node {
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("less than 4 GiB");
         let (key_len, value_len) = (len(target.user), len(value));
         let tower = tower_len(height);
-        let lens = varint_len(key_len.into()) + varint_len(value_len.into());
-        let bytes = lens + target.user.len() + PACKED + value.len() + checksum.len();
         debug_assert!(
             tower.is_multiple_of(align_of::<Link>()),
             "a tower keeps the alignment of its links"
         );
-        let start = arena.allocate(tower + bytes, align_of::<Link>());
-        // SAFETY: the arena returned memory for tower and entry that is exclusive to this thread and aligned
-        // for links (N1).
+        // SAFETY: the caller's contract: tower and entry are within the memory at `start`.
         unsafe {
             let node = start.add(tower).cast::<Node>();
             node.cast::<Link>().sub(1).write(Link::new(ptr::null_mut()));
@@ -225,7 +256,7 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// `node` must be made by [`Node::create`] with a height above `level`, and its arena must live for `'a`.
+    /// `node` must be made by [`Node::write`] with a height above `level`, and its arena must live for `'a`.
     #[inline]
     pub(super) unsafe fn link<'a>(node: NonNull<Node>, level: usize) -> &'a Link {
         debug_assert!(level < MAX_HEIGHT, "no tower is higher");
@@ -287,7 +318,7 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// `node` must be made by [`Node::create`], and its arena must live for `'a`.
+    /// `node` must be made by [`Node::write`], and its arena must live for `'a`.
     #[inline]
     pub(super) unsafe fn key<'a>(node: NonNull<Node>) -> &'a [u8] {
         // SAFETY: the caller's contract; the bytes of an entry are initialised, belong to its node and do not

@@ -189,7 +189,8 @@ fn insert_all(list: &SkipList, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -
 #[test]
 fn batched_insertions_equal_single_ones() {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
-        let [together, alone] = [(); 2].map(|()| SkipList::new(order.clone(), 4096));
+        // Small chunks hold nodes one by one, large ones also those of a run.
+        let [together, alone] = [1 << 20, 4096].map(|len| SkipList::new(order.clone(), len));
         let (mut hint, mut other) = (InsertHint::default(), InsertHint::default());
         let mut state = 3_u64;
         let mut seq = 0;
@@ -221,6 +222,36 @@ fn batched_insertions_equal_single_ones() {
         assert_eq!(together.entries(), alone.entries());
         let backwards = std::iter::successors(together.last(), Entry::prev);
         assert_eq!(backwards.count(), together.entries());
+    }
+}
+
+/// Runs of neighbours collide with insertions between them, and with each other.
+#[test]
+fn concurrent_runs_lose_no_entries() {
+    let per_thread = if cfg!(miri) { 40 } else { 16_000 };
+    for arena_block in [4096, 1 << 20] {
+        let list = SkipList::new(KeyOrder::Bytewise, arena_block);
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let list = &list;
+                scope.spawn(move || {
+                    let mut hint = InsertHint::default();
+                    let keys: Vec<(Vec<u8>, u64)> = (0..per_thread)
+                        .map(|n| ((n * 3 + thread).to_be_bytes().to_vec(), n))
+                        .collect();
+                    let new = insert_all(list, &mut hint, &keys);
+                    assert!(new.iter().all(|is_new| *is_new));
+                });
+            }
+        });
+        let seen = all(&list);
+        assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(seen.len(), 3 * per_thread as usize);
+        for (user, _, value) in seen {
+            let found = list.at_or_after(user, u64::MAX);
+            assert_eq!(found.map(|entry| entry.user_key()), Some(user));
+            assert_eq!(user, value);
+        }
     }
 }
 

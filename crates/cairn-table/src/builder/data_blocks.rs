@@ -18,6 +18,12 @@ use crate::builder::warmer::Warmer;
 /// Maximum alignment achieved by padding: the page size of a device, in bytes.
 const MAX_ALIGNMENT: u64 = 4096;
 
+/// More than an entry adds to a block, and a block to a file, beside the key and the value, in bytes.
+const ENTRY_OVERHEAD: usize = 32;
+
+/// A size up to which every block has room, in bytes.
+const MAX_BLOCK_ROOM: usize = 1 << 30;
+
 /// Compresses blocks and decides whether to keep the result.
 pub(crate) struct Packer {
     compressor: Compressor,
@@ -168,6 +174,8 @@ struct BufferedBlocks {
 /// Block sizes, alignment and padding.
 struct Sizes {
     block_size: usize,
+    /// A block that an entry extends to at most this size, without the lengths of its key and value, is not full.
+    room: usize,
     /// A block smaller than this is not finished early because the next entry does not fit.
     deviation_limit: usize,
     /// Alignment of blocks, in bytes; 0 for none.
@@ -191,6 +199,9 @@ impl Sizes {
         let ratio = options.super_block_alignment_space_overhead_ratio.max(1);
         Sizes {
             block_size,
+            room: block_size
+                .min(MAX_BLOCK_ROOM)
+                .saturating_sub(ENTRY_OVERHEAD),
             deviation_limit: block_size.saturating_mul(100 - deviation).div_ceil(100),
             align,
             super_block: options.super_block_alignment_size,
@@ -262,10 +273,19 @@ impl DataBlocks {
     /// True if the current block should be finished before this entry.
     #[inline]
     pub(crate) fn is_full_for(&self, key: &[u8], value: &[u8]) -> bool {
+        let size = self.block.estimated_size();
+        let most = size.saturating_add(key.len()).saturating_add(value.len());
+        if most <= self.sizes.room {
+            return false;
+        }
+        self.is_full_at(size, key, value)
+    }
+
+    /// [`DataBlocks::is_full_for`] for a block of `size` bytes.
+    fn is_full_at(&self, size: usize, key: &[u8], value: &[u8]) -> bool {
         if self.block.is_empty() {
             return false;
         }
-        let size = self.block.estimated_size();
         if size >= self.sizes.block_size || !has_room(size, key, value) {
             return true;
         }

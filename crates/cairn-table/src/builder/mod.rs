@@ -60,6 +60,8 @@ pub(crate) struct BlockBasedBuilder {
     order: KeyOrder,
     /// Bytes of timestamp stripped from every key; 0 for none.
     strip: usize,
+    /// True if the keys in the file have timestamps.
+    has_timestamps: bool,
     output: FileWriter,
     data: DataBlocks,
     index: IndexRows,
@@ -143,6 +145,7 @@ impl BlockBasedBuilder {
             properties,
             order,
             strip,
+            has_timestamps: file_timestamp_size > 0,
             output,
             index_kind,
             prefixes,
@@ -204,7 +207,7 @@ impl BlockBasedBuilder {
     #[inline]
     fn count(&mut self, key: &[u8], value: &[u8]) {
         self.counts.count(&mut self.properties, key, value);
-        if self.params.order.timestamp_size() > self.strip {
+        if self.has_timestamps {
             self.count_timestamp();
         }
     }

@@ -40,10 +40,14 @@ impl Counts {
         properties.num_entries += 1;
         properties.raw_key_size += key.len() as u64;
         properties.raw_value_size += value.len() as u64;
-        match ValueKind::from_u8(packed as u8) {
-            Some(kind) if kind.is_deletion() => properties.num_deletions += 1,
-            Some(ValueKind::Merge) => properties.num_merge_operands += 1,
-            _ => {}
+        // Truncation is intended: the kind is the lowest byte.
+        let kind = packed as u8;
+        if kind != ValueKind::Value as u8 {
+            match ValueKind::from_u8(kind) {
+                Some(kind) if kind.is_deletion() => properties.num_deletions += 1,
+                Some(ValueKind::Merge) => properties.num_merge_operands += 1,
+                _ => {}
+            }
         }
         self.count_seq(packed >> 8);
     }

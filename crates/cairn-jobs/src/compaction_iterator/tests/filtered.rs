@@ -2,12 +2,15 @@
 
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue};
+use proptest::prelude::*;
 
 use super::shown;
 use crate::filter::Filter;
 use crate::lower_levels::LowerLevels;
-use crate::model::{Join, State, Write, compact_filtered, user};
-use Write::{Delete, Merge, Put};
+use crate::model::{
+    Join, State, Write, compact, compact_filtered, user, with_valid_single_deletions, writes,
+};
+use Write::{Delete, DeleteRange, Merge, Put};
 
 /// A filter that calls a function and records its arguments.
 struct Plan<F> {
@@ -58,6 +61,36 @@ fn filtered(
     );
     let calls = calls.lock().clone();
     (shown(&written), calls)
+}
+
+proptest! {
+    /// Without filters and range tombstones, most values are decided by a shorter function, with the same result.
+    #[test]
+    fn a_filter_that_keeps_everything_changes_nothing(
+        history in writes(60),
+        snapshots in prop::collection::btree_set(1..60_u64, 0..5),
+        runs in 1..5_usize,
+        bottommost in any::<bool>(),
+        operator in any::<bool>(),
+    ) {
+        let mut history = with_valid_single_deletions(history);
+        history.retain(|write| !matches!(write, DeleteRange(..)));
+        let mut state = State::default();
+        state.write(&history, 1);
+        let snapshots: Vec<u64> = snapshots.into_iter().collect();
+        let operator = || operator.then_some(Join { partial: true });
+        let below = LowerLevels::anything;
+        let keep = Plan {
+            decide: |_: &str, _: FilterValue<'_>| FilterDecision::Keep,
+            calls: Arc::default(),
+        };
+        let keep = Filter::plain(Arc::new(keep), 3);
+        let plain = compact(&state, runs, &snapshots, operator(), bottommost, below());
+        let kept = compact_filtered(
+            &state, runs, &snapshots, operator(), bottommost, below(), Some(keep),
+        );
+        prop_assert_eq!(plain.points, kept.points);
+    }
 }
 
 #[test]
