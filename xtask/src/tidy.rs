@@ -84,7 +84,7 @@ const UNSAFE_ALLOWED: [&str; 11] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 22] = [
+const FUZZED: [(&str, &str); 23] = [
     ("backup", "backup_meta"),
     ("compaction_service", "compaction_service"),
     ("coding", "varint_key"),
@@ -96,6 +96,7 @@ const FUZZED: [(&str, &str); 22] = [
     ("block", "block"),
     ("filter", "filter"),
     ("flat", "flat_table"),
+    ("protection", "block"),
     ("range_del", "range_del"),
     ("table", "footer_meta_props"),
     ("log", "wal"),

@@ -16,6 +16,7 @@ pub(crate) mod early_switch;
 pub(crate) mod entry;
 pub(crate) mod family;
 pub(crate) mod insert;
+mod insert_protected;
 mod limits;
 pub(crate) mod log;
 pub(crate) mod log_set;
@@ -210,7 +211,7 @@ impl Shared {
             0 => parts,
             _ if parts.protection.is_some() => parts,
             _ => {
-                protection = Protection::of(&parts)?;
+                protection = Protection::of(parts.logged, parts.inserted)?;
                 Batch {
                     protection: Some(&protection),
                     ..parts

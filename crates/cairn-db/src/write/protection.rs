@@ -4,17 +4,11 @@
 //! added to it. They are verified before the batch is logged, before it is inserted, and against the entries in the
 //! memtables, so that damage to memory on the way is neither logged nor read, but reported.
 
-use std::ops::ControlFlow;
-
 use cairn_format::batch::{BatchRef, HEADER_LEN, Record, WriteBatch as Encoded};
-use cairn_format::key::LookupKey;
 use cairn_format::protection::EntryChecksum;
-use cairn_types::{Error, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, Result};
 
-use super::commit::Company;
-use super::entry::{Entry, entry};
-use super::queue::Batch;
-use crate::shared::Shared;
+use super::entry::entry;
 
 /// The checksums of the parts of a batch, in the order of their writes.
 #[derive(Clone, Debug)]
@@ -33,14 +27,14 @@ impl Protection {
         }
     }
 
-    /// Computes the checksums of `batch`.
-    pub(crate) fn of(batch: &Batch<'_>) -> Result<Protection> {
-        let is_whole = std::ptr::eq(batch.logged, batch.inserted);
+    /// Computes the checksums of the parts of a batch.
+    pub(crate) fn of(logged: &[u8], inserted: &[u8]) -> Result<Protection> {
+        let is_whole = std::ptr::eq(logged, inserted);
         Ok(Protection {
-            logged: checksums(batch.logged)?,
+            logged: checksums(logged)?,
             inserted: match is_whole {
                 true => None,
-                false => Some(checksums(batch.inserted)?),
+                false => Some(checksums(inserted)?),
             },
         })
     }
@@ -50,7 +44,8 @@ impl Protection {
         verify(bytes, &self.logged)
     }
 
-    fn inserted(&self) -> &[EntryChecksum] {
+    /// The checksums of the part for the memtables.
+    pub(crate) fn inserted(&self) -> &[EntryChecksum] {
         self.inserted.as_ref().unwrap_or(&self.logged)
     }
 }
@@ -68,11 +63,13 @@ pub(crate) fn checksum(record: &Record<'_>) -> Result<Option<EntryChecksum>> {
     }))
 }
 
-fn content(key: &[u8], value: &[u8]) -> EntryChecksum {
+/// The checksum of a key and a value.
+pub(crate) fn content(key: &[u8], value: &[u8]) -> EntryChecksum {
     EntryChecksum::new(key, value)
 }
 
-fn parsed(bytes: &[u8]) -> Result<BatchRef<'_>> {
+/// Parses a batch.
+pub(crate) fn parsed(bytes: &[u8]) -> Result<BatchRef<'_>> {
     BatchRef::parse(bytes).map_err(|malformed| malformed.in_file("the write batch", 0))
 }
 
@@ -97,75 +94,12 @@ pub(crate) fn verify(bytes: &[u8], expected: &[EntryChecksum]) -> Result<()> {
     Err(damaged(equal.count()))
 }
 
+/// The error for the write with this number in its batch.
 #[cold]
-fn damaged(nth: usize) -> Error {
+pub(crate) fn damaged(nth: usize) -> Error {
     Error::corruption(format!(
         "write {nth} of a batch does not match its checksum: memory is damaged"
     ))
-}
-
-impl Shared {
-    /// Inserts the entries of `batch`, which has `protection`.
-    #[cold]
-    pub(crate) fn insert_protected(
-        &self,
-        batch: &[u8],
-        protection: &Protection,
-        first: SequenceNumber,
-        company: Company,
-    ) -> Result<()> {
-        verify(batch, protection.inserted())?;
-        self.insert_guarded(batch, first, company)?;
-        self.verify_inserted(batch, protection.inserted(), first, company)
-    }
-
-    /// Verifies that the memtables have the point entries of `batch`, whose checksums are `expected`. An operand that may
-    /// have been merged with the value below it is left out.
-    fn verify_inserted(
-        &self,
-        batch: &[u8],
-        expected: &[EntryChecksum],
-        first: SequenceNumber,
-        company: Company,
-    ) -> Result<()> {
-        let families = self.catalog.families();
-        let records = parsed(batch)?;
-        let mut nth = 0;
-        for record in records.records() {
-            let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
-            let Some((id, written)) = entry(&record)? else {
-                continue;
-            };
-            let (seq, sum) = (first.plus(nth as u64), expected.get(nth));
-            nth += 1;
-            let skipped = !written.kind.is_point()
-                || (written.kind == ValueKind::Merge && company == Company::None);
-            if let Some(family) = families.get(id).filter(|_| !skipped) {
-                let memtable = family.memtable();
-                let mut matches = false;
-                memtable.find(&LookupKey::new(written.key, seq), |found| {
-                    matches = found.seq() == seq && sum == Some(&stored(&found, &written, id));
-                    ControlFlow::Break(())
-                });
-                if !matches {
-                    return Err(damaged(nth - 1));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The checksum of the entry `found`, which should be `written`.
-fn stored(found: &cairn_memtable::Entry<'_>, written: &Entry<'_>, id: u32) -> EntryChecksum {
-    let kind = match (found.kind(), written.kind) {
-        // The memtable's kind of a deletion whose key has a timestamp.
-        (ValueKind::DeletionWithTimestamp, ValueKind::Deletion) => ValueKind::Deletion,
-        (kind, _) => kind,
-    };
-    content(found.user_key(), found.value())
-        .with_kind(kind)
-        .with_family(id)
 }
 
 /// The checksums of a batch that is being built.
@@ -237,6 +171,8 @@ mod tests {
     use super::*;
     use crate::WriteBatch;
     use crate::db::open_in_memory;
+    use crate::write::commit::Company;
+    use crate::write::queue::Batch;
 
     fn protected() -> WriteOptions {
         WriteOptions {
@@ -258,7 +194,7 @@ mod tests {
     #[test]
     fn a_changed_write_is_found() {
         let batch = batch();
-        let whole = Protection::of(&Batch::whole(batch.data())).unwrap();
+        let whole = Protection::of(batch.data(), batch.data()).unwrap();
         whole.verify_logged(batch.data()).unwrap();
         for at in HEADER_LEN..batch.data().len() {
             let mut bytes = batch.data().to_vec();

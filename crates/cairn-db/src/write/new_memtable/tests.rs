@@ -15,18 +15,19 @@ fn checked(more: &[(&str, &str)]) -> Db {
     let db = open_in_memory();
     let mut options = vec![("memtable_protection_bytes_per_key", "8")];
     options.extend(more);
-    db.set_options(&options).unwrap();
+    db.set_options(&options).expect("the database is whole");
     // The options apply to the next memtable.
-    db.put(b"first", b"1").unwrap();
-    db.flush().unwrap();
+    db.put(b"first", b"1").expect("the database is whole");
+    db.flush().expect("the database is whole");
     for n in 0..10 {
-        db.put(format!("key{n}").as_bytes(), b"value").unwrap();
+        db.put(format!("key{n}").as_bytes(), b"value")
+            .expect("the database is whole");
     }
     db
 }
 
 fn damage(db: &Db, key: &[u8], how: impl Fn(&Entry<'_>)) {
-    let family = db.shared().catalog.default_family().unwrap();
+    let family = db.shared().catalog.default_family().expect("it exists");
     let (memtable, mut found) = (family.memtable(), false);
     memtable.find(&LookupKey::new(key, SequenceNumber::MAX), |entry| {
         how(&entry);
@@ -55,7 +56,7 @@ fn scan(db: &Db, back: bool) -> Result<usize, Error> {
 
 #[track_caller]
 fn assert_damaged<T: std::fmt::Debug>(result: Result<T, Error>) {
-    let error = result.unwrap_err();
+    let error = result.expect_err("the damage is noticed");
     assert_eq!(error.code(), Code::Corruption, "{error}");
     assert!(error.text().contains("memory is damaged"), "{error}");
 }
