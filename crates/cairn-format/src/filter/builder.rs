@@ -154,7 +154,7 @@ impl<I: Iterator<Item = u64>> Iterator for Distinct<I> {
     fn fold<B, F: FnMut(B, u64) -> B>(self, first: B, mut add: F) -> B {
         let mut last = self.last;
         self.hashes.fold(first, |folded, hash| {
-            match std::mem::replace(&mut last, Some(hash)) == Some(hash) {
+            match last.replace(hash) == Some(hash) {
                 true => folded,
                 false => add(folded, hash),
             }

@@ -15,7 +15,7 @@ use cairn_format::key;
 
 use super::atomic::Ordering;
 use super::batch_insert::{Addition, INSERT_BATCH};
-use super::node::{MAX_HEIGHT, Node, Target};
+use super::node::{Link, MAX_HEIGHT, Node, Target};
 use super::{InsertHint, SkipList, height_of};
 
 /// Unlinked nodes in ascending order.
@@ -140,19 +140,19 @@ impl SkipList {
         let nth = self.entries.fetch_add(chain.len, Ordering::Relaxed) as u64;
         let mut bytes = 0_usize;
         let mut top = 0;
-        for at in 0..chain.len {
+        for (at, &(_, _, value)) in additions.iter().enumerate().take(chain.len) {
             chain.heights[at] = height_of(nth + at as u64);
             top = top.max(chain.heights[at]);
-            let size = Node::size(chain.heights[at], &chain.targets[at], additions[at].2, 0);
+            let size = Node::size(chain.heights[at], &chain.targets[at], value, 0);
             bytes = bytes.saturating_add(size);
         }
         self.raise_height(top);
         let mut place = self
             .arena
             .holds_many(bytes)
-            .then(|| self.arena.allocate(bytes, align_of::<*mut Node>()));
-        for at in 0..chain.len {
-            let (height, target, value) = (chain.heights[at], &chain.targets[at], additions[at].2);
+            .then(|| self.arena.allocate(bytes, align_of::<Link>()));
+        for (at, &(_, _, value)) in additions.iter().enumerate().take(chain.len) {
+            let (height, target) = (chain.heights[at], &chain.targets[at]);
             chain.nodes[at] = match place {
                 None => Node::create(&self.arena, height, target, value, &[]),
                 // SAFETY: the sizes of the nodes are multiples of their alignment, and their sum was allocated (N1).
