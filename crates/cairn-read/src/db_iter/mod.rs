@@ -267,10 +267,13 @@ impl std::ops::Deref for HeldView {
 const KEPT: usize = 4;
 const KEPT_BYTES: usize = 4 << 10;
 
+/// Iterators in the boxes in which they are used again.
+type Spare = RefCell<Vec<Box<DbIter>>>;
+
 thread_local! {
     /// Iterators without a view, for later ones of the thread: making one in new memory, and freeing it, costs as
     /// much as a seek in memory.
-    static SPARE: RefCell<Vec<Box<DbIter>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spare = const { RefCell::new(Vec::new()) };
 }
 
 impl Drop for DbIter {

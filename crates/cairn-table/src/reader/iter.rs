@@ -168,10 +168,13 @@ impl Drop for TableIter {
 const KEPT: usize = 16;
 const KEPT_BYTES: usize = 4 << 10;
 
+/// Iterators in the boxes in which they are used again.
+type Spare = RefCell<Vec<Box<TableIter>>>;
+
 thread_local! {
     /// Iterators without a table, for later ones of the thread: making one in new memory, and freeing it, costs as
     /// much as a seek in memory.
-    static SPARE: RefCell<Vec<Box<TableIter>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spare = const { RefCell::new(Vec::new()) };
 }
 
 impl TableIter {
