@@ -180,7 +180,7 @@ mod tests {
                 for back in [false, true] {
                     assert_eq!(walk(&bytes, &sums, back).unwrap(), entries);
                 }
-                let words = DataWords::encode(&bytes, &layout);
+                let words = DataWords::encode(&bytes, &layout, &cairn_types::KeyOrder::Bytewise);
                 assert!(BlockChecksums::parse(&words).is_none());
             }
         }

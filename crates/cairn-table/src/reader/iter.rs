@@ -126,11 +126,9 @@ pub struct TableIter {
     near: Option<Place>,
     filter: PrefixFilter,
     target: Vec<u8>,
-    /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
-    pads: bool,
+    padding: Padding,
     /// True if a step within a block needs more work: the key is built, or the entry is verified.
     slow: bool,
-    padded: Vec<u8>,
     valid: bool,
     error: Option<Error>,
     lack: Option<Lack>,
@@ -145,6 +143,13 @@ pub struct TableIter {
 /// From this search on, an iterator builds the search words of the blocks that it reads for a search. It is a scan over many
 /// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
+
+/// A timestamp that keys get and the file does not store.
+struct Padding {
+    pads: bool,
+    /// The current key with it.
+    key: Vec<u8>,
+}
 
 /// The table that an iterator reads. A recycled iterator has none.
 struct ReadTable(Option<Arc<Table>>);
@@ -199,7 +204,10 @@ impl TableIter {
             target: Vec::new(),
             searches: 0,
             prefetch: Prefetch::new(options.readahead),
-            pads: table.pad > 0,
+            padding: Padding {
+                pads: table.pad > 0,
+                key: Vec::new(),
+            },
             slow: table.pad > 0 || table.guards(),
             table: ReadTable(Some(table)),
             options,
@@ -209,7 +217,6 @@ impl TableIter {
             landing: None,
             near: None,
             filter: PrefixFilter::Settled,
-            padded: Vec::new(),
             valid: false,
             error: None,
             lack: None,
@@ -224,8 +231,8 @@ impl TableIter {
         self.walk.reset_to(&table);
         self.data.set_global_seqno(table.global_seqno);
         self.prefetch.set_fixed(options.readahead);
-        self.pads = table.pad > 0;
-        self.slow = self.pads || table.guards();
+        self.padding.pads = table.pad > 0;
+        self.slow = self.padding.pads || table.guards();
         self.options = options;
         self.table = ReadTable(Some(table));
     }
@@ -242,7 +249,7 @@ impl TableIter {
         let buffers = self.data.memory_usage()
             + self.walk.memory_usage()
             + self.target.capacity()
-            + self.padded.capacity();
+            + self.padding.key.capacity();
         if buffers > KEPT_BYTES {
             return;
         }
@@ -268,7 +275,7 @@ impl TableIter {
         self.near = None;
         self.filter = PrefixFilter::Settled;
         self.target.clear();
-        self.padded.clear();
+        self.padding.key.clear();
         self.valid = false;
         self.error = None;
         self.lack = None;
@@ -465,8 +472,8 @@ impl TableIter {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        if self.pads {
-            return &self.padded;
+        if self.padding.pads {
+            return &self.padding.key;
         }
         self.data.key(self.bytes())
     }
@@ -479,7 +486,7 @@ impl TableIter {
         let Some((block, _)) = &self.block else {
             return false;
         };
-        !self.pads
+        !self.padding.pads
             && self
                 .data
                 .begins_key(DataWords::parse(block.tail()), block, same)
@@ -490,8 +497,8 @@ impl TableIter {
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
         let bytes = self.bytes();
-        let key = match self.pads {
-            true => &self.padded,
+        let key = match self.padding.pads {
+            true => &self.padding.key,
             false => self.data.key(bytes),
         };
         (key, self.data.value(bytes))
@@ -526,7 +533,11 @@ impl TableIter {
     /// and those before it, until it returns false.
     #[cold]
     pub fn visit_following(&self, back: bool, mut visit: impl FnMut(&[u8], &[u8]) -> bool) {
-        let Some((block, layout)) = self.block.as_ref().filter(|_| self.valid && !self.pads) else {
+        let Some((block, layout)) = self
+            .block
+            .as_ref()
+            .filter(|_| self.valid && !self.padding.pads)
+        else {
             return;
         };
         let mut cursor = self.data.clone();
@@ -1014,11 +1025,11 @@ impl TableIter {
             verified.map_err(|error| self.table.bad(error, self.block_handle.offset))?;
         }
         self.valid = true;
-        if self.pads
+        if self.padding.pads
             && let Some((block, _)) = &self.block
         {
-            self.padded.clear();
-            crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padded);
+            self.padding.key.clear();
+            crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padding.key);
         }
         Ok(())
     }
