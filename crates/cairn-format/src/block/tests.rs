@@ -44,7 +44,7 @@ fn orders() -> impl Strategy<Value = KeyOrder> {
 fn stamp(key: &mut Vec<u8>, order: &KeyOrder) {
     if order.timestamp_size() > 0 {
         let (at, packed) = (key.len() - key::SUFFIX_LEN, key::packed(key));
-        let timestamp = (packed % 7) << 40 | packed % 3;
+        let timestamp = ((packed % 7) << 40) | (packed % 3);
         key.splice(at..at, timestamp.to_le_bytes());
     }
 }
