@@ -391,7 +391,7 @@ impl<'a> DataWords<'a> {
         self.words.get(place.index + MANY_EQUAL) == Some(&place.word)
     }
 
-    /// The entry that a search for `user_key` accesses first, for prefetching and [`DataCursor::seek_from`].
+    /// The entry that a search for `user_key` accesses first, for prefetching and [`DataCursor::seek_from`](super::DataCursor::seek_from).
     #[inline]
     #[must_use]
     pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<Place> {
