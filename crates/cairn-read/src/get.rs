@@ -180,18 +180,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             operand_threshold: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
-            versions: Versions {
-                operands: None,
-                newest: Newest::Missing,
-                key: Vec::new(),
-                base_key: Vec::new(),
-                newest_seq: SequenceNumber::ZERO,
-                has_timestamps: view.family.order.timestamp_size() > 0,
-                records_newest: false,
-                covered_by: SequenceNumber::ZERO,
-                timed: None,
-                state: SearchState::Open,
-            },
+            versions: Versions::new(view.family.order.timestamp_size() > 0),
         }
     }
 
@@ -809,16 +798,16 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// The user key, with the timestamp of the newest version.
     fn key(&self) -> &[u8] {
         match self.versions.has_timestamps {
-            true => &self.versions.key,
+            true => self.versions.key(),
             false => self.lookup.user(),
         }
     }
 
     /// The user key of the newest version that is not an operand.
     fn base_key(&self) -> &[u8] {
-        match self.versions.base_key.is_empty() {
-            true => self.key(),
-            false => &self.versions.base_key,
+        match self.versions.has_timestamps {
+            true => self.versions.base_key(),
+            false => self.lookup.user(),
         }
     }
 
@@ -924,7 +913,7 @@ pub fn get_with_timestamp(
     count_get(&view.family, began, state.counts(), hit, &found);
     SCRATCH.with(|scratch| scratch.0.set(state));
     let size = view.family.order.timestamp_size();
-    let mut timestamp = get.versions.key;
+    let mut timestamp = get.versions.take_key();
     timestamp.drain(..timestamp.len().saturating_sub(size));
     Ok((found?, timestamp))
 }

@@ -63,11 +63,10 @@ pub(crate) struct Versions<'a> {
     /// Merge operands; `None` if there are none.
     pub(crate) operands: Option<Box<Gathered>>,
     pub(crate) newest: Newest,
-    /// The user key of the newest version with its timestamp; empty if not recorded.
-    pub(crate) key: Vec<u8>,
-    /// The user key of `newest` with its timestamp, which values in blob files have, if merge operands are above it;
-    /// empty if not recorded.
-    pub(crate) base_key: Vec<u8>,
+    /// User keys with timestamps: [`Versions::key`], and [`Versions::base_key`] if that is another.
+    keys: Vec<u8>,
+    /// The start of the second key; 0 if there is none.
+    base_at: usize,
     /// The sequence number of the newest version; zero if not recorded.
     pub(crate) newest_seq: SequenceNumber,
     /// True if keys have timestamps. The keys of versions that need them to be evaluated are then recorded.
@@ -146,14 +145,53 @@ impl<'a> Versions<'a> {
         ControlFlow::Break(())
     }
 
+    /// No versions.
+    #[inline(always)]
+    pub(crate) fn new(has_timestamps: bool) -> Versions<'a> {
+        Versions {
+            operands: None,
+            newest: Newest::Missing,
+            keys: Vec::new(),
+            base_at: 0,
+            newest_seq: SequenceNumber::ZERO,
+            has_timestamps,
+            records_newest: false,
+            covered_by: SequenceNumber::ZERO,
+            timed: None,
+            state: SearchState::Open,
+        }
+    }
+
+    /// The user key of the newest version with its timestamp; empty if not recorded.
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.base_at {
+            0 => &self.keys,
+            end => &self.keys[..end],
+        }
+    }
+
+    /// Takes [`Versions::key`].
+    pub(crate) fn take_key(&mut self) -> Vec<u8> {
+        if self.base_at > 0 {
+            self.keys.truncate(self.base_at);
+        }
+        std::mem::take(&mut self.keys)
+    }
+
+    /// The user key of `newest` with its timestamp, which its values in blob files have; empty if not recorded.
+    pub(crate) fn base_key(&self) -> &[u8] {
+        &self.keys[self.base_at..]
+    }
+
     /// Records the key of a version if it is the newest or has the base value.
     #[inline(never)]
     fn record(&mut self, user_key: &[u8], seq: SequenceNumber, kind: ValueKind) {
         if self.operands.is_none() {
-            self.key.extend_from_slice(user_key);
+            self.keys.extend_from_slice(user_key);
             self.newest_seq = seq;
         } else if matches!(kind, ValueKind::BlobIndex | ValueKind::WideColumnEntity) {
-            self.base_key.extend_from_slice(user_key);
+            self.base_at = self.keys.len();
+            self.keys.extend_from_slice(user_key);
         }
     }
 

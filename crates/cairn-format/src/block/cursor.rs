@@ -654,7 +654,7 @@ impl<V: Copy + Default> Position<V> {
 
     /// Moves to the entry at `place`, building its key from the bytes that are known. Returns
     /// false, leaving the position unchanged, if they do not suffice.
-    #[inline]
+    #[inline(always)]
     fn move_by_words<C: Coding<Value = V>>(
         &mut self,
         coding: &C,

@@ -552,22 +552,33 @@ impl DataCursor {
         if self.global.is_some() || layout.separated {
             return Ok(false);
         }
-        let user = key::user_key(target);
         match order {
             KeyOrder::Bytewise => {
                 self.stored = None;
-                let sought = (|key: &[u8]| compare_bytewise(key, target), user);
+                let compare = |key: &[u8]| compare_bytewise(key, target);
+                let sought = (compare, key::user_key(target));
                 self.position
                     .seek_by_words(&Interleaved, bytes, layout, &words, sought)
             }
-            KeyOrder::BytewiseU64Ts => {
-                self.stored = None;
-                let sought = (|key: &[u8]| compare_timestamped(key, target), user);
-                self.position
-                    .seek_by_words(&Interleaved, bytes, layout, &words, sought)
-            }
+            KeyOrder::BytewiseU64Ts => self.seek_timestamped(&words, bytes, layout, target),
             _ => Ok(false),
         }
+    }
+
+    /// [`DataCursor::seek_by_words`] for keys with timestamps. Not inlined: the other order is searched more often.
+    #[inline(never)]
+    fn seek_timestamped(
+        &mut self,
+        words: &DataWords<'_>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        target: &[u8],
+    ) -> Decoded<bool> {
+        self.stored = None;
+        let compare = |key: &[u8]| compare_timestamped(key, target);
+        let sought = (compare, key::user_key(target));
+        self.position
+            .seek_by_words(&Interleaved, bytes, layout, words, sought)
     }
 
     /// [`DataCursor::seek`] for any order and form of a block.

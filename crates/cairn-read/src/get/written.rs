@@ -64,7 +64,7 @@ pub fn is_written_after(
     let Some(timestamp) = timestamp else {
         return Ok(false);
     };
-    let newest = &get.versions.key;
+    let newest = get.versions.key();
     // Keys that differ only in their timestamps are ordered newest first.
     let is_newer = !newest.is_empty() && order.compare(newest, &at(timestamp)).is_lt();
     let next = timestamp.checked_add(1);
