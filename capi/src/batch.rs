@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use cairn_db::{Family, WriteBatch};
 use cairn_format::batch::{BatchRef, Record};
-use cairn_types::{Error, Result};
+use cairn_types::Result;
 
 use crate::database::rocksdb_column_family_handle_t;
 use crate::error::{array, bytes, report, store};
@@ -168,21 +168,6 @@ pub(crate) unsafe fn iterate(data: &[u8], state: *mut c_void, handlers: &Handler
     Ok(())
 }
 
-/// True if a batch with these bytes of protection per key is protected.
-///
-/// # Errors
-///
-/// `InvalidArgument` if there is no such protection.
-pub(crate) fn is_protected(bytes_per_key: usize) -> Result<bool> {
-    match bytes_per_key {
-        0 => Ok(false),
-        8 => Ok(true),
-        _ => Err(Error::invalid_argument(
-            "protection_bytes_per_key of a write batch must be 0 or 8",
-        )),
-    }
-}
-
 c_functions! {
     /// Creates an empty batch.
     fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
@@ -196,8 +181,8 @@ c_functions! {
         }
     }
     /// Creates an empty batch with a size limit in bytes; 0 for no limit. A batch that exceeds the
-    /// limit cannot be written. With 8 bytes of protection per key, each write has a checksum until it is in a memtable; a
-    /// batch with another number than 0 or 8 cannot be written.
+    /// limit cannot be written. With bytes of protection per key, of any number, each write has a checksum of 8 bytes until
+    /// it is in a memtable.
     fn rocksdb_writebatch_create_with_params(
         _reserved_bytes: usize,
         max_bytes: usize,
@@ -205,7 +190,7 @@ c_functions! {
         _default_cf_ts_sz: usize,
     ) -> *mut rocksdb_writebatch_t {
         let mut batch = WriteBatch::with_max_bytes(max_bytes);
-        if let Err(error) = is_protected(protection_bytes_per_key).and_then(|on| batch.set_protected(on)) {
+        if let Err(error) = batch.set_protected(protection_bytes_per_key > 0) {
             batch.refuse(error);
         }
         create(batch)

@@ -6,7 +6,7 @@ use cairn_db::Family;
 use cairn_indexed::IndexedBatch;
 use cairn_types::Error;
 
-use crate::batch::{Handlers, is_protected, iterate, joined};
+use crate::batch::{Handlers, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, not_built, report, store};
@@ -90,7 +90,7 @@ c_functions! {
         let order = maybe(backup_index_comparator.cast_const()).cloned().unwrap_or_default();
         let batch = IndexedBatch::with_order(order, overwrite_key != 0);
         batch.set_max_bytes(max_bytes);
-        if let Err(error) = is_protected(protection_bytes_per_key).and_then(|on| batch.set_protected(on)) {
+        if let Err(error) = batch.set_protected(protection_bytes_per_key > 0) {
             batch.refuse(error);
         }
         create(batch)

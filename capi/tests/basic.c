@@ -137,7 +137,7 @@ static void limited(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   CHECK_GET(db, r, "l4", UNLESS_LOST("v4"));
   CHECK_GET(db, r, "l5", NULL);
 
-  rocksdb_writebatch_t* checked = rocksdb_writebatch_create_with_params(0, 0, 8, 0);
+  rocksdb_writebatch_t* checked = rocksdb_writebatch_create_with_params(0, 0, 10, 0);
   rocksdb_writebatch_put(checked, "c1", 2, "v1", 2);
   rocksdb_writebatch_put(checked, "c2", 2, "v2", 2);
   rocksdb_writebatch_delete(checked, "c1", 2);

@@ -882,8 +882,8 @@ struct rocksdb_writebatch_t *rocksdb_writebatch_create(void);
 struct rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep, size_t size);
 
 // Creates an empty batch with a size limit in bytes; 0 for no limit. A batch that exceeds the
-// limit cannot be written. With 8 bytes of protection per key, each write has a checksum until it is in a memtable; a
-// batch with another number than 0 or 8 cannot be written.
+// limit cannot be written. With bytes of protection per key, of any number, each write has a checksum of 8 bytes until
+// it is in a memtable.
 struct rocksdb_writebatch_t *rocksdb_writebatch_create_with_params(size_t reserved_bytes,
                                                                    size_t max_bytes,
                                                                    size_t protection_bytes_per_key,
