@@ -9,47 +9,18 @@
  * compaction of the whole database; universal and blob put records in random order without log, with universal
  * compaction, and with values in blob files. Each row ends with a flush, and the last two when no compaction is due.
  * The time is that of all threads of the process, without the creation of records. DIRECTORY must not exist. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "library.h"
+
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { KEY = 20, VALUE = 400, BATCH = 100, FILE_RECORDS = 500000, POOL = 1 << 20 };
-
-static void* library;
-
-static void* function(const char* name) {
-  void* found = dlsym(library, name);
-  if (found == NULL) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(1);
-  }
-  return found;
-}
-
-#define FUNCTION(result, name, ...) result (*name)(__VA_ARGS__) = function("rocksdb_" #name)
-
-static void check(const char* err) {
-  if (err != NULL) {
-    fprintf(stderr, "%s\n", err);
-    exit(1);
-  }
-}
 
 static double cpu(void) {
   struct rusage use;
   getrusage(RUSAGE_SELF, &use);
   return use.ru_utime.tv_sec + use.ru_stime.tv_sec + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
-}
-
-static double seconds(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec + time.tv_nsec / 1e9;
 }
 
 static char pool[POOL + VALUE];
@@ -146,7 +117,7 @@ int main(int argc, char** argv) {
   void* flushes = flushoptions_create();
   const int logged = strcmp(row, "batch") == 0;
   writeoptions_disable_WAL(writes, !logged);
-  double began = cpu(), clock = seconds();
+  double began = cpu(), clock = nanoseconds();
   char k[KEY];
   if (logged) {
     void* batch = writebatch_create();
@@ -195,10 +166,10 @@ int main(int argc, char** argv) {
   check(err);
   if (compacts) {
     began = cpu();
-    clock = seconds();
+    clock = nanoseconds();
     compact_range(db, NULL, 0, NULL, 0);
   }
-  printf("%s %s: %.1f ns CPU per record, %.2f s\n", row, codec, (cpu() - began) * 1e9 / records, seconds() - clock);
+  printf("%s %s: %.1f ns CPU per record, %.2f s\n", row, codec, (cpu() - began) * 1e9 / records, (nanoseconds() - clock) / 1e9);
   close(db);
   return 0;
 }

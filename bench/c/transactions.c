@@ -6,41 +6,12 @@
  * plain and put write one record, into a plain database and into a transaction database. prepared names a transaction,
  * writes a record, prepares and commits. The others read a record for update, write it and commit. Keys are drawn from a million; four rounds of 200,000 operations by one thread are
  * printed, the first into an empty database. DIRECTORY must not exist. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "library.h"
+
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS = 4, OPERATIONS = 200000, KEYS = 1000000 };
-
-static void* library;
-
-static void* function(const char* name) {
-  void* found = dlsym(library, name);
-  if (found == NULL) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(1);
-  }
-  return found;
-}
-
-#define FUNCTION(result, name, ...) result (*name)(__VA_ARGS__) = function("rocksdb_" #name)
-
-static double nanoseconds(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1e9 + time.tv_nsec;
-}
-
-static void check(const char* err) {
-  if (err != NULL) {
-    fprintf(stderr, "%s\n", err);
-    exit(1);
-  }
-}
 
 int main(int argc, char** argv) {
   if (argc != 4) {

@@ -10,6 +10,7 @@ pub mod budget;
 pub mod cache;
 mod extents;
 pub mod secondary;
+pub mod spare;
 pub mod write_buffer;
 
 pub use arena::Arena;

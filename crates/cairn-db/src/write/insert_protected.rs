@@ -8,7 +8,7 @@ use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
 use super::entry::{Entry, entry};
-use super::protection::{Protection, content, damaged, parsed, verify};
+use super::protection::{Protection, damaged, parsed, verify};
 use crate::shared::Shared;
 
 impl Shared {
@@ -70,7 +70,7 @@ fn stored(found: &cairn_memtable::Entry<'_>, written: &Entry<'_>, id: u32) -> En
         (ValueKind::DeletionWithTimestamp, ValueKind::Deletion) => ValueKind::Deletion,
         (kind, _) => kind,
     };
-    content(found.user_key(), found.value())
+    EntryChecksum::new(found.user_key(), found.value())
         .with_kind(kind)
         .with_family(id)
 }

@@ -57,15 +57,10 @@ pub(crate) fn checksum(record: &Record<'_>) -> Result<Option<EntryChecksum>> {
     }
     let found = entry(record)?;
     Ok(found.map(|(family, entry)| {
-        content(entry.key, entry.value)
+        EntryChecksum::new(entry.key, entry.value)
             .with_kind(entry.kind)
             .with_family(family)
     }))
-}
-
-/// The checksum of a key and a value.
-pub(crate) fn content(key: &[u8], value: &[u8]) -> EntryChecksum {
-    EntryChecksum::new(key, value)
 }
 
 /// Parses a batch.

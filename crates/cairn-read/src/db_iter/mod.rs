@@ -21,22 +21,22 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_observe::Activity;
-use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadRequest;
-use cairn_table::{IterOptions, ReadAhead, Table};
-use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
+use cairn_table::Table;
+use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{TableRef, open_together};
 
 use crate::blob::BlobReadOptions;
 use crate::blobs_ahead::BlobsAhead;
 use crate::columns::Columns;
-use crate::level::{Tables, storage_forbidden};
+use crate::level::storage_forbidden;
 use crate::merging_iter::MergingIter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, strip_ttl};
 use crate::view::View;
+use life::HeldView;
 
 /// The position of the iterator.
 enum Position {
@@ -251,182 +251,7 @@ struct Counters {
     flush_trigger: Option<Box<ScanFlushTrigger>>,
 }
 
-/// The view that an iterator reads. A recycled iterator has none.
-struct HeldView(Option<Arc<View>>);
-
-impl std::ops::Deref for HeldView {
-    type Target = Arc<View>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<View> {
-        self.0.as_ref().expect("a recycled iterator is not used")
-    }
-}
-
-/// Maximum number of iterators kept per thread, and maximum bytes of the buffers of each.
-const KEPT: usize = 4;
-const KEPT_BYTES: usize = 4 << 10;
-
-/// Iterators in the boxes in which they are used again.
-type Spare = RefCell<Vec<Box<DbIter>>>;
-
-thread_local! {
-    /// Iterators without a view, for later ones of the thread: making one in new memory, and freeing it, costs as
-    /// much as a seek in memory.
-    static SPARE: Spare = const { RefCell::new(Vec::new()) };
-}
-
-impl Drop for DbIter {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 impl DbIter {
-    /// An iterator over `view` at `seq`, without a position. Unsupported `options` are reported by
-    /// [`DbIter::status`]. It is boxed because moving it costs as much as a step.
-    #[must_use]
-    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Box<DbIter> {
-        let ahead = bounds::read_ahead(&view, options);
-        DbIter::with_readahead(view, seq, options, ahead)
-    }
-
-    /// [`DbIter::new`] with this readahead.
-    #[inline]
-    pub(crate) fn with_readahead(
-        view: Arc<View>,
-        seq: SequenceNumber,
-        options: &ReadOptions,
-        ahead: Option<Arc<ReadAhead>>,
-    ) -> Box<DbIter> {
-        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-        let mut iter = spare.ok().flatten().unwrap_or_else(DbIter::in_new_memory);
-        iter.begin(view, seq, options, ahead);
-        iter
-    }
-
-    /// An iterator without a view.
-    #[cold]
-    fn in_new_memory() -> Box<DbIter> {
-        Box::new(DbIter {
-            seq: SequenceNumber::ZERO,
-            settings: Settings::default(),
-            bounds: Bounds::default(),
-            merging: MergingIter::new(KeyOrder::Bytewise, Vec::new()),
-            range_dels: None,
-            position: Position::Invalid,
-            task: Task::Rest,
-            back: false,
-            needs_reposition: false,
-            fast_ranges: Default::default(),
-            key: Vec::new(),
-            versions: Versions::default(),
-            counters: Counters::default(),
-            target: Vec::new(),
-            last_reseek_target: Vec::new(),
-            blobs_ahead: None,
-            error: None,
-            history: None,
-            view: HeldView(None),
-        })
-    }
-
-    /// Lets an iterator without a view read `view`.
-    fn begin(
-        &mut self,
-        view: Arc<View>,
-        seq: SequenceNumber,
-        options: &ReadOptions,
-        ahead: Option<Arc<ReadAhead>>,
-    ) {
-        if let Some(statistics) = &view.family.statistics {
-            statistics.add(Ticker::NoIteratorCreated, 1);
-        }
-        let order = &view.family.order;
-        self.seq = seq;
-        self.settings = Settings::of(&view, options);
-        self.bounds.lower.clone_from(&options.iterate_lower_bound);
-        self.bounds.upper.clone_from(&options.iterate_upper_bound);
-        self.merging.set_order(order);
-        let tables = Tables {
-            reading: view.family.clone(),
-            options: IterOptions {
-                fill_cache: options.fill_cache,
-                verify_checksums: options.verify_checksums,
-                readahead: options.readahead_size,
-                prefix_filter: false,
-            },
-            cache_only: self.settings.cache_only,
-            ahead,
-        };
-        self.error = refused(&view, options);
-        if self.error.is_none() {
-            let children = self.merging.children_to_fill();
-            match sources(&view, seq, &tables, options, children) {
-                Ok(range_dels) => self.range_dels = range_dels,
-                Err(error) => {
-                    children.clear();
-                    self.error = Some(error);
-                }
-            }
-            self.merging.begin();
-        }
-        self.counters.flush_trigger = ScanFlushTrigger::new(&view, options);
-        self.blobs_ahead = bounds::blobs_ahead(&view, options);
-        self.history = History::new(options);
-        self.view = HeldView(Some(view));
-    }
-
-    /// Drops the iterator, and keeps its memory for later iterators of the thread.
-    pub fn recycle(mut self: Box<Self>) {
-        self.end();
-        self.reset();
-        let buffers = [&self.key, &self.target, &self.last_reseek_target].map(Vec::capacity);
-        if buffers.iter().sum::<usize>() > KEPT_BYTES || !self.merging.is_small() {
-            return;
-        }
-        // During thread exit the memory is freed instead.
-        let _kept = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < KEPT {
-                spare.push(self);
-            }
-        });
-    }
-
-    /// Counts the end of the iteration.
-    fn end(&mut self) {
-        if self.view.0.is_some() {
-            self.count_end();
-        }
-        if let Some(trigger) = &mut self.counters.flush_trigger {
-            trigger.end_scan();
-        }
-    }
-
-    /// Releases everything. The iterator is then like a new one that has no view.
-    fn reset(&mut self) {
-        // The view comes last: it keeps the files of the rest.
-        self.merging.reset();
-        self.range_dels = None;
-        self.position = Position::Invalid;
-        self.task = Task::Rest;
-        self.back = false;
-        self.needs_reposition = false;
-        self.fast_ranges = Default::default();
-        self.key.clear();
-        self.versions.reset();
-        self.counters = Counters::default();
-        self.target.clear();
-        self.last_reseek_target.clear();
-        self.blobs_ahead = None;
-        self.error = None;
-        self.history = None;
-        self.bounds = Bounds::default();
-        self.settings.read_ts = None;
-        self.view = HeldView(None);
-    }
-
     /// Moves to the first key at or after `target`. Keys have no timestamps.
     pub fn seek(&mut self, target: &[u8]) {
         let began = self.view.family.began();
@@ -1018,11 +843,11 @@ pub(crate) mod bounds;
 mod fast_path;
 mod forward;
 mod iter_stats;
+mod life;
 mod scan_flush_trigger;
 mod tombstone_skip;
 mod versions;
 
-use bounds::{refused, sources};
 use fast_path::FastRange;
 use iter_stats::IterCounts;
 use scan_flush_trigger::ScanFlushTrigger;

@@ -15,11 +15,11 @@ use cairn_platform::{
     RemoteSettings,
 };
 use cairn_table::{Background, BuildParams, IterOptions, OpenParams, ReadAhead, Table, TableIter};
-use cairn_types::{Error, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, Result};
 use proptest::prelude::*;
 
 use crate::round_trip::{entries_of, options, orders, raw_entries};
-use crate::world::{Entry, build, file};
+use crate::world::{Entry, build, file, put};
 
 const MS: u64 = 1_000_000;
 
@@ -93,15 +93,7 @@ impl RandomAccessFile for Recorder {
 }
 
 fn entry(n: usize) -> Entry {
-    let mut key = Vec::new();
-    let user = format!("{n:08}");
-    key::append_internal(
-        &mut key,
-        user.as_bytes(),
-        SequenceNumber(7),
-        ValueKind::Value,
-    );
-    (key, vec![n as u8; 1000])
+    put(&format!("{n:08}"), vec![n as u8; 1000])
 }
 
 /// The bytes of a table with `count` entries of 1,000 bytes, four in a block.

@@ -8,22 +8,12 @@ use cairn_memory::{BlockCache, CacheKey, CacheOptions, CachePriority, CacheRole}
 use cairn_options::{IndexType, TableOptions};
 use cairn_platform::Buffer;
 use cairn_table::{BuildParams, OpenParams, Table, TableIdentity};
-use cairn_types::{Code, SequenceNumber, ValueKind};
+use cairn_types::Code;
 
-use crate::world::{Entry, backward, build, forward, get, open};
+use crate::world::{Entry, backward, build, forward, get, open, put};
 
 fn entries() -> Vec<Entry> {
-    let entry = |n: usize| {
-        let mut key = Vec::new();
-        let user = format!("{n:08}");
-        key::append_internal(
-            &mut key,
-            user.as_bytes(),
-            SequenceNumber(7),
-            ValueKind::Value,
-        );
-        (key, vec![n as u8; n % 50])
-    };
+    let entry = |n: usize| put(&format!("{n:08}"), vec![n as u8; n % 50]);
     (0..2000).map(entry).collect()
 }
 

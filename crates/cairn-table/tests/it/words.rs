@@ -11,20 +11,10 @@ use cairn_platform::Io;
 use cairn_table::{BuildParams, IterOptions, OpenParams, Table, TableIdentity, TableIter};
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
-use crate::world::{Entry, build, forward, get, open};
+use crate::world::{Entry, build, forward, get, open, put};
 
 fn entries(value_len: impl Fn(usize) -> usize) -> Vec<Entry> {
-    let entry = |n: usize| {
-        let mut key = Vec::new();
-        let user = format!("{n:016}");
-        key::append_internal(
-            &mut key,
-            user.as_bytes(),
-            SequenceNumber(7),
-            ValueKind::Value,
-        );
-        (key, vec![n as u8; value_len(n)])
-    };
+    let entry = |n: usize| put(&format!("{n:016}"), vec![n as u8; value_len(n)]);
     (0..3000).map(entry).collect()
 }
 

@@ -12,10 +12,18 @@ use cairn_platform::{FileSystem, Io, RandomAccessFile};
 use cairn_table::{
     BuildParams, GetOptions, IterOptions, OpenParams, Table, TableBuilder, TableIter, TableStats,
 };
-use cairn_types::{Comparator, KeyOrder, Result, SequenceNumber};
+use cairn_types::{Comparator, KeyOrder, Result, SequenceNumber, ValueKind};
 
 /// An internal key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// The entry of a put of `value` with sequence number 7.
+pub fn put(user: &str, value: Vec<u8>) -> Entry {
+    let mut key = Vec::new();
+    let seq = SequenceNumber(7);
+    key::append_internal(&mut key, user.as_bytes(), seq, ValueKind::Value);
+    (key, value)
+}
 
 /// A user-defined order: shorter keys first, keys of equal length bytewise.
 struct LengthThenBytes;
