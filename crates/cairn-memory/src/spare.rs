@@ -55,8 +55,10 @@ mod tests {
         for n in 0..3 {
             Spare::keep(&NUMBERS, 2, Box::new(n));
         }
-        let other = std::thread::spawn(|| Spare::take(&NUMBERS));
-        assert_eq!(other.join().unwrap(), None);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| Spare::take(&NUMBERS));
+            assert_eq!(other.join().unwrap(), None);
+        });
         let taken: Vec<_> = std::iter::from_fn(|| Spare::take(&NUMBERS)).collect();
         assert_eq!(taken, [Box::new(1), Box::new(0)]);
     }
