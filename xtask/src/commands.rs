@@ -2,14 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 /// Cargo's target directory.
 pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
+/// Prints a command that is about to run, with the seconds since the first one.
+pub fn announce(command: &str) {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let seconds = FIRST.get_or_init(Instant::now).elapsed().as_secs();
+    println!("+ [{seconds} s] {command}");
+}
+
 /// Runs cargo in `dir`, which must succeed.
 pub fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
+    announce(&format!("cargo {}", arguments.join(" ")));
     let status = Command::new("cargo")
         .args(arguments)
         .current_dir(dir)

@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::commands::announce;
+
 /// Crates with loom tests. The full names of such tests contain `loom`.
 const CRATES: [&str; 5] = [
     "cairn-platform",
@@ -31,8 +33,10 @@ fn shuttle(root: &Path, name: &str) -> Result<(), String> {
     let test = format!(
         "test --locked -p {name} --lib --target-dir target/shuttle -- --test-threads=1 shuttle"
     );
-    println!("+ RUSTFLAGS=\"--cfg shuttle\" cargo {test}");
+    announce(&format!("RUSTFLAGS=\"--cfg shuttle\" cargo {test}"));
     let run = Command::new("cargo")
+        // The dependencies of dependencies take longer to optimize than to run.
+        .args(["--config", "profile.dev.package.'*'.opt-level=0"])
         .args(test.split(' '))
         .env("RUSTFLAGS", "--cfg shuttle")
         .current_dir(root)
@@ -49,7 +53,9 @@ fn shuttle(root: &Path, name: &str) -> Result<(), String> {
 }
 
 fn explore(root: &Path, name: &str) -> Result<(), String> {
-    println!("+ cargo rustc -p {name} --lib --profile test -- --cfg loom");
+    announce(&format!(
+        "cargo rustc -p {name} --lib --profile test -- --cfg loom"
+    ));
     let built = Command::new("cargo")
         .args([
             "rustc",

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::commands::printed;
+use crate::commands::{announce, printed};
 use crate::tool_requirements::Selection;
 use crate::{capi, deny, header, loom, packages, path_costs, soak, tidy};
 
@@ -289,7 +289,7 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
 }
 
 fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
-    println!("+ {program} {}", arguments.join(" "));
+    announce(&format!("{program} {}", arguments.join(" ")));
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root);
     command

@@ -52,5 +52,5 @@ fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, debug_assertions, not(loom)))]
 mod tests;

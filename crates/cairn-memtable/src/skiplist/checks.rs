@@ -141,8 +141,8 @@ impl SkipList {
     }
 }
 
-/// Damages entries, for the tests of this crate and of those that depend on it.
-#[cfg(any(test, feature = "damage"))]
+/// Damages entries, for the tests of this crate and of those that depend on it: in builds with assertions only.
+#[cfg(any(test, debug_assertions))]
 impl Entry<'_> {
     /// Inverts a bit of the value, or of the user key if the value is empty.
     ///

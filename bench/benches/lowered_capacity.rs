@@ -38,10 +38,6 @@ fn insert(cache: &BlockCache, n: u64, len: usize) {
 struct Waits(File);
 
 impl Waits {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a file of the kernel, not of a database"
-    )]
     fn of_this_thread() -> Waits {
         Waits(
             File::open("/proc/thread-self/schedstat").expect("the kernel has scheduler statistics"),
