@@ -34,6 +34,7 @@ const LAYERS: [&str; 32] = [
     "librocksdb-sys",
     "cairn-rocksdbjni",
     "cairn-bench",
+    "cairn-paths",
     "cairn-cli",
     "cairn-sim",
     "cairn-model",
