@@ -8,7 +8,7 @@ use crate::limits;
 use crate::sources::{self, Source};
 
 /// The crates, lowest layer first: a crate depends only on crates before it.
-const LAYERS: [&str; 32] = [
+const LAYERS: [&str; 33] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
