@@ -28,7 +28,7 @@ pub(crate) const MAX_INPUT: usize = 0x7e00_0000;
 unsafe extern "C" {
     fn LZ4_createStream() -> *mut c_void;
     fn LZ4_freeStream(stream: *mut c_void) -> c_int;
-    fn LZ4_compress_fast_extState_fastReset(
+    fn LZ4_compress_fast_extState(
         stream: *mut c_void,
         source: *const c_char,
         dest: *mut c_char,
@@ -141,18 +141,15 @@ impl Stream {
         let written = unsafe {
             match self.effort {
                 // Without a stream the library hashes fewer bytes and finds shorter matches. RocksDB's tables
-                // are compressed this way. Blocks below 4 KiB need no reset of the hash table, whose entries
-                // of earlier blocks are out of reach.
-                Effort::Fast(acceleration) if dictionary_len == 0 => {
-                    LZ4_compress_fast_extState_fastReset(
-                        stream,
-                        source,
-                        dest,
-                        raw_len,
-                        capacity,
-                        acceleration,
-                    )
-                }
+                // are compressed this way.
+                Effort::Fast(acceleration) if dictionary_len == 0 => LZ4_compress_fast_extState(
+                    stream,
+                    source,
+                    dest,
+                    raw_len,
+                    capacity,
+                    acceleration,
+                ),
                 Effort::Fast(acceleration) => {
                     LZ4_resetStream_fast(stream);
                     LZ4_loadDict(stream, dictionary.as_ptr().cast(), dictionary_len);
