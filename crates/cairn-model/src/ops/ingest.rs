@@ -34,8 +34,9 @@ const DIR: &str = "/ingest";
 /// Ingestion modes.
 const WAYS: [&str; 3] = ["copy", "link", "move"];
 
-#[derive(Debug)]
-struct Ingest {
+/// Tables and the way in which they are ingested.
+#[derive(Clone, Debug)]
+pub struct Ingest {
     way: &'static str,
     /// The writes of each file, all of one family: range deletions, then one write per key in key
     /// order.
@@ -43,7 +44,7 @@ struct Ingest {
 }
 
 impl Ingest {
-    fn read(text: &str) -> Result<Ingest> {
+    pub(super) fn read(text: &str) -> Result<Ingest> {
         let (way, rest) = text.split_once(' ').unwrap_or((text, ""));
         let way = WAYS.into_iter().find(|known| *known == way);
         let files = rest.split(" | ").map(|file| {
@@ -56,7 +57,7 @@ impl Ingest {
         })
     }
 
-    fn generate(generator: &mut Generator) -> Ingest {
+    pub(super) fn generate(generator: &mut Generator) -> Ingest {
         let count = 1 + generator.rng.below(3);
         let files = (0..count).map(|_| file(generator)).collect();
         Ingest {
@@ -65,12 +66,28 @@ impl Ingest {
         }
     }
 
-    fn writes(&self) -> Vec<Write> {
+    /// The writes of all files.
+    pub(super) fn writes(&self) -> Vec<Write> {
         self.files.iter().flatten().cloned().collect()
     }
 
-    /// Writes and ingests the tables.
-    fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
+    /// True if the files are moved.
+    pub(super) fn moves(&self) -> bool {
+        self.way == "move"
+    }
+
+    /// The text that [`Ingest::read`] parses.
+    pub(super) fn text(&self) -> String {
+        let files = self.files.iter().map(|writes| {
+            let writes: Vec<String> = writes.iter().map(Write::to_string).collect();
+            writes.join(" ; ")
+        });
+        let files: Vec<String> = files.collect();
+        format!("{} {}", self.way, files.join(" | "))
+    }
+
+    /// Writes the tables, and returns the ingestion of each.
+    pub(super) fn tables(&self, cairn: &Cairn, name: &str) -> Result<Vec<Ingestion>> {
         let fs = cairn.world.fs.clone();
         fs.create_dir_all(DIR.as_ref())?;
         let options = IngestExternalFileOptions {
@@ -79,13 +96,12 @@ impl Ingest {
             ..IngestExternalFileOptions::default()
         };
         let mut all: Vec<Ingestion> = Vec::new();
-        let mut paths = Vec::new();
         for (number, writes) in self.files.iter().enumerate() {
             let Some(first) = writes.first() else {
                 continue;
             };
             let family = cairn.family(&first.family)?;
-            let path = PathBuf::from(format!("{DIR}/{number}.sst"));
+            let path = PathBuf::from(format!("{DIR}/{name}{number}.sst"));
             let mut writer =
                 SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
             writer.open(&path)?;
@@ -96,17 +112,36 @@ impl Ingest {
                 }
             }
             writer.finish()?;
-            paths.push(path.clone());
-            match all.iter_mut().find(|one| one.family.id() == family.id()) {
-                Some(ingestion) => ingestion.files.push(path),
-                None => all.push(Ingestion::new(&family, [path], &options)),
+            all.push(Ingestion::new(&family, [path], &options));
+        }
+        Ok(all)
+    }
+
+    /// Writes and ingests the tables.
+    fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
+        let mut all: Vec<Ingestion> = Vec::new();
+        let mut paths = Vec::new();
+        for one in self.tables(cairn, "")? {
+            paths.extend(one.files.clone());
+            match all
+                .iter_mut()
+                .find(|all| all.family.id() == one.family.id())
+            {
+                Some(all) => all.files.extend(one.files),
+                None => all.push(one),
             }
         }
         cairn.db.ingest_external_files(&all)?;
+        self.clear(cairn, &paths)
+    }
+
+    /// Deletes the tables at `paths`; those that were moved must be gone.
+    pub(super) fn clear(&self, cairn: &Cairn, paths: &[PathBuf]) -> Result<()> {
+        let fs = &cairn.world.fs;
         for path in paths {
-            if self.way != "move" {
-                fs.remove(&path)?;
-            } else if fs.exists(&path)? {
+            if !self.moves() {
+                fs.remove(path)?;
+            } else if fs.exists(path)? {
                 return Err(Error::aborted(format!(
                     "{} was moved but still exists",
                     path.display()
@@ -180,12 +215,7 @@ fn add_at(writer: &mut SstFileWriter, write: &Write, timestamp: &[u8]) -> Result
 
 impl Operation for Ingest {
     fn line(&self) -> String {
-        let files = self.files.iter().map(|writes| {
-            let writes: Vec<String> = writes.iter().map(Write::to_string).collect();
-            writes.join(" ; ")
-        });
-        let files: Vec<String> = files.collect();
-        format!("ingest {} {}", self.way, files.join(" | "))
+        format!("ingest {}", self.text())
     }
 
     fn apply(&self, model: &mut Model) {
