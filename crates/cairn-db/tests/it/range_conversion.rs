@@ -316,6 +316,7 @@ fn concurrent_scans_hide_no_write() {
     });
     let family = counted.db.default_family();
     let done = std::sync::atomic::AtomicUsize::new(0);
+    let running = || done.load(std::sync::atomic::Ordering::Relaxed) < 2;
     std::thread::scope(|scope| {
         for writer in 0..2 {
             let done = &done;
@@ -324,7 +325,6 @@ fn concurrent_scans_hide_no_write() {
                 done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             });
         }
-        let running = || done.load(std::sync::atomic::Ordering::Relaxed) < 2;
         scope.spawn(|| {
             while running() {
                 let mut iter = family.iter();
