@@ -12,7 +12,7 @@ use cairn_platform::sync::AtomicU64;
 use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest;
 
-use crate::ops::staged_ingest::Staged;
+use crate::external_tables::Staged;
 use crate::write_entry::Write;
 
 /// An open database, for operations that only the real engine supports.

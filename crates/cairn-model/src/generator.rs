@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_sim::Rng;
 
+use crate::external_tables::ExternalTables;
 use crate::merge_kind::MergeKind;
 use crate::model::Model;
-use crate::ops::ingest::Ingest;
 use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::options::OptionSet;
 use crate::workload::{Durability, Workload};
@@ -28,7 +28,7 @@ pub struct Generator {
     /// snapshots is undefined.
     pub changed_families: bool,
     /// Prepared ingestions.
-    pub staged: BTreeMap<u64, Ingest>,
+    pub staged: BTreeMap<u64, ExternalTables>,
     /// The number of the last one.
     pub last_staged: u64,
     /// True if every write is synced.

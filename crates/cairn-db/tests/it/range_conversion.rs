@@ -341,7 +341,7 @@ fn concurrent_scans_hide_no_write() {
             // Between the keys of the writers.
             ingest(&counted, &[n, 200]);
             assert!(family.get(&[n, 200]).expect("a read").is_some());
-            if n % 8 == 0 {
+            if n.is_multiple_of(8) {
                 counted.db.flush().expect("a flush");
             }
         }

@@ -5,8 +5,9 @@
 use cairn_db::{Family, FileIngestionHandle};
 use cairn_types::Result;
 
-use super::ingest::Ingest;
+use super::ingest::{clear, generate, write_tables};
 use crate::cairn::Cairn;
+use crate::external_tables::{ExternalTables, Staged};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::operation::{Kind, Op, Operation};
@@ -22,7 +23,7 @@ pub const KIND: Kind = Kind {
         let number = line.number_at(0)?;
         let files = || {
             let rest = line.rest();
-            Ingest::read(rest.split_once(' ').map_or("", |(_, files)| files))
+            ExternalTables::read(rest.split_once(' ').map_or("", |(_, files)| files))
         };
         Ok(match line.kind() {
             "stage" => Op::new(Stage(number, files()?)),
@@ -37,42 +38,31 @@ pub const KIND: Kind = Kind {
         let oldest = generator.staged.keys().next().copied();
         let due = generator.staged.len() >= 3 || generator.rng.chance(1, 2);
         let Some(oldest) = oldest.filter(|_| due) else {
-            let ingest = Ingest::generate(generator);
+            let tables = generate(generator);
             generator.last_staged += 1;
             let number = generator.last_staged;
-            generator.staged.insert(number, ingest.clone());
-            return Some(Op::new(Stage(number, ingest)));
+            generator.staged.insert(number, tables.clone());
+            return Some(Op::new(Stage(number, tables)));
         };
-        let ingest = generator.staged.remove(&oldest)?;
-        let writes = ingest.writes();
+        let tables = generator.staged.remove(&oldest)?;
+        let writes = tables.writes();
         let is_there = writes
             .iter()
             .all(|write| generator.model.has_family(&write.family));
         Some(match is_there && generator.rng.chance(3, 4) {
-            true => Op::new(Commit(oldest, ingest)),
+            true => Op::new(Commit(oldest, tables)),
             false => Op::new(Unstage(oldest)),
         })
     },
 };
 
-/// Files that are prepared.
-pub(crate) struct Staged {
-    handles: Vec<FileIngestionHandle>,
-    families: Vec<Family>,
-    paths: Vec<std::path::PathBuf>,
-}
-
 #[derive(Debug)]
-struct Stage(u64, Ingest);
+struct Stage(u64, ExternalTables);
 
 impl Stage {
     fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
-        let mut staged = Staged {
-            handles: Vec::new(),
-            families: Vec::new(),
-            paths: Vec::new(),
-        };
-        for one in self.1.tables(cairn, &format!("staged{}-", self.0))? {
+        let mut staged = Staged::default();
+        for one in write_tables(&self.1, cairn, &format!("staged{}-", self.0))? {
             staged.families.push(one.family.clone());
             staged.paths.extend(one.files.clone());
             let handle = cairn.db.prepare_file_ingestion(&[one])?;
@@ -99,7 +89,7 @@ impl Operation for Stage {
 }
 
 #[derive(Debug)]
-struct Commit(u64, Ingest);
+struct Commit(u64, ExternalTables);
 
 impl Commit {
     /// Commits the prepared files. Returns false if there are none for the present families.
@@ -115,7 +105,7 @@ impl Commit {
             return Ok(false);
         }
         cairn.db.commit_file_ingestion_handles(staged.handles)?;
-        self.1.clear(cairn, &staged.paths)?;
+        clear(&self.1, cairn, &staged.paths)?;
         Ok(true)
     }
 }
