@@ -1,3 +1,5 @@
+//! Which derived ranges a memtable accepts, and what readers see of them.
+
 use std::sync::Arc;
 
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
