@@ -210,7 +210,7 @@ impl Db {
     /// writer.finish()?;
     /// let ingestion = Ingestion::new(&db.default_family(), [file], &IngestExternalFileOptions::default());
     /// let prepared = db.prepare_file_ingestion(&[ingestion])?;
-    /// assert_eq!(db.get(b"granite")?, None);
+    /// assert!(db.get(b"granite")?.is_none());
     /// db.commit_file_ingestion_handle(prepared)?;
     /// assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
     /// # Ok::<(), cairn::Error>(())
