@@ -78,8 +78,9 @@ impl Shared {
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
-        self.catalog.deletions.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
+        self.delete_staged();
+        self.catalog.deletions.give_up_directory();
         assert!(
             self.writes.writer.lock().log.is_none(),
             "the log is closed before the directory is released"
@@ -87,6 +88,13 @@ impl Shared {
         self.catalog.space.untrack_all();
         self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)
+    }
+
+    /// Deletes the files of prepared ingestions, which can no longer be committed.
+    fn delete_staged(&self) {
+        for path in self.catalog.staged.take_all() {
+            self.catalog.deletions.delete(&path);
+        }
     }
 
     /// Flushes writes that bypassed the log, unless the options permit their loss.

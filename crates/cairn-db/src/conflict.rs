@@ -153,7 +153,7 @@ fn newest_in(memtable: &Memtable, lookup: &LookupKey) -> Option<SequenceNumber> 
     });
     if memtable.has_range_tombstones() {
         let order = memtable.order();
-        for fragments in memtable.range_tombstones().iter() {
+        for fragments in memtable.written_range_tombstones().iter() {
             let seq = fragments.covering(order, lookup.user(), lookup.seq());
             newest = newest.max(Some(seq).filter(|seq| *seq > SequenceNumber::ZERO));
         }

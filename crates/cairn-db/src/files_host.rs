@@ -89,6 +89,10 @@ impl Host for Shared {
         }
     }
 
+    fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        self.as_counted_purge(work)
+    }
+
     fn is_in_doubt(&self) -> bool {
         self.errors.stop_writes()
     }

@@ -85,8 +85,10 @@ impl Db {
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
         let options = iterated_options(&family.db.shared, options);
+        let published = seq;
         let seq = seen_by(&options, seq);
-        let inner = DbIter::new(view.clone(), seq, &options);
+        let mut inner = DbIter::new(view.clone(), seq, &options);
+        inner.allow_range_conversion(published);
         Iter::around(family, &view, seq, options, inner)
     }
 
@@ -170,11 +172,14 @@ impl Iter {
             self.view().number,
             view.number
         );
+        let published = seq;
         let seq = seen_by(&self.options, seq);
         let shared = &self.family.db.shared;
         let held = held_view(shared, self.family.id(), &view, seq);
         shared.iterators.renew(self.listed, &held);
-        let before = self.inner.replace(DbIter::new(view, seq, &self.options));
+        let mut inner = DbIter::new(view, seq, &self.options);
+        inner.allow_range_conversion(published);
+        let before = self.inner.replace(inner);
         before.into_iter().for_each(DbIter::recycle);
         // Releases files that only the old view kept.
         self.family.db.shared.purge_in_background();

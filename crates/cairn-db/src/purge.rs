@@ -54,6 +54,27 @@ impl Shared {
     }
 }
 
+/// Ends a counted purge when it is dropped.
+struct CountedPurge<'a>(&'a Shared);
+
+impl Drop for CountedPurge<'_> {
+    fn drop(&mut self) {
+        self.0.tree.lock().jobs.end_purge();
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    /// Calls `work` while closing waits, as for a purge; `None` once closing is complete.
+    pub(crate) fn as_counted_purge<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        if !counts_purge(self.tree.lock()) {
+            return None;
+        }
+        let _counted = CountedPurge(self);
+        Some(work())
+    }
+}
+
 impl Shared {
     /// Deletes files in the background that a reader that has just ended may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {

@@ -2,7 +2,8 @@
 //!
 //! A [`Memtable`] accepts writes from many threads and serves concurrent reads, without a lock on
 //! either side. Point entries are in a skiplist in an arena (`skiplist`), range tombstones in a
-//! separate list whose fragments are built on demand and shared by readers. With an optional Bloom
+//! separate list whose fragments are built on demand and shared by readers. Scans may add further ones over
+//! runs of deletions ([`Memtable::add_derived_range`]). With an optional Bloom
 //! filter (`filter`), lookups of absent keys skip the search in the skiplist. A single writer may
 //! defer linking its entries, which are then linked in batches, and no later than the next read
 //! ([`Memtable::add_deferred`]). For bulk loads, a memtable can be sorted lazily, when it is first
@@ -36,7 +37,7 @@ mod skiplist;
 
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
-pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
+pub use memtable::{DerivedRange, Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::{PinnedEntry, PinnedValues};
 pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
 pub use skiplist::{Checks, Entry, INSERT_BATCH, InsertHint};

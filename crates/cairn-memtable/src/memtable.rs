@@ -1,18 +1,23 @@
-//! The memtable: a skiplist of point entries, a list of range tombstones, and their counters.
+//! The memtable: a skiplist of point entries, lists of range tombstones, and their counters.
+
+mod derived_ranges;
+mod ranges;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
-use cairn_format::protection::EntryChecksum;
-use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_format::range_del::Tombstone;
 use cairn_memory::WriteBufferManager;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
 
+pub use self::derived_ranges::DerivedRange;
+pub use self::ranges::RangeTombstones;
+use self::ranges::{Ranges, Tombstones, damaged_range, tombstone};
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
 use crate::pin::PinnedEntry;
+use crate::skiplist::atomic::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::skiplist::comparator_guard::{assert_not_held, holding};
 use crate::skiplist::{Addition, Checks, Entry, INSERT_BATCH, InsertHint, Run, SkipList};
 
@@ -89,6 +94,8 @@ pub struct Memtable {
     /// The number of range tombstones, so that reads take no lock if there are none.
     range_deletions: AtomicUsize,
     ranges: Mutex<Ranges>,
+    /// True if scans may no longer add range tombstones. Acquired before `ranges`.
+    derived_stopped: Mutex<bool>,
     account: Option<Account>,
     marked_for_flush: AtomicBool,
 }
@@ -99,92 +106,6 @@ struct Account {
     reported: AtomicUsize,
     sealed: AtomicBool,
     flushed: AtomicBool,
-}
-
-/// Range tombstones and their fragments.
-#[derive(Default)]
-struct Ranges {
-    tombstones: Vec<Tombstone>,
-    /// Their checksums, if the memtable has any.
-    checksums: Vec<EntryChecksum>,
-    /// True if a tombstone did not match its checksum when it was read.
-    damaged: bool,
-    bytes: usize,
-    /// Fragments of the tombstones up to the last read, in groups, oldest first. Each group has more
-    /// tombstones than the next.
-    groups: Vec<Group>,
-    /// The fragments of `groups`, as returned to readers.
-    shown: RangeTombstones,
-}
-
-/// The fragments of consecutively added tombstones.
-struct Group {
-    count: usize,
-    fragments: Arc<Fragments>,
-}
-
-/// Range tombstones as groups of fragments. A reader has to look at each group.
-pub type RangeTombstones = Arc<[Arc<Fragments>]>;
-
-impl Ranges {
-    /// Brings the fragments up to date with the tombstones. The tombstones added since the last
-    /// read form a new group, merged with the preceding groups that are no larger. Each tombstone
-    /// is therefore fragmented O(log n) times, no matter how reads and additions alternate.
-    fn build(&mut self, order: &KeyOrder) {
-        let built: usize = self.groups.iter().map(|group| group.count).sum();
-        let mut count = self.tombstones.len() - built;
-        debug_assert!(
-            built <= self.tombstones.len(),
-            "fragments are built from tombstones in the list"
-        );
-        if count == 0 {
-            return;
-        }
-        self.damaged |= self.verify(built).is_err();
-        let mut kept = self.groups.len();
-        while let Some(last) = kept.checked_sub(1)
-            && self.groups[last].count <= count
-        {
-            count += self.groups[last].count;
-            kept = last;
-        }
-        let tombstones = &self.tombstones[self.tombstones.len() - count..];
-        let fragments = Arc::new(Fragments::build(order, tombstones));
-        self.groups.truncate(kept);
-        self.groups.push(Group { count, fragments });
-        debug_assert!(
-            self.groups.is_sorted_by(|a, b| a.count > b.count),
-            "each group is larger than the next"
-        );
-        let shown = self.groups.iter().map(|group| group.fragments.clone());
-        self.shown = shown.collect();
-    }
-
-    /// Verifies the checksums of the tombstones, if there are any, from the one with the index `first` on.
-    fn verify(&self, first: usize) -> Result<()> {
-        let later = self.tombstones.iter().skip(first);
-        let mut sums = self.checksums.iter().skip(first);
-        match later
-            .zip(&mut sums)
-            .all(|(it, sum)| checksum_of(it) == *sum)
-        {
-            true => Ok(()),
-            false => Err(damaged_range()),
-        }
-    }
-}
-
-#[cold]
-fn damaged_range() -> Error {
-    Error::corruption(
-        "a range deletion in a memtable does not match its checksum: memory is damaged",
-    )
-}
-
-fn checksum_of(tombstone: &Tombstone) -> EntryChecksum {
-    EntryChecksum::new(&tombstone.start, &tombstone.end)
-        .with_packed(tombstone.seq.0)
-        .with_timestamp(&tombstone.ts)
 }
 
 impl Memtable {
@@ -211,6 +132,7 @@ impl Memtable {
             largest_seq: AtomicU64::new(0),
             range_deletions: AtomicUsize::new(0),
             ranges: Mutex::new(Ranges::default()),
+            derived_stopped: Mutex::new(false),
             account: None,
             marked_for_flush: AtomicBool::new(false),
         }
@@ -268,6 +190,7 @@ impl Memtable {
 
     /// Marks the memtable immutable: no entries are added afterwards.
     pub fn seal(&self) {
+        self.stop_derived_ranges();
         if let Some(account) = &self.account
             && !account.sealed.swap(true, Ordering::Relaxed)
         {
@@ -437,21 +360,21 @@ impl Memtable {
     }
 
     fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {
-        let bytes = size_of::<Tombstone>() + start.len() + end.len();
-        let tombstone = tombstone(self.order(), seq, start, end);
+        let new = tombstone(self.order(), seq, start, end);
+        self.push_range(new, |ranges| &mut ranges.written);
+        true
+    }
+
+    /// Adds `new` to one of the lists of range tombstones.
+    fn push_range(&self, new: Tombstone, list: impl FnOnce(&mut Ranges) -> &mut Tombstones) {
+        let (seq, len) = (new.seq, new.start.len() + new.end.len() + 2 * new.ts.len());
         let mut ranges = self.ranges.lock();
-        if self.checks().checksum_len > 0 {
-            ranges.checksums.push(checksum_of(&tombstone));
-        }
-        ranges.tombstones.push(tombstone);
-        ranges.bytes += bytes;
+        list(&mut ranges).push(new, self.checks().checksum_len > 0);
         // Release pairs with the acquire in `has_range_tombstones`. A reader that uses a published sequence
         // number sees this store because of the publication.
-        self.range_deletions
-            .store(ranges.tombstones.len(), Ordering::Release);
+        self.range_deletions.store(ranges.len(), Ordering::Release);
         drop(ranges);
-        self.count(seq, seq, start.len() + key::SUFFIX_LEN + end.len());
-        true
+        self.count(seq, seq, len + key::SUFFIX_LEN);
     }
 
     /// Updates the counters for entries of any kind, with sequence numbers from `first` to `last`. Relaxed throughout:
@@ -629,7 +552,7 @@ impl Memtable {
 
     /// Verifies that no range tombstone was damaged when its fragments were built.
     pub(crate) fn verify_ranges_read(&self) -> Result<()> {
-        match self.has_range_tombstones() && self.ranges.lock().damaged {
+        match self.has_range_tombstones() && self.ranges.lock().is_damaged() {
             true => Err(damaged_range()),
             false => Ok(()),
         }
@@ -643,7 +566,7 @@ impl Memtable {
     pub fn verify_range_tombstones(&self) -> Result<()> {
         match self.checks().checksum_len {
             0 => Ok(()),
-            _ => self.ranges.lock().verify(0),
+            _ => self.ranges.lock().verify(),
         }
     }
 
@@ -679,16 +602,31 @@ impl Memtable {
     /// Fragments of all range tombstones. A reader ignores those whose sequence numbers are too new for it.
     #[must_use]
     pub fn range_tombstones(&self) -> RangeTombstones {
-        assert_not_held(self.order(), &self.ranges);
-        let mut ranges = self.ranges.lock();
-        holding(self.order(), &self.ranges, || ranges.build(self.order()));
-        Arc::clone(&ranges.shown)
+        self.with_ranges(Ranges::build)
     }
 
-    /// The range tombstones in insertion order.
+    /// [`Memtable::range_tombstones`] without those that scans derived.
+    #[must_use]
+    pub fn written_range_tombstones(&self) -> RangeTombstones {
+        self.with_ranges(Ranges::build_written)
+    }
+
+    /// Calls `build`, which compares keys.
+    fn with_ranges(
+        &self,
+        build: impl FnOnce(&mut Ranges, &KeyOrder) -> RangeTombstones,
+    ) -> RangeTombstones {
+        assert_not_held(self.order(), &self.ranges);
+        let mut ranges = self.ranges.lock();
+        holding(self.order(), &self.ranges, || {
+            build(&mut ranges, self.order())
+        })
+    }
+
+    /// The range tombstones: those of range deletions in insertion order, then derived ones.
     #[must_use]
     pub fn raw_range_tombstones(&self) -> Vec<Tombstone> {
-        self.ranges.lock().tombstones.clone()
+        self.ranges.lock().all().cloned().collect()
     }
 
     /// The key order.
@@ -721,7 +659,7 @@ impl Memtable {
 
     fn range_bytes(&self) -> usize {
         if self.has_range_tombstones() {
-            self.ranges.lock().bytes
+            self.ranges.lock().bytes()
         } else {
             0
         }
@@ -817,18 +755,6 @@ impl std::fmt::Debug for Memtable {
             self.entries(),
             self.memory_usage()
         )
-    }
-}
-
-/// Builds the tombstone for the range from `start` to `end`. Both carry timestamps if the order has them.
-fn tombstone(order: &KeyOrder, seq: SequenceNumber, start: &[u8], end: &[u8]) -> Tombstone {
-    let size = order.timestamp_size();
-    let plain = key::strip_timestamp(start, size);
-    Tombstone {
-        start: plain.to_vec(),
-        end: key::strip_timestamp(end, size).to_vec(),
-        seq,
-        ts: start[plain.len()..].to_vec(),
     }
 }
 

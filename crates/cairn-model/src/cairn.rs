@@ -12,6 +12,7 @@ use cairn_platform::sync::AtomicU64;
 use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest;
 
+use crate::external_tables::Staged;
 use crate::write_entry::Write;
 
 /// An open database, for operations that only the real engine supports.
@@ -29,6 +30,8 @@ pub struct Cairn {
     pub(crate) errors: Arc<AtomicU64>,
     pub(crate) snapshots: BTreeMap<u64, ReadPoint>,
     pub(crate) next_snapshot: u64,
+    /// Prepared ingestions of a script.
+    pub(crate) staged: BTreeMap<u64, Staged>,
     /// The moment that further writes lead to: their timestamp, in families with timestamps.
     pub(crate) moment: u64,
 }
@@ -133,7 +136,8 @@ pub(crate) fn stamp(moment: u64) -> [u8; TIMESTAMP_LEN] {
 
 impl Cairn {
     /// Checks that the directory contains exactly the tables and blob files of the tree, and no
-    /// obsolete log or MANIFEST unless `leftovers`. No background job may be running.
+    /// obsolete log or MANIFEST unless `leftovers`, nor others unless ingestions are prepared. No background job may
+    /// be running.
     pub(crate) fn check_files(&self, leftovers: bool) -> Result<()> {
         let fs = &*self.world.fs;
         let number = manifest::current(fs, &self.dir)?;
@@ -178,7 +182,7 @@ impl Cairn {
         if let Some(missing) = live_blobs.difference(&found_blobs).next() {
             return Err(Error::corruption(format!("blob file {missing} is missing")));
         }
-        if !leftovers && !unneeded.is_empty() {
+        if !leftovers && self.staged.is_empty() && !unneeded.is_empty() {
             let names = unneeded.join(", ");
             return Err(Error::corruption(format!("obsolete files: {names}")));
         }

@@ -59,6 +59,7 @@ impl Factory for CairnFactory {
             errors,
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
+            staged: BTreeMap::new(),
             moment: 0,
         }))
     }

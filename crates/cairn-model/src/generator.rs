@@ -1,9 +1,10 @@
 //! The state of a script under construction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_sim::Rng;
 
+use crate::external_tables::ExternalTables;
 use crate::merge_kind::MergeKind;
 use crate::model::Model;
 use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
@@ -26,6 +27,10 @@ pub struct Generator {
     /// True if families were created or dropped since the last open: their content in earlier
     /// snapshots is undefined.
     pub changed_families: bool,
+    /// Prepared ingestions.
+    pub staged: BTreeMap<u64, ExternalTables>,
+    /// The number of the last one.
+    pub last_staged: u64,
     /// True if every write is synced.
     pub always_syncs: bool,
     pub(crate) workload: &'static Workload,
@@ -71,6 +76,8 @@ impl Generator {
             next_snapshot: 1,
             next_value: 1,
             changed_families: false,
+            staged: BTreeMap::new(),
+            last_staged: 0,
             always_syncs: workload.durability == Durability::Synced,
             workload,
             rng,

@@ -47,6 +47,7 @@ pub mod cairn_factory;
 pub mod compare;
 pub mod crash;
 pub mod engine;
+pub mod external_tables;
 pub mod failure;
 pub mod fault;
 pub mod generate;

@@ -26,7 +26,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "eager",
         db: "max_subcompactions=3;reuse_manifest_on_open=true",
-        family: "level0_file_num_compaction_trigger=1;disable_auto_compactions=false;\
+        family: "min_tombstones_for_range_conversion=2;level0_file_num_compaction_trigger=1;disable_auto_compactions=false;\
                  target_file_size_base=2048;max_bytes_for_level_base=8192",
         table: "block_size=256",
     },
@@ -57,7 +57,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "hashed",
         db: "",
-        family: "prefix_extractor=fixed:3;compression=kZSTD;\
+        family: "min_tombstones_for_range_conversion=1;prefix_extractor=fixed:3;compression=kZSTD;\
                  memtable_prefix_bloom_size_ratio=0.1;memtable_factory=prefix_hash",
         table: "data_block_index_type=kDataBlockBinaryAndHash;filter_policy=bloomfilter:10:false;\
                 index_type=kBinarySearchWithFirstKey",
@@ -92,7 +92,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "rows",
         db: "row_cache=1M",
-        family: "level0_file_num_compaction_trigger=3;disable_auto_compactions=false;\
+        family: "min_tombstones_for_range_conversion=3;level0_file_num_compaction_trigger=3;disable_auto_compactions=false;\
                  target_file_size_base=2048",
         table: "block_size=256",
     },
@@ -143,7 +143,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "checked",
         db: "",
-        family: "memtable_protection_bytes_per_key=4;memtable_verify_per_key_checksum_on_seek=true;\
+        family: "min_tombstones_for_range_conversion=1;memtable_protection_bytes_per_key=4;memtable_verify_per_key_checksum_on_seek=true;\
                  paranoid_memory_checks=true;block_protection_bytes_per_key=2;disable_auto_compactions=false;\
                  level0_file_num_compaction_trigger=2",
         table: "block_size=256;no_block_cache=false;separate_key_value_in_data_block=true",
@@ -151,7 +151,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "universal",
         db: "max_subcompactions=3;max_background_jobs=4",
-        family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
+        family: "min_tombstones_for_range_conversion=2;compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
                  level0_file_num_compaction_trigger=2;target_file_size_base=2048;\
                  compaction_options_universal={size_ratio=20;allow_trivial_move=true}",
         table: "",

@@ -107,6 +107,17 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 4), ("compact", 2), ("work", 3)],
         ..FREE
     },
+    // Scans add range tombstones, which are not logged.
+    Workload {
+        name: "converted",
+        family: "min_tombstones_for_range_conversion=1;level0_file_num_compaction_trigger=2;\
+                 disable_auto_compactions=false;target_file_size_base=2048",
+        durability: Durability::Any,
+        families: 2,
+        on: &["delete", "scan", "flush", "ingest", "snapshot"],
+        often: &[("scan", 6), ("flush", 2), ("work", 2)],
+        ..FREE
+    },
     Workload {
         name: "log-bytes",
         db: "wal_bytes_per_sync=4096;bytes_per_sync=4096",
@@ -260,7 +271,7 @@ pub const WORKLOADS: &[Workload] = &[
         durability: Durability::Logged,
         families: 2,
         on: &["ingest", "flush", "snapshot", "deleterange"],
-        often: &[("ingest", 8), ("flush", 2), ("work", 2)],
+        often: &[("ingest", 6), ("stage", 6), ("flush", 2), ("work", 2)],
         ..FREE
     },
     Workload {

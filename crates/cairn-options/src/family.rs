@@ -165,8 +165,11 @@ options! {
         bottommost_file_compaction_delay: u32 = 0, dynamic, recent;
         /// Number of hidden entries of one key after which an iterator seeks instead of stepping.
         max_sequential_skip_in_iterations: u64 = 8, dynamic;
-        /// Number of consecutive tombstones that a scan converts to a range deletion; 0 for never.
-        min_tombstones_for_range_conversion: u32 = 0, dynamic, missing, recent;
+        /// Number of consecutive deleted keys over which a scan adds a range deletion to the active memtable, so that later
+        /// scans skip them at once; 0 for never. It changes the result of no read, except of those that ignore range
+        /// deletions (`ignore_range_deletions`); iterators with a table filter are rejected. Without effect in a family
+        /// whose keys have timestamps, or with `allow_ingest_behind`.
+        min_tombstones_for_range_conversion: u32 = 0, dynamic, recent;
         /// Number of merge operands of a key at which a write merges them; 0 for never.
         max_successive_merges: u64 = 0, dynamic;
         /// True if this merge may read files.

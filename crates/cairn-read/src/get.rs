@@ -519,7 +519,12 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 memtable.verify_lookup(self.lookup)?;
             }
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
-                for group in memtable.range_tombstones().iter() {
+                let groups = match self.versions.records_newest {
+                    // Those that scans derived are no writes.
+                    true => memtable.written_range_tombstones(),
+                    false => memtable.range_tombstones(),
+                };
+                for group in groups.iter() {
                     self.add_tombstones(group);
                 }
             }

@@ -37,6 +37,9 @@ pub struct Reading {
     /// Average number of hidden memtable entries per step between two seeks that triggers a flush,
     /// if they also exceed `memtable_op_scan_flush_trigger` in total; 0 for never.
     pub memtable_avg_op_scan_flush_trigger: u32,
+    /// The number of consecutive deletions that an iterator turns into a range tombstone of the active memtable; 0 for
+    /// never.
+    pub min_tombstones_for_range_conversion: u32,
     /// Random source that selects the sampled reads; `None` if sampling is disabled.
     pub read_sampler: Option<Arc<dyn Random>>,
     /// Opens the tables of the family.

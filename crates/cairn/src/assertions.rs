@@ -86,6 +86,7 @@ checked! { is_shared:
     crate::encryption::CtrProvider,
     crate::encryption::EncryptedFileSystem,
     crate::files::BlobMetaData,
+    crate::files::FileIngestionHandle<'static>,
     crate::files::Ingestion<'static>,
     crate::files::LevelMetaData,
     crate::files::SortedRunBuilder,

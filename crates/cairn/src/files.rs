@@ -51,6 +51,7 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 pub use cairn_db::{
@@ -122,6 +123,22 @@ impl<'db> Ingestion<'db> {
     }
 }
 
+/// Files that are ready for their ingestion; see [`Db::prepare_file_ingestion`]. Unless they are committed, they are
+/// deleted when this is dropped, or after a crash when the database is opened.
+#[derive(Debug)]
+#[must_use = "the prepared files are deleted when the handle is dropped"]
+pub struct FileIngestionHandle<'db> {
+    inner: cairn_db::FileIngestionHandle,
+    db: PhantomData<&'db Db>,
+}
+
+impl FileIngestionHandle<'_> {
+    /// Deletes the prepared files.
+    pub fn abort(self) {
+        self.inner.abort();
+    }
+}
+
 impl Db {
     /// Ingests the external tables `files` into the default family, atomically. Their entries are
     /// newer than all existing data, and those of later files are newer than those of earlier ones.
@@ -175,6 +192,68 @@ impl Db {
         let ingestions: Vec<cairn_db::Ingestion> =
             ingestions.iter().map(Ingestion::to_inner).collect();
         self.inner.ingest_external_files(&ingestions)
+    }
+
+    /// Prepares an ingestion into several families: all the work that does not block writers. Each file is examined, and
+    /// linked or copied; the caller's file is no longer read, unless it is to be moved. Reads are not affected before
+    /// [`Db::commit_file_ingestion_handles`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, IngestExternalFileOptions, Ingestion, Options, SstFileWriter};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let file = dir.path().join("stones.sst");
+    /// let mut writer = SstFileWriter::for_family(&db.default_family());
+    /// writer.open(&file)?;
+    /// writer.put(b"granite", b"igneous")?;
+    /// writer.finish()?;
+    /// let ingestion = Ingestion::new(&db.default_family(), [file], &IngestExternalFileOptions::default());
+    /// let prepared = db.prepare_file_ingestion(&[ingestion])?;
+    /// assert!(db.get(b"granite")?.is_none());
+    /// db.commit_file_ingestion_handle(prepared)?;
+    /// assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::ingest_external_file`], except for those of the commit.
+    pub fn prepare_file_ingestion<'db>(
+        &'db self,
+        ingestions: &[Ingestion<'_>],
+    ) -> Result<FileIngestionHandle<'db>> {
+        let ingestions: Vec<cairn_db::Ingestion> =
+            ingestions.iter().map(Ingestion::to_inner).collect();
+        Ok(FileIngestionHandle {
+            inner: self.inner.prepare_file_ingestion(&ingestions)?,
+            db: PhantomData,
+        })
+    }
+
+    /// Ingests the files of `handle`, atomically.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::commit_file_ingestion_handles`].
+    pub fn commit_file_ingestion_handle(&self, handle: FileIngestionHandle<'_>) -> Result<()> {
+        self.inner.commit_file_ingestion_handle(handle.inner)
+    }
+
+    /// Ingests the files of all `handles`, atomically. Files for the same family are ingested as if they had been prepared
+    /// together, in the order of the handles: where they overlap, later ones are newer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::ingest_external_file`]. `InvalidArgument` if there are no handles, if one is of another database, or
+    /// if handles for one family have different options; `NotSupported` if one of them replaces a range. The files are
+    /// deleted then, except after an `IoError` of the MANIFEST.
+    pub fn commit_file_ingestion_handles(
+        &self,
+        handles: Vec<FileIngestionHandle<'_>>,
+    ) -> Result<()> {
+        let handles = handles.into_iter().map(|handle| handle.inner).collect();
+        self.inner.commit_file_ingestion_handles(handles)
     }
 
     /// Deletes the database in `path`: all of its files, including those in other directories named

@@ -151,8 +151,8 @@ pub use errors::{BackgroundError, Damaged};
 pub use family::Family;
 pub use files::{
     ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
-    ExternalSstFileInfo, ImportColumnFamilyOptions, IngestExternalFileOptions, Ingestion,
-    LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
+    ExternalSstFileInfo, FileIngestionHandle, ImportColumnFamilyOptions, IngestExternalFileOptions,
+    Ingestion, LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
     SortedRunBuilder, SstFileReader, SstFileWriter, SstIter,
 };
 pub use indexed::{BaseDeltaIter, IndexedBatch};

@@ -43,6 +43,7 @@ pub(crate) mod scan;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
+mod staged_files;
 #[cfg(test)]
 #[cfg(not(loom))]
 pub(crate) mod tests;
@@ -68,6 +69,7 @@ use options_file::OptionsFiles;
 use snapshot::{Snapshot, Snapshots};
 use sources::Sources;
 use sst_file_manager::Space;
+use staged_files::StagedFiles;
 
 /// The families of a database and their files.
 pub(crate) struct Catalog {
@@ -82,6 +84,7 @@ pub(crate) struct Catalog {
     pub(crate) sources: Sources,
     pub(crate) options_files: OptionsFiles,
     pub(crate) space: Arc<Space>,
+    pub(crate) staged: StagedFiles,
 }
 
 impl Catalog {
@@ -112,6 +115,7 @@ impl Catalog {
             sources,
             options_files: OptionsFiles::new(context.clone(), settings.clone()),
             space,
+            staged: StagedFiles::default(),
             context,
             telemetry,
             settings,

@@ -83,6 +83,7 @@ impl FamilyState {
             max_sequential_skip: view.family.max_sequential_skip,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
+            min_tombstones_for_range_conversion: 0,
             read_sampler: None,
             tables: tables.clone(),
             blobs: Arc::new(blobs),

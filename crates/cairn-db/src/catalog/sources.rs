@@ -125,6 +125,7 @@ impl Sources {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            min_tombstones_for_range_conversion: self.range_conversion(&options),
             read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
@@ -171,6 +172,7 @@ impl Sources {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            min_tombstones_for_range_conversion: self.range_conversion(&options),
             read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
@@ -185,6 +187,18 @@ impl Sources {
             number: view.number + 1,
             ..View::clone(&view)
         });
+    }
+
+    /// Returns the number of deletions that iterators over a family with `options` turn into a range tombstone.
+    fn range_conversion(&self, options: &FamilyOptions) -> u32 {
+        // A tombstone would hide keys that are ingested behind it and that no deletion covers. Memtables that are filled
+        // from the logs of another database are not written to.
+        let follows = self.context.read_only || self.context.follows.is_some();
+        let is_off = follows || options.allows_ingest_behind(&self.options());
+        match is_off {
+            true => 0,
+            false => options.min_tombstones_for_range_conversion,
+        }
     }
 
     /// Returns the sampler of reads per file for a family with `options`, if enabled.

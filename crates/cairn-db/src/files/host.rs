@@ -98,6 +98,9 @@ pub(crate) trait Host: CatalogEnv + WriteHost + JobHost {
     /// Its components.
     fn components(&self) -> Components<'_>;
 
+    /// Calls `work`, which creates or deletes files. The directory is not released meanwhile; `None` if it has been.
+    fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T>;
+
     /// True if the MANIFEST may have an edit that is not published: the database is then read-only.
     fn is_in_doubt(&self) -> bool;
 

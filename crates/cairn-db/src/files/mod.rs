@@ -47,7 +47,7 @@ mod tests;
 
 pub use destroy::destroy;
 pub use export::ExportImportFilesMetaData;
-pub use ingest::{Ingestion, ReplaceRange};
+pub use ingest::{FileIngestionHandle, Ingestion, ReplaceRange};
 pub use live::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, FileType, LevelMetaData,
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions,

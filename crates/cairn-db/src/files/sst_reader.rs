@@ -87,6 +87,7 @@ impl SstFileReader {
             max_sequential_skip: family.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
+            min_tombstones_for_range_conversion: 0,
             read_sampler: None,
             tables,
             blobs: Arc::new(BlobSource::new(

@@ -77,14 +77,14 @@ impl FakeHost {
     fn ingest(self: &Arc<Self>, files: &[PathBuf]) -> Result<()> {
         let options = IngestExternalFileOptions::default();
         let input = Input {
-            family: &self.it.default(),
-            files,
-            options: &options,
-            checksums: &[],
-            checksum_functions: &[],
+            family: self.it.default(),
+            files: files.to_vec(),
+            options,
+            checksums: Vec::new(),
+            checksum_functions: Vec::new(),
             replace: None,
         };
-        ingest(self, &[input])
+        ingest(self, vec![input])
     }
 
     /// Returns the names of the tables in the directory.
@@ -207,6 +207,10 @@ impl Host for FakeHost {
             settings: &self.it.settings,
             catalog: &self.it.catalog,
         }
+    }
+
+    fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        Some(work())
     }
 
     fn is_in_doubt(&self) -> bool {

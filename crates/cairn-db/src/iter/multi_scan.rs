@@ -37,8 +37,10 @@ impl Family {
         let (view, seq) = shared.newest(&self.state);
         check_held(&view)?;
         let options = iterated_options(shared, options);
+        let published = seq;
         let seq = seen_by(&options, seq);
-        let (inner, scanned) = ScannedRanges::plan(view.clone(), seq, &options, args)?;
+        let (mut inner, scanned) = ScannedRanges::plan(view.clone(), seq, &options, args)?;
+        inner.allow_range_conversion(published);
         Ok(MultiScan {
             scanned: Some(scanned),
             iter: Iter::around(self, &view, seq, options, inner),

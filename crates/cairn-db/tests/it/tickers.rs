@@ -33,8 +33,10 @@ use crate::basic::{db_options, small};
 use crate::errors::failing;
 use crate::tiers::{above, compressed, flash};
 
+mod converted;
 mod many_ranges;
 
+use converted::scans_over_deletions;
 use many_ranges::scans_over_many_ranges;
 
 /// Prefixes of the names that stay zero, with reasons.
@@ -131,10 +133,6 @@ const ZERO: &[(&str, &str)] = &[
     (
         "prefetch.memory.",
         "planned reads are limited by their size, without a count",
-    ),
-    (
-        "read.path.range.tombstones.",
-        "reads write no range tombstones",
     ),
     (
         "file.open.metadata.",
@@ -630,6 +628,7 @@ fn scans(opener: &Opener) {
         assert!(iter.valid());
     }
     scans_over_many_ranges(opener);
+    scans_over_deletions(opener);
 }
 
 /// Two gets that miss the same blocks at the same time.

@@ -1,5 +1,6 @@
 //! Tests of the memtable through its public interface.
 
+use cairn_format::range_del::Fragments;
 use proptest::prelude::*;
 
 use super::*;

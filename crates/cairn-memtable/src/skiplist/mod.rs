@@ -38,28 +38,28 @@ mod splice;
 mod unsorted_buffer;
 
 #[cfg(not(loom))]
-mod atomic {
-    pub(super) use cairn_platform::sync::{
+pub(crate) mod atomic {
+    pub(crate) use cairn_platform::sync::{
         AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering,
     };
 }
 #[cfg(loom)]
-mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) mod atomic {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
     /// Loom's mutex with the interface of the platform's.
-    pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(super) fn new(value: T) -> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
             Mutex(loom::sync::Mutex::new(value))
         }
 
-        pub(super) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
             self.0.lock().expect("no model panics under a lock")
         }
 
-        pub(super) fn try_lock(&self) -> Option<loom::sync::MutexGuard<'_, T>> {
+        pub(crate) fn try_lock(&self) -> Option<loom::sync::MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }

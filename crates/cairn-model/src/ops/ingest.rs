@@ -9,9 +9,9 @@ use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Code, Error, Result};
 
 use crate::cairn::Cairn;
+use crate::external_tables::{ExternalTables, WAYS};
 use crate::failure::Failure;
 use crate::generator::Generator;
-use crate::line::wrong;
 use crate::merge_kind::MergeKind;
 use crate::model::Model;
 use crate::operation::{Kind, Op, Operation};
@@ -24,97 +24,94 @@ pub const KIND: Kind = Kind {
     words: &["ingest"],
     weight: 3,
     switch: Some("ingest"),
-    read: |line| Ok(Op::new(Ingest::read(line.rest())?)),
-    generate: |generator| Some(Op::new(Ingest::generate(generator))),
+    read: |line| Ok(Op::new(Ingest(ExternalTables::read(line.rest())?))),
+    generate: |generator| Some(Op::new(Ingest(generate(generator)))),
 };
 
 /// Directory of the external tables.
 const DIR: &str = "/ingest";
 
-/// Ingestion modes.
-const WAYS: [&str; 3] = ["copy", "link", "move"];
-
 #[derive(Debug)]
-struct Ingest {
-    way: &'static str,
-    /// The writes of each file, all of one family: range deletions, then one write per key in key
-    /// order.
-    files: Vec<Vec<Write>>,
-}
+struct Ingest(ExternalTables);
 
 impl Ingest {
-    fn read(text: &str) -> Result<Ingest> {
-        let (way, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let way = WAYS.into_iter().find(|known| *known == way);
-        let files = rest.split(" | ").map(|file| {
-            let writes: Result<Vec<Write>> = file.split(" ; ").map(str::parse).collect();
-            writes
-        });
-        Ok(Ingest {
-            way: way.ok_or_else(|| wrong("missing ingestion mode", text))?,
-            files: files.collect::<Result<_>>()?,
-        })
-    }
-
-    fn generate(generator: &mut Generator) -> Ingest {
-        let count = 1 + generator.rng.below(3);
-        let files = (0..count).map(|_| file(generator)).collect();
-        Ingest {
-            way: WAYS[generator.rng.below(WAYS.len())],
-            files,
-        }
-    }
-
-    fn writes(&self) -> Vec<Write> {
-        self.files.iter().flatten().cloned().collect()
-    }
-
     /// Writes and ingests the tables.
     fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
-        let fs = cairn.world.fs.clone();
-        fs.create_dir_all(DIR.as_ref())?;
-        let options = IngestExternalFileOptions {
-            move_files: self.way == "move",
-            link_files: self.way == "link",
-            ..IngestExternalFileOptions::default()
-        };
         let mut all: Vec<Ingestion> = Vec::new();
         let mut paths = Vec::new();
-        for (number, writes) in self.files.iter().enumerate() {
-            let Some(first) = writes.first() else {
-                continue;
-            };
-            let family = cairn.family(&first.family)?;
-            let path = PathBuf::from(format!("{DIR}/{number}.sst"));
-            let mut writer =
-                SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
-            writer.open(&path)?;
-            for write in writes {
-                match cairn.has_timestamps() {
-                    true => add_at(&mut writer, write, &cairn.now())?,
-                    false => add(&mut writer, write)?,
-                }
-            }
-            writer.finish()?;
-            paths.push(path.clone());
-            match all.iter_mut().find(|one| one.family.id() == family.id()) {
-                Some(ingestion) => ingestion.files.push(path),
-                None => all.push(Ingestion::new(&family, [path], &options)),
+        for one in write_tables(&self.0, cairn, "")? {
+            paths.extend(one.files.clone());
+            match all
+                .iter_mut()
+                .find(|all| all.family.id() == one.family.id())
+            {
+                Some(all) => all.files.extend(one.files),
+                None => all.push(one),
             }
         }
         cairn.db.ingest_external_files(&all)?;
-        for path in paths {
-            if self.way != "move" {
-                fs.remove(&path)?;
-            } else if fs.exists(&path)? {
-                return Err(Error::aborted(format!(
-                    "{} was moved but still exists",
-                    path.display()
-                )));
+        clear(&self.0, cairn, &paths)
+    }
+}
+
+/// Generates tables.
+pub(super) fn generate(generator: &mut Generator) -> ExternalTables {
+    let count = 1 + generator.rng.below(3);
+    let files = (0..count).map(|_| file(generator)).collect();
+    ExternalTables {
+        way: WAYS[generator.rng.below(WAYS.len())],
+        files,
+    }
+}
+
+/// Writes `tables`, and returns the ingestion of each.
+pub(super) fn write_tables(
+    tables: &ExternalTables,
+    cairn: &Cairn,
+    name: &str,
+) -> Result<Vec<Ingestion>> {
+    let fs = cairn.world.fs.clone();
+    fs.create_dir_all(DIR.as_ref())?;
+    let options = IngestExternalFileOptions {
+        move_files: tables.way == "move",
+        link_files: tables.way == "link",
+        ..IngestExternalFileOptions::default()
+    };
+    let mut all: Vec<Ingestion> = Vec::new();
+    for (number, writes) in tables.files.iter().enumerate() {
+        let Some(first) = writes.first() else {
+            continue;
+        };
+        let family = cairn.family(&first.family)?;
+        let path = PathBuf::from(format!("{DIR}/{name}{number}.sst"));
+        let mut writer = SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
+        writer.open(&path)?;
+        for write in writes {
+            match cairn.has_timestamps() {
+                true => add_at(&mut writer, write, &cairn.now())?,
+                false => add(&mut writer, write)?,
             }
         }
-        Ok(())
+        writer.finish()?;
+        all.push(Ingestion::new(&family, [path], &options));
     }
+    Ok(all)
+}
+
+/// Deletes the tables at `paths`; those that were moved must be gone.
+pub(super) fn clear(tables: &ExternalTables, cairn: &Cairn, paths: &[PathBuf]) -> Result<()> {
+    let fs = &cairn.world.fs;
+    for path in paths {
+        if !tables.moves() {
+            fs.remove(path)?;
+        } else if fs.exists(path)? {
+            return Err(Error::aborted(format!(
+                "{} was moved but still exists",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Generates the writes of a file.
@@ -180,16 +177,11 @@ fn add_at(writer: &mut SstFileWriter, write: &Write, timestamp: &[u8]) -> Result
 
 impl Operation for Ingest {
     fn line(&self) -> String {
-        let files = self.files.iter().map(|writes| {
-            let writes: Vec<String> = writes.iter().map(Write::to_string).collect();
-            writes.join(" ; ")
-        });
-        let files: Vec<String> = files.collect();
-        format!("ingest {} {}", self.way, files.join(" | "))
+        format!("ingest {}", self.0.text())
     }
 
     fn apply(&self, model: &mut Model) {
-        model.write(&self.writes());
+        model.write(&self.0.writes());
     }
 
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
@@ -202,8 +194,9 @@ impl Operation for Ingest {
             engine.flush(&families)?;
         }
         // With timestamps, a file overlaps neither memtables nor other files.
-        let is_one = self.files.len() == 1
+        let is_one = self.0.files.len() == 1
             && !self
+                .0
                 .writes()
                 .iter()
                 .any(|write| matches!(write.change, Change::Merge(_)));
@@ -222,7 +215,7 @@ impl Operation for Ingest {
         match ingested {
             true => {}
             false => {
-                engine.write(&self.writes(), true)?;
+                engine.write(&self.0.writes(), true)?;
                 if unlogged {
                     engine.flush(&families)?;
                 }

@@ -24,6 +24,7 @@ pub mod run_background;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
+pub mod staged_ingest;
 pub mod switch_memtables;
 pub mod sync_wal;
 pub mod timestamps;
@@ -51,6 +52,7 @@ pub const KINDS: &[Kind] = &[
     check::KIND,
     run_background::KIND,
     ingest::KIND,
+    staged_ingest::KIND,
     checkpoint::KIND,
     restore::KIND,
     set_options::KIND,

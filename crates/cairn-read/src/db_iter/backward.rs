@@ -42,6 +42,7 @@ impl DbIter {
                 continue;
             }
             if self.is_before_start(user) {
+                self.end_run();
                 return self.set_position(Position::Invalid);
             }
             if let Some(range_dels) = &mut self.range_dels {
@@ -80,12 +81,14 @@ impl DbIter {
                     Some(ValueKind::Value) => {
                         self.counters.skipped = 0;
                         self.counters.counts.back += 1;
+                        self.end_run();
                         return self.set_entry(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
                         self.counters.hidden += 1;
                         self.counters.counts.back += 1;
                         self.counters.counts.back_deletions += 1;
+                        self.count_deleted_back();
                         let _progress = self.merging.prev();
                         continue;
                     }
@@ -97,6 +100,7 @@ impl DbIter {
             self.counters.skipped = 0;
             self.versions.newest = Newest::Missing;
             self.versions.operands.clear();
+            self.note_gathered(SequenceNumber::ZERO, false);
         }
     }
 
@@ -132,7 +136,9 @@ impl DbIter {
                 self.versions.covered_by = range_dels.covering(parsed.user_key)?;
             }
         }
-        let kind = match parsed.seq < self.versions.covered_by {
+        let (seq, is_covered) = (parsed.seq, parsed.seq < self.versions.covered_by);
+        let is_deletion = !is_covered && parsed.kind.is_deletion();
+        let kind = match is_covered {
             true => ValueKind::Deletion,
             false => parsed.kind,
         };
@@ -146,6 +152,7 @@ impl DbIter {
                 }
             }
         }
+        self.note_gathered(seq, is_deletion);
         self.counters.hidden += u64::from(kind.is_deletion());
         self.counters.counts.back += 1;
         self.counters.counts.back_deletions += u64::from(kind.is_deletion());
@@ -181,6 +188,7 @@ impl DbIter {
             other => other,
         };
         if !self.versions.operands.is_empty() {
+            self.end_run();
             let below = match &newest {
                 Newest::Value(value) | Newest::Blob(value) => Below::Value(value),
                 Newest::Entity(entity) => Below::Entity(entity),
@@ -190,13 +198,17 @@ impl DbIter {
             return Ok(true);
         }
         let at = match newest {
-            Newest::Missing => return Ok(false),
+            Newest::Missing => {
+                self.count_gathered();
+                return Ok(false);
+            }
             Newest::Value(value) | Newest::Blob(value) => Position::Value(self.strip_ttl(value)?),
             Newest::Entity(entity) => {
                 let column = default_column(&entity)?;
                 Position::Entity(entity, column)
             }
         };
+        self.end_run();
         let _progress = self.set_position(at)?;
         Ok(true)
     }

@@ -42,6 +42,12 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
     {
         return Some(error);
     }
+    if options.table_filter.is_some() && view.family.min_tombstones_for_range_conversion > 0 {
+        // The tombstone of another iterator could hide entries whose deletions the filter hides.
+        return Some(Error::invalid_argument(
+            "table_filter is not supported if min_tombstones_for_range_conversion is set",
+        ));
+    }
     (options.read_tier == ReadTier::Persisted)
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
 }

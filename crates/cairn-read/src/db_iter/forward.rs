@@ -29,6 +29,7 @@ impl DbIter {
                 continue;
             }
             if self.is_past_end(user) {
+                self.end_run();
                 return self.set_position(Position::Invalid);
             }
             let packed = key::packed(internal);
@@ -53,8 +54,12 @@ impl DbIter {
             }
             // The truncation is intended: the kind is the lowest byte.
             match ValueKind::from_u8(packed as u8) {
-                Some(ValueKind::Value) => return self.set_entry(Part::All),
+                Some(ValueKind::Value) => {
+                    self.end_run_at_entry();
+                    return self.set_entry(Part::All);
+                }
                 Some(kind) if kind.is_deletion() => {
+                    self.count_deleted();
                     if self.merging.may_have_more_of_key() && self.skip_deleted() {
                         continue;
                     }
@@ -65,7 +70,10 @@ impl DbIter {
                     let _progress = self.merging.next();
                     self.skip_deletions();
                 }
-                Some(kind) => return self.resolve_version(kind),
+                Some(kind) => {
+                    self.end_run_at_entry();
+                    return self.resolve_version(kind);
+                }
                 None => return Err(unknown_kind(internal)),
             }
         }
@@ -224,16 +232,22 @@ impl DbIter {
             return Ok(Progress::Ready);
         }
         self.needs_reposition = true;
-        let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
+        let Some(parsed) = version else {
             return self.continue_backward();
         };
         if let Some(range_dels) = &mut self.range_dels {
             self.versions.covered_by = range_dels.covering(parsed.user_key)?;
         }
-        if parsed.seq < self.versions.covered_by {
+        let is_covered = parsed.seq < self.versions.covered_by;
+        if is_covered || parsed.kind.is_deletion() {
+            if !is_covered {
+                self.count_deleted_back();
+            }
             return self.continue_backward();
         }
-        let _progress = self.resolve_version(parsed.kind)?;
+        let kind = parsed.kind;
+        self.end_run();
+        let _progress = self.resolve_version(kind)?;
         // In backward iteration the position does not refer to the entry of the merging iterator.
         match std::mem::replace(&mut self.position, Position::Invalid) {
             Position::Entry(part) => {
@@ -287,6 +301,8 @@ impl DbIter {
         self.counters.hidden += skipped.total();
         self.counters.counts.skipped += skipped.total();
         self.counters.counts.deletions += skipped.deletions;
+        // The first is counted.
+        self.count_more_deleted(skipped.deletions.saturating_sub(1));
         true
     }
 
@@ -322,6 +338,7 @@ impl DbIter {
         self.counters.hidden += skipped;
         self.counters.counts.skipped += skipped;
         self.counters.counts.deletions += skipped;
+        self.count_more_deleted(skipped);
         if let Some(trigger) = self.counters.flush_trigger.as_mut().filter(|_| counted) {
             trigger.add_hidden(skipped);
         }

@@ -10,7 +10,8 @@ use cairn_types::{KeyOrder, SequenceNumber};
 
 use super::bounds::{self, refused, sources};
 use super::{
-    Bounds, Counters, DbIter, History, Position, ScanFlushTrigger, Settings, Task, Versions,
+    Bounds, Counters, DbIter, History, Position, RangeConversion, ScanFlushTrigger, Settings, Task,
+    Versions,
 };
 use crate::level::Tables;
 use crate::merging_iter::MergingIter;
@@ -82,6 +83,7 @@ impl DbIter {
             key: Vec::new(),
             versions: Versions::default(),
             counters: Counters::default(),
+            conversion: None,
             target: Vec::new(),
             last_reseek_target: Vec::new(),
             blobs_ahead: None,
@@ -132,6 +134,7 @@ impl DbIter {
             self.merging.begin();
         }
         self.counters.flush_trigger = ScanFlushTrigger::new(&view, options);
+        self.conversion = RangeConversion::new(&view, seq, options);
         self.blobs_ahead = bounds::blobs_ahead(&view, options);
         self.history = History::new(options);
         self.view = HeldView(Some(view));
@@ -171,6 +174,7 @@ impl DbIter {
         self.key.clear();
         self.versions.reset();
         self.counters = Counters::default();
+        self.conversion = None;
         self.target.clear();
         self.last_reseek_target.clear();
         self.blobs_ahead = None;

@@ -135,6 +135,8 @@ pub struct DbIter {
     key: Vec<u8>,
     versions: Versions,
     counters: Counters,
+    /// The current run of deletions, if it may become a range tombstone.
+    conversion: Option<Box<RangeConversion>>,
     target: Vec<u8>,
     /// The target of the last reseek in this direction. A reseek must go further, so that a file
     /// with keys out of order cannot cause an endless loop.
@@ -432,6 +434,7 @@ impl DbIter {
             }
             _ => {}
         }
+        self.begin_run_back();
         if !self.back || self.needs_reposition {
             self.back = true;
             if self.settings.prefix_use == PrefixUse::WithinBound {
@@ -678,6 +681,7 @@ impl DbIter {
         self.counters.hidden = 0;
         self.last_reseek_target.clear();
         self.versions.operands.clear();
+        self.forget_run();
         if let Some(ahead) = &mut self.blobs_ahead {
             ahead.get_mut().clear();
         }
@@ -787,6 +791,7 @@ impl DbIter {
         self.position = Position::Invalid;
         self.task = Task::Rest;
         self.versions.operands.clear();
+        self.forget_run();
     }
 
     /// Positions on this part of the entry of the merging iterator.
@@ -834,6 +839,7 @@ impl DbIter {
     #[cold]
     fn end_iteration(&mut self) -> Result<Progress> {
         self.merging.status()?;
+        self.end_run();
         self.set_position(Position::Invalid)
     }
 }
@@ -844,11 +850,13 @@ mod fast_path;
 mod forward;
 mod iter_stats;
 mod life;
+mod range_conversion;
 mod scan_flush_trigger;
 mod tombstone_skip;
 mod versions;
 
 use fast_path::FastRange;
 use iter_stats::IterCounts;
+use range_conversion::RangeConversion;
 use scan_flush_trigger::ScanFlushTrigger;
 use versions::History;

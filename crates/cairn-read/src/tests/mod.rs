@@ -3,6 +3,7 @@
 
 mod batch;
 mod prefix;
+mod range_conversion;
 mod range_tombstones;
 mod row_cache;
 mod world;

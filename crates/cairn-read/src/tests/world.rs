@@ -150,6 +150,7 @@ impl World {
             max_sequential_skip: shape.skip,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
+            min_tombstones_for_range_conversion: 0,
             read_sampler: None,
             tables: Arc::new(TableSource {
                 fs: fs.clone(),
@@ -197,6 +198,14 @@ impl World {
             changes: changes.to_vec(),
             fs,
         }
+    }
+
+    /// Sets `min_tombstones_for_range_conversion`.
+    pub(super) fn converting(mut self, threshold: u32) -> World {
+        let view = Arc::get_mut(&mut self.view).expect("nothing reads the view yet");
+        let reading = Arc::get_mut(&mut view.family).expect("only the view has it");
+        reading.min_tombstones_for_range_conversion = threshold;
+        self
     }
 
     pub(super) fn order(&self) -> &KeyOrder {

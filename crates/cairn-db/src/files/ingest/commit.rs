@@ -38,7 +38,7 @@ impl From<Error> for Failed {
 }
 
 /// Adds the prepared files to the database. The caller leads.
-pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
+pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<(), Failed> {
     let Components {
         context, catalog, ..
     } = host.components();
@@ -51,7 +51,10 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> R
             job.family().name()
         ))));
     }
+    // Twice: a flush switches memtables. Iterators with views from before the ingestion do not see the files.
+    stop_derived_ranges(prepared);
     flush_overlapped(host, prepared)?;
+    stop_derived_ranges(prepared);
     // An opening that finds the files after a power failure also finds every earlier write.
     host.flush_wal(true)?;
     let end = host.log_end();
@@ -66,11 +69,22 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> R
         editor.prepare(&**host, families.zip(&changes).collect())
     })?;
     let committed = editor.commit(&**host, &entering);
+    // Under the lead, which closing takes before it deletes staged files. In doubt the files are kept.
+    for file in prepared.iter().flat_map(|job| &job.files) {
+        catalog.staged.take(file.number);
+    }
     committed.map_err(Failed::InDoubt)
 }
 
+/// Keeps scans from adding range tombstones above the files.
+fn stop_derived_ranges(prepared: &[Prepared]) {
+    for job in prepared {
+        job.family().view().memtable.stop_derived_ranges();
+    }
+}
+
 /// Flushes the families whose memtables overlap the files.
-fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result<()> {
+fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()> {
     let mut overlapped = Vec::new();
     for job in prepared {
         let family = job.family();
@@ -103,7 +117,7 @@ fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result
 /// family.
 fn enter<'a, H: Host>(
     database: Components<'_>,
-    prepared: &'a [Prepared<'_>],
+    prepared: &'a [Prepared],
     end: &LogEnd,
     reserved: &mut Reservations<'a, H>,
 ) -> Result<Vec<Change>> {
@@ -165,7 +179,7 @@ fn enter<'a, H: Host>(
 }
 
 /// Returns the rules for placing the files of `job` in the tree of `view`.
-fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
+fn rules(database: Components<'_>, job: &Prepared, view: &View) -> Rules {
     let family = job.family();
     let options = &job.input.options;
     let style = family.options().compaction_style;
@@ -187,7 +201,7 @@ fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
 /// Returns the files that are removed from the tree, with their levels.
 fn leaving<H: Host>(
     reserved: &Reservations<'_, H>,
-    job: &Prepared<'_>,
+    job: &Prepared,
     base: &Version,
 ) -> Result<Vec<(usize, cairn_types::FileNumber)>> {
     let Some(range) = &job.replaced else {
@@ -235,7 +249,7 @@ fn leaving<H: Host>(
 /// Finds and reserves the places of one family's files, in the order of the batches.
 fn places<'a, H: Host>(
     database: Components<'_>,
-    job: &'a Prepared<'_>,
+    job: &'a Prepared,
     base: &Version,
     rules: &Rules,
     before: SequenceNumber,
@@ -274,7 +288,7 @@ fn places<'a, H: Host>(
 /// file, which that changes.
 fn write_seqno(
     database: Components<'_>,
-    job: &Prepared<'_>,
+    job: &Prepared,
     file: &PreparedFile,
     place: Place,
 ) -> Result<(Vec<u8>, String)> {
@@ -319,7 +333,7 @@ fn write_seqno(
 /// Returns the metadata of a file in its place.
 fn meta(
     database: Components<'_>,
-    job: &Prepared<'_>,
+    job: &Prepared,
     base: &Version,
     file: &PreparedFile,
     place: Place,
@@ -366,7 +380,7 @@ fn meta(
 #[inline(never)]
 fn notify_ingested(
     database: Components<'_>,
-    job: &Prepared<'_>,
+    job: &Prepared,
     file: &PreparedFile,
     level: usize,
     meta: &Arc<FileMeta>,
@@ -393,7 +407,7 @@ fn notify_ingested(
 }
 
 /// Reports ingested files to the info log and to listeners. The caller holds no lock.
-pub(super) fn log_ingested(database: Components<'_>, job: &Prepared<'_>) {
+pub(super) fn log_ingested(database: Components<'_>, job: &Prepared) {
     let family = job.family();
     let version = family.view().version.clone();
     for file in &job.files {
@@ -431,7 +445,7 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
 
 /// Returns the places of one family's files, in the order of the batches, given the running compactions.
 fn places_beside(
-    job: &Prepared<'_>,
+    job: &Prepared,
     base: &Version,
     busy: &InProgress,
     rules: &Rules,
@@ -461,9 +475,9 @@ fn places_beside(
     Ok(places)
 }
 
-impl Prepared<'_> {
+impl Prepared {
     pub(super) fn family(&self) -> &Arc<FamilyState> {
-        self.input.family
+        &self.input.family
     }
 
     /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.

@@ -7,11 +7,15 @@
 //! commit    one MANIFEST record group for all families, then what readers see
 //! ```
 //!
+//! The first step can be done in advance ([`Db::prepare_file_ingestion`]); its files are deleted unless they are
+//! committed.
+//!
 //! After a crash or an error, either all files of all families are part of the database, or none. The
 //! caller's files are unchanged, except those that are moved: their old names are removed once the files are
 //! durable in the MANIFEST. Every write before the ingestion is durable when the ingestion is.
 
 mod commit;
+mod handle;
 mod prepare;
 mod reservations;
 
@@ -26,6 +30,8 @@ use super::host::{Components, Host};
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::handle::Family;
+pub use handle::FileIngestionHandle;
+use prepare::Prepared;
 
 /// The part of a family that an ingestion replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +89,7 @@ impl Db {
     /// After an `IoError` of the MANIFEST, the database is read-only and it is unknown whether the files are
     /// part of it.
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
-        ingest(self.shared(), &inputs(ingestions))
+        ingest(self.shared(), inputs(ingestions))
     }
 }
 
@@ -99,67 +105,85 @@ impl Family {
         options: &IngestExternalFileOptions,
     ) -> Result<()> {
         let ingestion = Ingestion::new(self, files, options);
-        ingest(&self.db.shared, &inputs(&[ingestion]))
+        ingest(&self.db.shared, inputs(&[ingestion]))
     }
 }
 
-/// The files for one family, as passed by a caller.
-pub(super) struct Input<'a> {
-    pub(super) family: &'a Arc<FamilyState>,
-    pub(super) files: &'a [PathBuf],
-    pub(super) options: &'a IngestExternalFileOptions,
-    pub(super) checksums: &'a [Vec<u8>],
-    pub(super) checksum_functions: &'a [String],
-    pub(super) replace: Option<&'a ReplaceRange>,
+/// The files for one family.
+pub(super) struct Input {
+    pub(super) family: Arc<FamilyState>,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) options: IngestExternalFileOptions,
+    pub(super) checksums: Vec<Vec<u8>>,
+    pub(super) checksum_functions: Vec<String>,
+    pub(super) replace: Option<ReplaceRange>,
 }
 
 /// Returns the inputs of `ingestions`, one for each.
-fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
+fn inputs(ingestions: &[Ingestion]) -> Vec<Input> {
     let inputs = ingestions.iter().map(|ingestion| Input {
-        family: &ingestion.family.state,
-        files: &ingestion.files,
-        options: &ingestion.options,
-        checksums: &ingestion.checksums,
-        checksum_functions: &ingestion.checksum_functions,
-        replace: ingestion.replace.as_ref(),
+        family: ingestion.family.state.clone(),
+        files: ingestion.files.clone(),
+        options: ingestion.options.clone(),
+        checksums: ingestion.checksums.clone(),
+        checksum_functions: ingestion.checksum_functions.clone(),
+        replace: ingestion.replace.clone(),
     });
     inputs.collect()
 }
 
 /// Ingests the files of `inputs`, all of them or none; see [`Db::ingest_external_files`].
-pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()> {
+pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: Vec<Input>) -> Result<()> {
+    let prepared = prepare_all(host, inputs)?;
+    commit_all(host, &prepared)
+}
+
+/// Examines the files of `inputs`, and links or copies them. After an error, none of them is left in the database's
+/// directories.
+fn prepare_all<H: Host>(host: &Arc<H>, inputs: Vec<Input>) -> Result<Vec<Prepared>> {
     let database = host.components();
     let telemetry = database.telemetry;
     host.check_writable()?;
-    check(database, inputs)?;
+    check(database, &inputs)?;
     let began = telemetry.began();
-    let mut prepared = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        match prepare::prepare(database, input) {
-            Ok(files) => prepared.push(files),
-            Err(error) => {
-                abandon(database, &prepared);
-                return Err(error);
+    let prepared = host.while_open(|| {
+        let mut prepared = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            match prepare::prepare(database, input) {
+                Ok(files) => prepared.push(files),
+                Err(error) => {
+                    abandon(database, &prepared);
+                    return Err(error);
+                }
             }
         }
-    }
+        Ok(prepared)
+    });
+    let prepared = prepared.unwrap_or_else(|| Err(Error::shutdown("the database is closed")))?;
     telemetry.time_since(began, Histogram::IngestExternalFilePrepareTime);
+    Ok(prepared)
+}
+
+/// Adds the prepared files to the database, all of them or none.
+fn commit_all<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()> {
+    let database = host.components();
+    let telemetry = database.telemetry;
     let began = telemetry.began();
     let result = match host.lead_alone() {
-        Ok(_lead) => commit::ingest_led(host, &prepared),
+        Ok(_lead) => commit::ingest_led(host, prepared),
         Err(error) => Err(commit::Failed::Nothing(error)),
     };
     telemetry.deliver();
     match result {
         Ok(()) => {}
         Err(commit::Failed::Nothing(error)) => {
-            abandon(database, &prepared);
+            roll_back(host, prepared);
             return Err(error);
         }
         // The files may be part of the database: they are kept.
         Err(commit::Failed::InDoubt(error)) => return Err(error),
     }
-    for job in &prepared {
+    for job in prepared {
         commit::log_ingested(database, job);
         if job.input.options.move_files {
             remove_external_names(database, job);
@@ -170,8 +194,14 @@ pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()>
     Ok(())
 }
 
+/// Deletes the files of ingestions that are not committed.
+fn roll_back<H: Host>(host: &Arc<H>, prepared: &[Prepared]) {
+    // Once the directory is released, closing has deleted them.
+    let _deleted = host.while_open(|| abandon(host.components(), prepared));
+}
+
 /// Rejects invalid arguments before any file is touched.
-fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
+fn check(database: Components<'_>, inputs: &[Input]) -> Result<()> {
     let refuse = |text: String| Err(Error::invalid_argument(text));
     if inputs.is_empty() {
         return refuse("nothing to ingest: the list of families is empty".to_owned());
@@ -210,8 +240,8 @@ fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the links or copies of files that did not become part of the tree.
-fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
+/// Deletes the links or copies of files that did not become part of the tree. The directory is not released meanwhile.
+fn abandon(database: Components<'_>, prepared: &[Prepared]) {
     for job in prepared {
         let version = job.family().view().version.clone();
         for file in &job.files {
@@ -220,13 +250,15 @@ fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
                 "table {}, which is deleted, is in no version",
                 file.number
             );
-            database.catalog.deletions.delete(&file.inside);
+            if let Some(path) = database.catalog.staged.take(file.number) {
+                database.catalog.deletions.delete(&path);
+            }
         }
     }
 }
 
 /// Removes the old names of moved files. If that fails, no harm is done.
-fn remove_external_names(database: Components<'_>, job: &prepare::Prepared<'_>) {
+fn remove_external_names(database: Components<'_>, job: &Prepared) {
     let context = database.context;
     for file in &job.files {
         if let Err(error) = context.world.fs.remove(&file.outside) {

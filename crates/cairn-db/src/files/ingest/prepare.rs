@@ -23,8 +23,8 @@ use crate::files::external::Reader;
 use crate::files::host::Components;
 
 /// The files of one family, ready to be placed.
-pub(super) struct Prepared<'a> {
-    pub(super) input: &'a Input<'a>,
+pub(super) struct Prepared {
+    pub(super) input: Input,
     pub(crate) files: Vec<PreparedFile>,
     /// The positions of the files, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
@@ -67,7 +67,7 @@ fn external_reader<'a>(context: &'a DbContext, family: &'a FamilyState) -> Reade
 
 /// Examines the files of `ingestion` and links or copies them. After an error, none of them is left in
 /// the database's directory.
-pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Result<Prepared<'a>> {
+pub(super) fn prepare(database: Components<'_>, input: Input) -> Result<Prepared> {
     let mut prepared = Prepared {
         input,
         files: Vec::new(),
@@ -91,19 +91,25 @@ pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Res
 }
 
 /// Opens the caller's files of `prepared`, and divides them into batches without overlap.
-fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
-    let input = prepared.input;
-    let family = input.family;
-    for path in input.files {
+fn examine(database: Components<'_>, prepared: &mut Prepared) -> Result<()> {
+    for path in &prepared.input.files {
         prepared.files.push(
-            inspect_file(database, input, path)
+            inspect_file(database, &prepared.input, path)
                 .map_err(|error| error.context(format_args!("ingesting {}", path.display())))?,
         );
     }
-    let order = family.order();
+    divide(prepared)?;
+    let bounds: Vec<Incoming> = prepared.files.iter().map(|f| f.bounds.clone()).collect();
+    prepared.replaced = replaced(&prepared.input, &bounds)?;
+    Ok(())
+}
+
+/// Divides the files of `prepared` into batches without overlap.
+pub(super) fn divide(prepared: &mut Prepared) -> Result<()> {
+    let order = prepared.input.family.order();
     let bounds: Vec<Incoming> = prepared.files.iter().map(|f| f.bounds.clone()).collect();
     prepared.batches = ingest::batches(order, &bounds);
-    let options = input.options;
+    let options = &prepared.input.options;
     if prepared.batches.len() > 1 {
         if options.ingest_behind {
             return Err(Error::not_supported(
@@ -128,13 +134,12 @@ fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> 
         prepared.files.len(),
         "each file is in one batch"
     );
-    prepared.replaced = replaced(input, &bounds)?;
     Ok(())
 }
 
 /// Returns the bounds of the range to be replaced. Rejects files outside of it.
-fn replaced(input: &Input<'_>, files: &[Incoming]) -> Result<Option<Option<Incoming>>> {
-    let (from, to) = match input.replace {
+fn replaced(input: &Input, files: &[Incoming]) -> Result<Option<Option<Incoming>>> {
+    let (from, to) = match &input.replace {
         None => return Ok(None),
         Some(ReplaceRange::All) => return Ok(Some(None)),
         Some(ReplaceRange::Keys(from, to)) => (from, to),
@@ -156,9 +161,9 @@ fn replaced(input: &Input<'_>, files: &[Incoming]) -> Result<Option<Option<Incom
 }
 
 /// Opens the caller's file, and reads the information that determines its place in the tree.
-fn inspect_file(database: Components<'_>, input: &Input<'_>, path: &Path) -> Result<PreparedFile> {
-    let family = input.family;
-    let options = input.options;
+fn inspect_file(database: Components<'_>, input: &Input, path: &Path) -> Result<PreparedFile> {
+    let family = &input.family;
+    let options = &input.options;
     let reader = external_reader(database.context, family);
     let external = reader.open(path, Some(SequenceNumber::ZERO))?;
     let table = &external.table;
@@ -287,11 +292,12 @@ fn place_of_seqno(fs: &dyn FileSystem, path: &Path, table: &Table) -> Result<u64
 }
 
 /// Links or copies a file into the database, under a name that no version has yet.
-fn bring_in(database: Components<'_>, prepared: &Prepared<'_>, at: usize) -> Result<()> {
+fn bring_in(database: Components<'_>, prepared: &Prepared, at: usize) -> Result<()> {
     let file = &prepared.files[at];
-    let options = prepared.input.options;
+    let options = &prepared.input.options;
     let context = database.context;
     let fs = &*context.world.fs;
+    database.catalog.staged.add(file.number, &file.inside);
     let full = database.settings.get().use_fsync;
     if options.move_files || options.link_files {
         match copy::link_synced(fs, &file.outside, &file.inside, full) {
@@ -308,7 +314,7 @@ fn bring_in(database: Components<'_>, prepared: &Prepared<'_>, at: usize) -> Res
 }
 
 /// Makes the names of the files in the database's directories durable.
-fn sync_table_dirs(database: Components<'_>, prepared: &Prepared<'_>) -> Result<()> {
+fn sync_table_dirs(database: Components<'_>, prepared: &Prepared) -> Result<()> {
     let mut dirs: Vec<&Path> = prepared
         .files
         .iter()
@@ -322,12 +328,12 @@ fn sync_table_dirs(database: Components<'_>, prepared: &Prepared<'_>) -> Result<
 
 /// Computes the checksums of whole files, if the database keeps them, and compares them with those of the
 /// caller.
-fn take_checksums(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
+fn take_checksums(database: Components<'_>, prepared: &mut Prepared) -> Result<()> {
     if database.settings.get().file_checksum_gen_factory.is_none() {
         return Ok(());
     }
-    let input = prepared.input;
-    let given = (input.checksums, input.checksum_functions);
+    let input = &prepared.input;
+    let given = (&input.checksums, &input.checksum_functions);
     let count = input.files.len();
     let complete = given.0.len() == count && given.1.len() == count;
     let any = !given.0.is_empty() || !given.1.is_empty();
@@ -377,10 +383,10 @@ pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &I
 
 /// Rejects files not written by an SST writer, and files written for another family, unless the options
 /// permit them.
-fn check_origin(properties: &Properties, input: &Input<'_>) -> Result<()> {
+fn check_origin(properties: &Properties, input: &Input) -> Result<()> {
     /// The id of files that were written for no particular family.
     const ANY_FAMILY: u64 = 0x7fff_ffff;
-    let options = input.options;
+    let options = &input.options;
     let foreign = properties.column_family_id != ANY_FAMILY
         && properties.column_family_id != u64::from(input.family.id());
     if foreign && !options.allow_db_generated_files {
