@@ -387,6 +387,7 @@ impl Shared {
                 low: family.view().version.history_low().to_vec(),
                 trim: None,
             },
+            seqno_times: self.seqno_times(&family.options()),
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),

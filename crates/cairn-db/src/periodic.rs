@@ -19,6 +19,7 @@ impl Shared {
         if self.context.read_only {
             return;
         }
+        self.sample_seqno();
         for task in Task::ALL {
             if let Some(chain) = self.timers.set_period(task, self.period(task)) {
                 self.schedule_task(chain);
@@ -40,6 +41,7 @@ impl Shared {
             Task::Remember => options.stats_persist_period_sec.into(),
             Task::Compact => self.seconds_between_looks(&options),
             Task::Budget => u64::from(self.budget.is_some()),
+            Task::Sample => self.preserved_spans().sampling_period(),
         }
     }
 
@@ -72,6 +74,7 @@ impl Shared {
             Task::Remember => self.remember_stats(),
             Task::Compact => self.schedule(&mut self.tree.lock()),
             Task::Budget => self.tick_budget(),
+            Task::Sample => self.sample_seqno(),
         }
     }
 

@@ -39,6 +39,7 @@ use crate::output::Outputs;
 use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
 use crate::pick::{Output, Pick, Reason};
+use crate::preserved_times::PreservedTimes;
 use crate::range_tombstones;
 use crate::remote::RemoteCompactor;
 use crate::sorted_runs::{Merge, Run};
@@ -488,6 +489,7 @@ impl Compaction {
             bottommost: target.params.bottommost,
             below: target.below.clone(),
             strict_single_deletions: context.database.options.enforce_single_del_contracts,
+            zero_through: target.params.times.zero_through,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
@@ -623,7 +625,7 @@ impl Target {
         };
         let snapshots = &job.context.snapshots;
         Target {
-            params: params(job, output, bottommost),
+            params: params(job, output, bottommost, runs),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
@@ -646,10 +648,16 @@ fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
-fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
+fn params(
+    job: &CompactJob,
+    output: &Output,
+    bottommost: bool,
+    runs: &[Vec<InputTable>],
+) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
     let reason = TableFileCreationReason::Compaction;
     let now = context.world.clock.wall_seconds();
+    let times = PreservedTimes::of_compaction(context, now, runs);
     let inputs = || pick.files().map(|(_, file)| file);
     let oldest_time = inputs()
         .map(|file| file.oldest_time())
@@ -679,6 +687,7 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
             ..BlobPlan::new(&context.family.options, output.level, reason)
         },
         created: Mutex::new(Vec::new()),
+        times,
     }
 }
 

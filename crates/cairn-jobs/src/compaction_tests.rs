@@ -421,6 +421,7 @@ impl Tree {
             },
             blob_gc: BlobGc::new(&self.family),
             history: crate::context::History::default(),
+            seqno_times: Arc::default(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),

@@ -37,6 +37,7 @@ mod outputs;
 mod parallel_reads;
 mod parallel_scans;
 mod paths;
+mod preserved;
 mod properties;
 mod reads;
 mod remote;
