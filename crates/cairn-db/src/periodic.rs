@@ -116,7 +116,12 @@ impl Shared {
 /// reads make one due, or `None` if compactions depend on writes only.
 fn shortest_age(options: &FamilyOptions) -> Option<u64> {
     let shape = ShapeOptions::from(options);
-    let ages = [shape.periodic, shape.ttl, shape.bottommost_delay];
+    let ages = [
+        shape.periodic,
+        shape.ttl,
+        shape.bottommost_delay,
+        options.preclude_last_level_data_seconds,
+    ];
     let shortest = ages.into_iter().filter(|&age| age > 0).min();
     match shape.reads_per_byte > 0.0 {
         true => shortest.or(Some(u64::MAX)),

@@ -74,7 +74,8 @@ impl Samples {
         *self.0.lock() = Arc::default();
     }
 
-    fn get(&self) -> Arc<SeqnoTimes> {
+    /// Returns all samples.
+    pub(crate) fn get(&self) -> Arc<SeqnoTimes> {
         self.0.lock().clone()
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct PreservedTimes {
     samples: Arc<SeqnoTimes>,
     /// Entries with larger sequence numbers keep them in the bottommost level. The maximum if none have to.
     pub(crate) zero_through: SequenceNumber,
+    /// Entries with larger sequence numbers are too young for the last level. The maximum if none are.
+    pub(crate) young_after: SequenceNumber,
 }
 
 impl PreservedTimes {
@@ -49,14 +51,24 @@ impl PreservedTimes {
             return PreservedTimes {
                 samples: Arc::default(),
                 zero_through: SequenceNumber::MAX,
+                young_after: SequenceNumber::MAX,
             };
         }
         samples.forget_before(now, span);
         let zero_through = samples.seq_at(now.saturating_sub(span));
+        let young_after = match context.family.options.preclude_last_level_data_seconds {
+            0 => SequenceNumber::MAX,
+            span => samples.seq_at(now.saturating_sub(span)),
+        };
+        debug_assert!(
+            zero_through <= young_after,
+            "the span of both is the longer"
+        );
         samples.thin_to(MAX_SAMPLES);
         PreservedTimes {
             samples: Arc::new(samples),
             zero_through,
+            young_after,
         }
     }
 

@@ -18,7 +18,6 @@ mod logs;
 mod options;
 mod outgoing;
 mod perf;
-mod preserved;
 mod secondary;
 mod sizes;
 mod timestamps;
