@@ -85,7 +85,7 @@ const UNSAFE_ALLOWED: [&str; 11] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 23] = [
+const FUZZED: [(&str, &str); 24] = [
     ("backup", "backup_meta"),
     ("compaction_service", "compaction_service"),
     ("coding", "varint_key"),
@@ -109,6 +109,7 @@ const FUZZED: [(&str, &str); 23] = [
     ("wide", "wide_columns"),
     ("options_text", "options_text"),
     ("names", "names"),
+    ("seqno_times", "footer_meta_props"),
 ];
 
 /// Limit in bytes on the fuzzing corpus, and on the golden databases.

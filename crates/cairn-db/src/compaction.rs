@@ -14,7 +14,9 @@ use cairn_observe::statistics::Ticker;
 use cairn_observe::threads::{
     self, CompactionOperation, FlushOperation, Operation, Stage, Working,
 };
-use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
+use cairn_options::{
+    BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle, FamilyOptions,
+};
 use cairn_platform::IoPriority;
 use cairn_platform::Priority;
 use cairn_platform::fs::FileMode;
@@ -56,6 +58,20 @@ impl Shared {
             ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
             full_history_ts_low: family.view().version.history_low().to_vec(),
+            young_after: self.young_after(&family.options(), now),
+        }
+    }
+
+    /// Returns the sequence number after which entries are too young for the last level of a family with `options`, as far
+    /// as is known without reading tables; the maximum if none are.
+    fn young_after(&self, options: &FamilyOptions, now: u64) -> SequenceNumber {
+        match options.preclude_last_level_data_seconds {
+            0 => SequenceNumber::MAX,
+            span => {
+                let known = self.timers.samples.get().seq_at(now.saturating_sub(span));
+                let oldest = self.catalog.snapshots.list().first().copied();
+                oldest.map_or(known, |oldest| oldest.min(known))
+            }
         }
     }
 
@@ -387,6 +403,7 @@ impl Shared {
                 low: family.view().version.history_low().to_vec(),
                 trim: None,
             },
+            seqno_times: self.seqno_times(&family.options()),
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),
@@ -407,7 +424,11 @@ impl Shared {
         }
         let shape = options.shape;
         let targets = compaction_score::targets(&view.version, &shape);
-        compaction_score::pending_compaction_bytes(&view.version, &targets, &shape)
+        let young = match shape.precludes_young {
+            true => young_bytes(&view.version, &self.present(family)),
+            false => 0,
+        };
+        compaction_score::pending_compaction_bytes(&view.version, &targets, &shape, young)
     }
 
     /// Returns the compaction score of each level, disregarding files in `busy`.
@@ -451,6 +472,14 @@ impl Shared {
             &self.pick_options(family),
         )
     }
+}
+
+/// Returns the size of the files that are too young for the last level.
+fn young_bytes(version: &Version, limits: &AgeLimits) -> u64 {
+    let young = version
+        .files()
+        .filter(|(level, file)| limits.is_young(version, *level, file));
+    young.map(|(_, file)| file.size).sum()
 }
 
 /// Returns the thread-list entry of the compaction of `pick`.

@@ -55,6 +55,7 @@ mod reads;
 mod release;
 mod remote;
 mod scheduler;
+mod seqno_times;
 mod set_options;
 mod settings;
 mod shared;

@@ -19,6 +19,7 @@ impl Shared {
         if self.context.read_only {
             return;
         }
+        self.sample_seqno();
         for task in Task::ALL {
             if let Some(chain) = self.timers.set_period(task, self.period(task)) {
                 self.schedule_task(chain);
@@ -40,6 +41,7 @@ impl Shared {
             Task::Remember => options.stats_persist_period_sec.into(),
             Task::Compact => self.seconds_between_looks(&options),
             Task::Budget => u64::from(self.budget.is_some()),
+            Task::Sample => self.preserved_spans().sampling_period(),
         }
     }
 
@@ -72,6 +74,7 @@ impl Shared {
             Task::Remember => self.remember_stats(),
             Task::Compact => self.schedule(&mut self.tree.lock()),
             Task::Budget => self.tick_budget(),
+            Task::Sample => self.sample_seqno(),
         }
     }
 
@@ -113,7 +116,12 @@ impl Shared {
 /// reads make one due, or `None` if compactions depend on writes only.
 fn shortest_age(options: &FamilyOptions) -> Option<u64> {
     let shape = ShapeOptions::from(options);
-    let ages = [shape.periodic, shape.ttl, shape.bottommost_delay];
+    let ages = [
+        shape.periodic,
+        shape.ttl,
+        shape.bottommost_delay,
+        options.preclude_last_level_data_seconds,
+    ];
     let shortest = ages.into_iter().filter(|&age| age > 0).min();
     match shape.reads_per_byte > 0.0 {
         true => shortest.or(Some(u64::MAX)),

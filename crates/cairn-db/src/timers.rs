@@ -1,5 +1,5 @@
-//! Periodic tasks: statistics to the info log and to their history, and checks for compactions that become
-//! due through time or reads alone.
+//! Periodic tasks: statistics to the info log and to their history, checks for compactions that become due through time
+//! or reads alone, and samples of the sequence number.
 //!
 //! Each task is a chain of jobs of the executor, each of which schedules the next. A change of the period
 //! begins a new chain; a job of an older one detects that when it runs, and ends. These jobs are excluded
@@ -12,6 +12,8 @@ use std::sync::Arc;
 use cairn_observe::statistics::history::{History, Slice};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 
+use crate::seqno_times::Samples;
+
 /// A periodic task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
@@ -23,10 +25,18 @@ pub(crate) enum Task {
     Compact,
     /// Rebalances the memory budget.
     Budget,
+    /// Samples the sequence number, for write times that are preserved.
+    Sample,
 }
 
 impl Task {
-    pub(crate) const ALL: [Task; 4] = [Task::Dump, Task::Remember, Task::Compact, Task::Budget];
+    pub(crate) const ALL: [Task; 5] = [
+        Task::Dump,
+        Task::Remember,
+        Task::Compact,
+        Task::Budget,
+        Task::Sample,
+    ];
 }
 
 /// A chain of jobs of one task.
@@ -44,6 +54,8 @@ pub(crate) struct Timers {
     /// The period of each task in seconds; 0 if it is disabled.
     periods: [AtomicU64; Task::ALL.len()],
     history: Mutex<History>,
+    /// Samples of sequence numbers and times.
+    pub(crate) samples: Samples,
 }
 
 impl Timers {

@@ -25,6 +25,7 @@ pub mod names;
 pub mod options_text;
 pub mod protection;
 pub mod range_del;
+pub mod seqno_times;
 mod sorted_u64;
 pub mod table;
 pub mod wide;

@@ -2,7 +2,8 @@
 //!
 //! Inputs → merge → [`crate::compaction_iterator`] → `crate::output` → tables → version edit. A
 //! compaction may be split by user key into subcompactions that run concurrently and share only
-//! immutable state. Some of them may write one level deeper than the rest; those also read that level.
+//! immutable state. Some of them may write one level deeper than the rest; those also read that level. A compaction into
+//! the last level may write young entries to the level above it ([`mod@crate::pick`]).
 //!
 //! Subcompactions are created in two ways. `max_subcompactions` limits the number of ranges into
 //! which a compaction is split before it starts. In addition, a running subcompaction periodically
@@ -38,7 +39,8 @@ use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
 use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
-use crate::pick::{Output, Pick, Reason};
+use crate::pick::{Output, Pick, Reason, YoungOutput};
+use crate::preserved_times::PreservedTimes;
 use crate::range_tombstones;
 use crate::remote::RemoteCompactor;
 use crate::sorted_runs::{Merge, Run};
@@ -106,7 +108,11 @@ pub fn run(job: &CompactJob) -> Result<JobOutput> {
         Arc::new(Activity::Compaction.run(|| Compaction::prepare(job))?)
     };
     let _stage = threads::stage(Stage::CompactionRun);
-    let all_params = || compaction.targets.iter().map(|target| &target.params);
+    let all_params = || {
+        let young = compaction.young.iter().map(|young| &young.params);
+        let targets = compaction.targets.iter().map(|target| &target.params);
+        targets.chain(young)
+    };
     let done = compaction.run().and_then(|done| {
         all_params().try_for_each(OutputParams::sync_names)?;
         Ok(done)
@@ -126,6 +132,8 @@ struct Compaction {
     /// The output levels: the output level of the pick and, for `deeper` subcompactions, the level
     /// below it.
     targets: Vec<Target>,
+    /// The level above the output level, for young entries.
+    young: Option<YoungTarget>,
     /// The context passed to the compaction filter factory.
     filter_context: FilterContext,
     subcompactions: SubcompactionQueue<SubcompactionOutput>,
@@ -152,12 +160,22 @@ struct Target {
     below: LowerLevels,
 }
 
+/// The output of young entries.
+struct YoungTarget {
+    params: OutputParams,
+    output: Output,
+    /// Entries and range tombstones with larger sequence numbers are written here.
+    after: SequenceNumber,
+    /// The range tombstones that are written.
+    written: Arc<Fragments>,
+}
+
 /// The result of one subcompaction.
 struct SubcompactionOutput {
     /// The first user key of its range.
     lower: Option<Vec<u8>>,
-    level: usize,
-    files: Vec<Arc<FileMeta>>,
+    /// The new tables with their levels.
+    files: Vec<(usize, Arc<FileMeta>)>,
     blobs: Vec<Arc<BlobFileMeta>>,
     garbage: BlobGarbageMeter,
     stats: JobStats,
@@ -183,6 +201,13 @@ impl Compaction {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             Target::new(job, output, grandparents, deeper.bottommost, &runs)
         }));
+        let young = pick.young.as_ref().map(|young| {
+            assert!(
+                pick.deeper.is_none(),
+                "a compaction writes to at most two levels"
+            );
+            YoungTarget::split_off(job, young, &mut targets[0], &runs)
+        });
         let borders = match job.range.is_full() && subcompaction_split::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
@@ -212,6 +237,7 @@ impl Compaction {
             pick: pick.clone(),
             runs,
             targets,
+            young,
             filter_context: FilterContext {
                 is_full_compaction: pick.files().count() == job.version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
@@ -318,9 +344,8 @@ impl Compaction {
         let received = remote.run(&target.params, &self.pick, number, span)?;
         Ok(received.map(|received| SubcompactionOutput {
             lower: span.lower.clone(),
-            level: target.output.level,
             range_deletions: received.range_deletions,
-            files: received.files,
+            files: at_level(target.output.level, received.files).collect(),
             blobs: Vec::new(),
             garbage: BlobGarbageMeter::default(),
             stats: received.stats,
@@ -340,14 +365,18 @@ impl Compaction {
         let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
         let splitter = OutputSplitter::new(order.clone(), &target.output, &target.grandparents);
-        let partitioner = self.partitioner(target);
+        let partitioner = self.partitioner(&target.output);
         let mut outputs = Outputs::new(&target.params, target.written.clone(), splitter, lower)
             .partitioned(partitioner);
+        let mut young = self.young_outputs(lower);
         let mut may_split_running =
             subcompaction_split::may_split_running(&self.pick, order) && !entries.may_jump();
         let mut until_ask = SPLIT_CHECK_INTERVAL;
         while let Some(entry) = entries.next(span.upper.as_deref())? {
-            outputs.add(entry)?;
+            match &mut young {
+                Some((after, young)) if key::sequence(entry.key) > *after => young.add(entry)?,
+                _ => outputs.add(entry)?,
+            }
             until_ask -= 1;
             if until_ask == 0 {
                 until_ask = SPLIT_CHECK_INTERVAL;
@@ -356,14 +385,23 @@ impl Compaction {
             }
         }
         let upper = span.upper.as_deref();
-        let written = outputs.finish(upper)?;
+        let mut written = outputs.finish(upper)?;
         let mut garbage = std::mem::take(&mut entries.garbage);
         garbage.merge(&written.garbage);
+        let mut files: Vec<_> = at_level(target.output.level, written.files).collect();
+        let mut range_deletions = pieces(target.written.clipped(order, lower, upper));
+        if let (Some(target), Some((_, outputs))) = (&self.young, young) {
+            let upper_level = outputs.finish(upper)?;
+            garbage.merge(&upper_level.garbage);
+            files.extend(at_level(target.output.level, upper_level.files));
+            range_deletions += pieces(target.written.clipped(order, lower, upper));
+            written.blobs.extend(upper_level.blobs);
+            written.stats.add(&upper_level.stats);
+        }
         Ok(SubcompactionOutput {
             lower: lower.map(<[u8]>::to_vec),
-            level: target.output.level,
-            range_deletions: pieces(target.written.clipped(order, lower, upper)),
-            files: written.files,
+            range_deletions,
+            files,
             blobs: written.blobs,
             stats: JobStats {
                 input_entries: entries.input().passed(),
@@ -441,14 +479,25 @@ impl Compaction {
         Ok(true)
     }
 
+    /// Returns the outputs of young entries at or after the user key `lower`, and the sequence number after which they
+    /// begin.
+    fn young_outputs(&self, lower: Option<&[u8]>) -> Option<(SequenceNumber, Outputs<'_>)> {
+        let young = self.young.as_ref()?;
+        let order = &self.context.family.order;
+        let splitter = OutputSplitter::new(order.clone(), &young.output, &[]);
+        let outputs = Outputs::new(&young.params, young.written.clone(), splitter, lower)
+            .partitioned(self.partitioner(&young.output));
+        Some((young.after, outputs))
+    }
+
     /// Returns the user's partitioner for one subcompaction.
-    fn partitioner(&self, target: &Target) -> Option<Box<dyn SstPartitioner>> {
+    fn partitioner(&self, output: &Output) -> Option<Box<dyn SstPartitioner>> {
         let factory = self.context.family.options.sst_partitioner_factory.get()?;
         let (smallest, largest) = self.pick.bounds(&self.context.family.order);
         factory.create(&PartitionContext {
             is_full_compaction: self.filter_context.is_full_compaction,
             is_manual_compaction: self.filter_context.is_manual_compaction,
-            output_level: target.output.level,
+            output_level: output.level,
             smallest_user_key: smallest.user_key(),
             largest_user_key: largest.user_key(),
         })
@@ -488,6 +537,7 @@ impl Compaction {
             bottommost: target.params.bottommost,
             below: target.below.clone(),
             strict_single_deletions: context.database.options.enforce_single_del_contracts,
+            zero_through: target.params.times.zero_through,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
@@ -516,8 +566,7 @@ impl Compaction {
         let written = parts.iter().map(|part| part.range_deletions).sum();
         done.stats.dropped.range_deletions = read.saturating_sub(written);
         for part in parts {
-            let files = part.files.into_iter();
-            done.edit.added.extend(files.map(|file| (part.level, file)));
+            done.edit.added.extend(part.files);
             done.edit.added_blobs.extend(part.blobs);
             done.stats.add(&part.stats);
             garbage.merge(&part.garbage);
@@ -546,8 +595,9 @@ impl Compaction {
     /// Asserts that the outputs of each level are disjoint, and that no file is both input and output.
     fn check_outputs(&self, edit: &TreeEdit) {
         let order = &self.context.family.order;
-        for target in &self.targets {
-            let level = target.output.level;
+        let outputs = self.targets.iter().map(|target| &target.output);
+        for output in outputs.chain(self.young.iter().map(|young| &young.output)) {
+            let level = output.level;
             let outputs = edit.added.iter().filter(|(at, _)| *at == level);
             let mut files: Vec<_> = outputs.map(|(_, file)| file).collect();
             files.sort_by(|a, b| key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes()));
@@ -623,7 +673,7 @@ impl Target {
         };
         let snapshots = &job.context.snapshots;
         Target {
-            params: params(job, output, bottommost),
+            params: params(job, output, bottommost, runs),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
@@ -641,15 +691,60 @@ impl Target {
     }
 }
 
+impl YoungTarget {
+    /// Returns the target of the young entries of a compaction of `runs`, with those range tombstones of `last`, the target
+    /// in the last level, that are as young.
+    fn split_off(
+        job: &CompactJob,
+        young: &YoungOutput,
+        last: &mut Target,
+        runs: &[Vec<InputTable>],
+    ) -> YoungTarget {
+        let mut params = params(job, &young.output, false, runs);
+        params.times = last.params.times.clone();
+        let oldest_snapshot = job.context.snapshots.first().copied();
+        let after = (params.times.young_after)
+            .min(oldest_snapshot.unwrap_or(SequenceNumber::MAX))
+            .max(young.stays_through);
+        let order = &job.context.family.order;
+        let (above, below): (Vec<Tombstone>, Vec<Tombstone>) = last
+            .written
+            .iter()
+            .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
+            .partition(|tombstone| tombstone.seq > after);
+        last.written = Arc::new(Fragments::build(order, below));
+        YoungTarget {
+            params,
+            output: young.output.clone(),
+            after,
+            written: Arc::new(Fragments::build(order, above)),
+        }
+    }
+}
+
+/// Adds the level to each of `files`.
+fn at_level(
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+) -> impl Iterator<Item = (usize, Arc<FileMeta>)> {
+    files.into_iter().map(move |file| (level, file))
+}
+
 /// Returns the number of range tombstones in `fragments`, as they would be stored.
 fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
-fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
+fn params(
+    job: &CompactJob,
+    output: &Output,
+    bottommost: bool,
+    runs: &[Vec<InputTable>],
+) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
     let reason = TableFileCreationReason::Compaction;
     let now = context.world.clock.wall_seconds();
+    let times = PreservedTimes::of_compaction(context, now, runs);
     let inputs = || pick.files().map(|(_, file)| file);
     let oldest_time = inputs()
         .map(|file| file.oldest_time())
@@ -679,6 +774,7 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
             ..BlobPlan::new(&context.family.options, output.level, reason)
         },
         created: Mutex::new(Vec::new()),
+        times,
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Rules {
     pub meter: Meter,
     /// The treatment of timestamps.
     pub history: TimestampRules,
+    /// Entries with larger sequence numbers keep them.
+    pub zero_through: SequenceNumber,
 }
 
 /// An entry to write.
@@ -309,7 +311,7 @@ impl<R: Run> CompactionIterator<R> {
         self.newest = false;
         self.decided = Some(stripe);
         self.used = true;
-        if seq == SequenceNumber::ZERO || !self.may_zero_seq(stripe) {
+        if seq == SequenceNumber::ZERO || !self.may_zero_seq(stripe, seq) {
             return Some(Out::Input);
         }
         key::copy_user_key(&mut self.key, internal);
@@ -451,7 +453,7 @@ impl<R: Run> CompactionIterator<R> {
             "the filter sees the newest entry only"
         );
         self.decided = Some(stripe);
-        let zero = !kind.is_deletion() && self.may_rekey(kind) && self.may_zero_seq(stripe);
+        let zero = !kind.is_deletion() && self.may_rekey(kind) && self.may_zero_seq(stripe, seq);
         let made = match zero {
             true => self.make_zeroed(kind, &value),
             false => self.make(seq, kind, &value),
@@ -524,7 +526,7 @@ impl<R: Run> CompactionIterator<R> {
                 self.decided = Some(stripe);
                 self.used = true;
                 if self.may_rekey(kind)
-                    && self.may_zero_seq(stripe)
+                    && self.may_zero_seq(stripe, seq)
                     && (seq != SequenceNumber::ZERO || self.timestamps.exist())
                 {
                     self.rekey_zeroed(kind);
@@ -673,10 +675,13 @@ impl<R: Run> CompactionIterator<R> {
         !self.timestamps.exist() || self.timestamps.is_old
     }
 
-    /// True if a value of `stripe` may get sequence number 0.
+    /// True if a value of `stripe` with the sequence number `seq` may get sequence number 0.
     #[inline]
-    fn may_zero_seq(&self, stripe: SequenceNumber) -> bool {
-        self.rules.bottommost && self.is_collapsible() && self.is_oldest(stripe)
+    fn may_zero_seq(&self, stripe: SequenceNumber, seq: SequenceNumber) -> bool {
+        self.rules.bottommost
+            && self.is_collapsible()
+            && self.is_oldest(stripe)
+            && seq <= self.rules.zero_through
     }
 
     /// True if the timestamp of an entry of kind `kind` may change: a blob, which columns of an entity may refer to, has

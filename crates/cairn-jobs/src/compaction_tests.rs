@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
+use cairn_format::seqno_times::{Sample, SeqnoTimes};
 use cairn_format::table::properties::Properties;
 use cairn_memory::ChargePolicy;
 use cairn_memtable::{Memtable, MemtableOptions};
@@ -32,6 +33,9 @@ use crate::pick::{self, FilesRequest, InProgress, Manual, Pick, PickOptions, Ste
 use crate::stats::JobStats;
 use crate::subcompaction_split;
 use crate::{CompactJob, FlushJob, JobEvents, compact, flush, multi_level};
+
+/// The age below which entries are young, in seconds.
+const YOUNG_SECONDS: u64 = 1000;
 
 /// The compaction style under test.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,8 @@ struct Tree {
     /// The interval at which requests for an extra thread are granted; `None` for never.
     grant_interval: Option<u64>,
     events: Option<Arc<Parts>>,
+    /// Entries up to this sequence number are old.
+    old_through: u64,
 }
 
 /// The numbers of the subcompactions that started and completed.
@@ -117,6 +123,8 @@ enum Op {
     },
     Snapshot,
     Release,
+    /// Makes this part of all entries old, in 255ths.
+    Age(u8),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -128,6 +136,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (any::<u8>(), 0..4_u8).prop_map(|(file, level)| Op::File { file, level }),
         2 => Just(Op::Snapshot),
         1 => Just(Op::Release),
+        1 => any::<u8>().prop_map(Op::Age),
     ];
     proptest::collection::vec(op, 1..25)
 }
@@ -265,7 +274,35 @@ impl Tree {
             deeper: 0,
             grant_interval: None,
             events: None,
+            old_through: 0,
         }
+    }
+
+    /// Keeps young entries out of the last level.
+    fn precluding_young(mut self) -> Tree {
+        let mut family = FamilyOptions::clone(&self.family);
+        family.preclude_last_level_data_seconds = YOUNG_SECONDS;
+        let db = DbOptions {
+            max_subcompactions: self.options.max_subcompactions,
+            ..DbOptions::default()
+        };
+        self.options = PickOptions::new(&db, &family);
+        self.family = Arc::new(family);
+        self
+    }
+
+    /// Samples according to which entries up to `old_through` are old and all others are young.
+    fn samples(&self) -> SeqnoTimes {
+        let now = self.world.clock.wall_seconds();
+        let old = Sample {
+            seq: self.old_through,
+            time: now - 2 * YOUNG_SECONDS,
+        };
+        let last = Sample {
+            seq: self.last_seq,
+            time: now,
+        };
+        SeqnoTimes::of(vec![old, last])
     }
 
     /// Applies the blob settings `mode`.
@@ -421,6 +458,7 @@ impl Tree {
             },
             blob_gc: BlobGc::new(&self.family),
             history: crate::context::History::default(),
+            seqno_times: Arc::new(self.samples()),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
@@ -444,6 +482,13 @@ impl Tree {
             ahead: 0,
             oldest_snapshot: SequenceNumber(*self.snapshots.first().unwrap_or(&self.last_seq)),
             full_history_ts_low: Vec::new(),
+            young_after: match self.options.shape.precludes_young {
+                true => {
+                    let oldest = self.snapshots.first().copied().unwrap_or(u64::MAX);
+                    SequenceNumber(self.old_through.min(oldest))
+                }
+                false => SequenceNumber::MAX,
+            },
         }
     }
 
@@ -599,10 +644,14 @@ proptest! {
         operator in any::<bool>(),
         blobs in blob_modes(),
         style in styles(),
+        precludes in any::<bool>(),
     ) {
         let mut tree = Tree::new(dynamic, pri, parts, operator)
             .with_blobs(blobs)
             .with_style(style);
+        if precludes {
+            tree = tree.precluding_young();
+        }
         tree.grant_interval = grant_interval;
         let mut history = Vec::new();
         for op in ops {
@@ -627,6 +676,9 @@ proptest! {
                     tree.snapshots.remove(0);
                 }
                 Op::Release => {}
+                Op::Age(part) => {
+                    tree.old_through = tree.old_through.max(tree.last_seq * u64::from(part) / 255);
+                }
             }
             tree.check();
         }
@@ -775,6 +827,68 @@ fn universal_and_fifo_trees_settle() {
     }
     let kept = tree.version.level(0).files();
     assert!(kept.len() > 1 && kept[0].seqs.largest.0 == tree.last_seq);
+}
+
+/// Young data stays above the last level, compactions end although that level exceeds its target, and data moves down when it
+/// is old.
+#[test]
+fn young_data_stays_above_the_last_level_until_it_is_old() {
+    let universal = Style::Universal {
+        levels: 4,
+        moves: true,
+    };
+    for (style, dynamic) in [
+        (Style::Level, true),
+        (Style::Level, false),
+        (universal, false),
+    ] {
+        let pri = CompactionPri::MinOverlappingRatio;
+        let mut tree = Tree::new(dynamic, pri, 2, false)
+            .with_style(style)
+            .precluding_young();
+        tree.options.shape.base_bytes = 300;
+        for round in 0..20_u32 {
+            let new: Vec<Write> = (0..100_u32)
+                .map(|n| Write::Put(((n * 7 + round * 13) % 240) as u8, round as u8))
+                .collect();
+            tree.write_and_flush(&new);
+            tree.compact(true, round % 2 == 0);
+            tree.check();
+        }
+        tree.settle();
+        tree.check();
+        let last = tree.version.num_levels() - 1;
+        assert!(tree.version.level(last).is_empty(), "{style:?}");
+        assert!(!tree.version.level(last - 1).is_empty(), "{style:?}");
+
+        // The older half moves down, and only it.
+        let half = tree.last_seq - 120;
+        tree.old_through = half;
+        tree.manual(0, 255, false);
+        tree.settle();
+        tree.check();
+        let seqs = |level: usize| {
+            let files = tree.version.level(level).files().iter();
+            let entries = files.flat_map(|file| content(&tree.world, &tree.blobs, file).points);
+            entries
+                .map(|(key, _)| key::sequence(&key).0)
+                .collect::<Vec<_>>()
+        };
+        let (lower, upper) = (seqs(last), seqs(last - 1));
+        assert!(
+            !lower.is_empty() && lower.iter().all(|&seq| seq == 0),
+            "{lower:?}"
+        );
+        assert!(
+            !upper.is_empty() && upper.iter().all(|&seq| seq > half),
+            "{upper:?}"
+        );
+
+        tree.old_through = tree.last_seq;
+        tree.manual(0, 255, false);
+        tree.check();
+        assert!(tree.version.level(last - 1).is_empty(), "{style:?}");
+    }
 }
 
 #[test]

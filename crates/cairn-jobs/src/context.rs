@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_format::seqno_times::SeqnoTimes;
 use cairn_memory::ChargePolicy;
 use cairn_observe::statistics::Meter;
 use cairn_options::{DbOptions, FamilyOptions};
@@ -52,6 +53,8 @@ pub struct JobContext {
     pub snapshots: Vec<SequenceNumber>,
     /// The treatment of old timestamps.
     pub history: History,
+    /// Samples of sequence numbers and times; empty if the family preserves no write times.
+    pub seqno_times: Arc<SeqnoTimes>,
     /// Receiver of job events.
     pub events: Option<Arc<dyn JobEvents>>,
     /// Cancellation token: once set, the job fails with `Aborted`.

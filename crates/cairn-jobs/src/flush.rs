@@ -19,6 +19,7 @@ use crate::output::Outputs;
 use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
 use crate::pick::Output;
+use crate::preserved_times::PreservedTimes;
 use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
 use crate::stats::{JobOutput, JobStats};
@@ -96,6 +97,7 @@ fn params(job: &FlushJob) -> OutputParams {
         warm: warm(options, job.reason),
         blobs: BlobPlan::new(options, 0, job.reason),
         created: Mutex::new(Vec::new()),
+        times: PreservedTimes::of_flush(&job.context, now),
     }
 }
 
@@ -139,6 +141,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
         bottommost: false,
         below: LowerLevels::anything(),
         strict_single_deletions: context.database.options.enforce_single_del_contracts,
+        zero_through: params.times.zero_through,
         filter: Filter::of_job(
             context,
             &FilterContext {

@@ -34,6 +34,7 @@ mod output_params;
 mod output_splitter;
 mod output_verification;
 pub mod pick;
+mod preserved_times;
 mod property_collectors;
 mod range_tombstones;
 pub mod remote;

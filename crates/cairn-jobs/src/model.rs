@@ -267,6 +267,7 @@ pub(crate) fn compact_filtered(
         below,
         filter,
         strict_single_deletions: false,
+        zero_through: SequenceNumber::MAX,
         cancel: Cancel::default(),
         meter: Meter::default(),
         history: TimestampRules::default(),

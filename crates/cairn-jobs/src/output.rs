@@ -314,6 +314,7 @@ impl<'a> Outputs<'a> {
         let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collectors.finish(&mut open.builder)?;
+        open.builder.properties_mut().seqno_time_map = self.params.times.property(seqs);
         let table = open.builder.finish()?;
         let began = context.meter.began();
         open.file.sync(context.database.options.use_fsync)?;

@@ -13,6 +13,7 @@ use cairn_types::{FileNumber, Result, TableFileCreationReason};
 use cairn_version::Version;
 
 use crate::context::JobContext;
+use crate::preserved_times::PreservedTimes;
 use crate::ttl;
 
 /// Parameters shared by the output tables of a job.
@@ -40,6 +41,8 @@ pub(crate) struct OutputParams {
     pub(crate) warm: Option<CachePriority>,
     /// Blob separation and relocation settings.
     pub(crate) blobs: BlobPlan,
+    /// The write times that the tables keep.
+    pub(crate) times: PreservedTimes,
     /// Tables and blob files created so far, removed if the job fails.
     pub(crate) created: Mutex<Vec<PathBuf>>,
 }

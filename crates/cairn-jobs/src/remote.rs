@@ -183,6 +183,9 @@ impl RemoteCompactor {
         if options.value_ttl.is_some() {
             return Some("the values have an expiry time");
         }
+        if pick.young.is_some() {
+            return Some("young entries are kept out of the last level");
+        }
         None
     }
 

@@ -237,9 +237,9 @@ options! {
         /// Temperature that statistics assume for tables without a recorded one.
         default_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Age below which data is kept above the last level, in seconds; 0 for none.
-        preclude_last_level_data_seconds: u64 = 0, dynamic, missing;
+        preclude_last_level_data_seconds: u64 = 0, dynamic;
         /// Period for which write times are preserved, in seconds; 0 for none.
-        preserve_internal_time_seconds: u64 = 0, dynamic, missing;
+        preserve_internal_time_seconds: u64 = 0, dynamic;
         /// Compaction filter.
         compaction_filter: Plugin<dyn CompactionFilter> = Plugin::None;
         /// Factory of compaction filters.

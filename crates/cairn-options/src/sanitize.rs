@@ -406,6 +406,10 @@ impl FamilyOptions {
         if self.table.format_version < OLDEST_WRITTEN_VERSION {
             names.push("format_version");
         }
+        // A newer version may have an older timestamp, and all versions of a key must stay in one level.
+        if self.preclude_last_level_data_seconds > 0 && self.comparator.timestamp_size() > 0 {
+            names.push("preclude_last_level_data_seconds with user-defined timestamps");
+        }
         names.extend(self.unsupported_styles());
         // The options name objects that are not registered.
         if self.compaction_filter.is_unresolved() {

@@ -55,6 +55,13 @@ impl FamilyOptions {
             last => last,
         }
     }
+
+    /// Returns the period for which write times are known, in seconds; 0 if they are not.
+    #[must_use]
+    pub fn preserved_seconds(&self) -> u64 {
+        self.preserve_internal_time_seconds
+            .max(self.preclude_last_level_data_seconds)
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub struct ShapeOptions {
     pub bottommost_delay: u64,
     /// Wasted reads per byte that trigger a compaction of a file; 0 for never.
     pub reads_per_byte: f64,
+    /// True if young data stays above the last level.
+    pub precludes_young: bool,
 }
 
 /// The option value that stands for 30 days, or for never where age has no effect.
@@ -73,6 +75,7 @@ impl From<&FamilyOptions> for ShapeOptions {
             ),
             bottommost_delay: u64::from(options.bottommost_file_compaction_delay),
             reads_per_byte: options.read_triggered_compaction_threshold,
+            precludes_young: options.preclude_last_level_data_seconds > 0,
         }
     }
 }
@@ -156,7 +159,9 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
     let mut size = sizes[1..].iter().copied().max().unwrap_or(0);
     for level in (first..last).rev() {
         size = divided(size);
-        if targets.lowest_unnecessary == 0 && size <= base_min {
+        // The level above the last one holds the young data of a small tree, too.
+        let keeps_young = options.precludes_young && level + 1 == last;
+        if targets.lowest_unnecessary == 0 && size <= base_min && !keeps_young {
             targets.lowest_unnecessary = level;
         }
     }
@@ -222,7 +227,7 @@ pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
 }
 
 /// Returns levels with their scores, highest score first. A compaction is due at a score of 1 or
-/// more. Files in `busy` are not counted.
+/// more. Files in `busy`, which are being compacted or cannot be, are not counted.
 #[must_use]
 pub fn scores(
     version: &Version,
@@ -307,12 +312,13 @@ fn level_zero_score(
 }
 
 /// Returns the estimated bytes that compactions must rewrite until every level is within its target.
-/// Used to delay writes.
+/// Used to delay writes. The `young` bytes of the level above the last one stay there.
 #[must_use]
 pub fn pending_compaction_bytes(
     version: &Version,
     targets: &Targets,
     options: &ShapeOptions,
+    young: u64,
 ) -> u64 {
     let level_zero = version.level(0);
     let triggered =
@@ -324,7 +330,12 @@ pub fn pending_compaction_bytes(
         if level == targets.base_level && triggered {
             needed = needed.saturating_add(bytes);
         }
-        let grown = bytes.saturating_add(moved_down);
+        let stays = if level + 2 == version.num_levels() {
+            young
+        } else {
+            0
+        };
+        let grown = bytes.saturating_add(moved_down).saturating_sub(stays);
         moved_down = grown.saturating_sub(targets.max_bytes[level]);
         let below = version.level(level + 1).bytes();
         if moved_down > 0 && below > 0 {
@@ -349,6 +360,17 @@ pub struct AgeLimits {
     pub oldest_snapshot: SequenceNumber,
     /// Column families with timestamps drop history below this timestamp; empty if never set.
     pub full_history_ts_low: Vec<u8>,
+    /// Entries with larger sequence numbers are too young for the last level. The maximum if none are.
+    pub young_after: SequenceNumber,
+}
+
+impl AgeLimits {
+    /// True if all entries of `file`, in `level` of `version`, are too young for the last level: a compaction into it would
+    /// write them to their level again.
+    #[must_use]
+    pub fn is_young(&self, version: &Version, level: usize, file: &FileMeta) -> bool {
+        level > 0 && level + 2 == version.num_levels() && file.seqs.smallest > self.young_after
+    }
 }
 
 /// Files marked for compaction, each with its level.
@@ -385,8 +407,9 @@ pub fn marked(
         .files()
         .filter(|(_, file)| !busy.contains(&file.number))
     {
-        // Files of the last non-empty level cannot move down.
-        let can_go = level < last_with_files || last_with_files == 0;
+        // Files of the last non-empty level cannot move down, and neither can young ones.
+        let is_young = limits.is_young(version, level, file);
+        let can_go = (level < last_with_files || last_with_files == 0) && !is_young;
         if file.is_marked() && can_go {
             marked.content.push((level, file.clone()));
         }
@@ -396,7 +419,7 @@ pub fn marked(
                 read.push((reads, (level, file.clone())));
             }
         }
-        if is_older(file.oldest_time(), expired_before) && level + 1 < levels {
+        if is_older(file.oldest_time(), expired_before) && level + 1 < levels && !is_young {
             marked.expired.push((level, file.clone()));
         }
         let created = if file.created() > 0 {

@@ -247,6 +247,7 @@ fn options(dynamic: bool) -> ShapeOptions {
         periodic: 0,
         bottommost_delay: 0,
         reads_per_byte: 0.0,
+        precludes_young: false,
     }
 }
 
@@ -310,7 +311,7 @@ fn a_full_level_is_due_and_busy_files_do_not_count() {
     let scores = compaction_score::scores(&version, &targets, &busy, &options);
     assert_eq!(scores[0], (1, 0.6));
     assert_eq!(
-        compaction_score::pending_compaction_bytes(&version, &targets, &options),
+        compaction_score::pending_compaction_bytes(&version, &targets, &options, 0),
         200 + 16
     );
 }
@@ -345,6 +346,7 @@ fn old_files_and_obsolete_versions_are_marked() {
         ahead: 0,
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
+        young_after: SequenceNumber::MAX,
     };
     let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
     let list = |files: &[(usize, Arc<FileMeta>)]| -> Vec<(usize, u64)> {

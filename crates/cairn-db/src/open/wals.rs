@@ -546,8 +546,8 @@ impl Shared {
             self.tree.lock().jobs.are_idle(),
             "no job runs before the database is open"
         );
-        self.schedule(&mut self.tree.lock());
         self.begin_timers();
+        self.schedule(&mut self.tree.lock());
         Ok(())
     }
 

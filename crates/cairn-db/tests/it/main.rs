@@ -38,6 +38,7 @@ mod parallel_reads;
 mod parallel_scans;
 mod paths;
 mod prepared_ingestions;
+mod preserved;
 mod properties;
 mod range_conversion;
 mod reads;

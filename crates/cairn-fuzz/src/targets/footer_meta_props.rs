@@ -3,9 +3,11 @@
 //! The first byte selects the part.
 
 use cairn_format::id::{SessionId, UniqueId};
+use cairn_format::seqno_times::{MAX_IN_TABLE, SeqnoTimes};
 use cairn_format::table::footer::Footer;
 use cairn_format::table::meta::MetaIndex;
 use cairn_format::table::properties::Properties;
+use cairn_types::SequenceNumber;
 
 /// Decodes the part and, if accepted, decodes its encoding again.
 pub fn run(data: &[u8]) {
@@ -49,11 +51,23 @@ fn metaindex(data: &[u8]) {
     }
 }
 
+fn seqno_times(data: &[u8]) {
+    let Ok(times) = SeqnoTimes::decode(data) else {
+        return;
+    };
+    let again = SeqnoTimes::decode(&times.encode());
+    assert_eq!(again.expect("encoded samples can be decoded"), times);
+    let table = times.for_table(SequenceNumber(1), SequenceNumber::MAX);
+    assert!(table.samples().len() <= MAX_IN_TABLE);
+}
+
 fn properties(data: &[u8]) {
+    seqno_times(data);
     let _ = Properties::find_global_seqno(data);
     let Ok(properties) = Properties::decode(data) else {
         return;
     };
+    seqno_times(&properties.seqno_time_map);
     let again = Properties::decode(&properties.encode()).expect("encoded metadata can be decoded");
     assert_eq!(again.encode(), properties.encode());
     let _ = properties.rows();

@@ -108,7 +108,7 @@ impl<R: Run> CompactionIterator<R> {
             Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
                 let (kind, value) = self.merge_into(&base, operator, &operands)?;
                 self.decided = Some(stripe);
-                if self.may_zero_seq(stripe) {
+                if self.may_zero_seq(stripe, seq) {
                     let made = self.make_zeroed(kind, &value);
                     return Ok(Some(Out::Made(made)));
                 }

@@ -255,6 +255,7 @@ fn a_cancelled_job_ends_with_aborted() {
     let rules = super::Rules {
         filter: None,
         strict_single_deletions: false,
+        zero_through: SequenceNumber::MAX,
         order: KeyOrder::Bytewise,
         snapshots: Vec::new(),
         merge_operator: None,

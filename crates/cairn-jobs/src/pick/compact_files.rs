@@ -321,6 +321,7 @@ fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
         Error::not_supported("a running compaction writes to levels between source and target")
     })?;
     pick.trivial_move = true;
+    pick.young = None;
     pick.cursor = None;
     Ok(pick)
 }

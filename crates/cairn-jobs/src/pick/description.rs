@@ -3,7 +3,7 @@
 use cairn_format::key::InternalKey;
 use cairn_options::{Compression, CompressionOptions};
 use cairn_platform::sync::Arc;
-use cairn_types::KeyOrder;
+use cairn_types::{KeyOrder, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit, bounds};
 
 /// The reason of a compaction.
@@ -102,6 +102,8 @@ pub struct Pick {
     pub offer: Option<SkipLevelCandidates>,
     /// The skip-level range, once chosen.
     pub deeper: Option<SkipLevelOutput>,
+    /// The output of entries that are too young for the output level, which is the last one.
+    pub young: Option<YoungOutput>,
 }
 
 impl Pick {
@@ -109,6 +111,14 @@ impl Pick {
     #[must_use]
     pub fn start_level(&self) -> usize {
         self.inputs[0].level
+    }
+
+    /// Returns the highest level that the compaction may write to.
+    #[must_use]
+    pub fn highest_output(&self) -> usize {
+        self.young
+            .as_ref()
+            .map_or(self.output.level, |young| young.output.level)
     }
 
     /// Returns every input with its level.
@@ -196,6 +206,15 @@ pub struct SkipLevelOutput {
     pub grandparents: Vec<Arc<FileMeta>>,
     /// True if no level below it can hold versions of the inputs' keys.
     pub bottommost: bool,
+}
+
+/// The output of young entries to the level above the last one.
+#[derive(Clone, Debug)]
+pub struct YoungOutput {
+    /// Output parameters of that level.
+    pub output: Output,
+    /// Entries up to this sequence number are written to the last level at any age.
+    pub stays_through: SequenceNumber,
 }
 
 /// Returns the combined bounds of `files`; `None` if there are none.

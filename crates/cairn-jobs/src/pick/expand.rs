@@ -8,6 +8,7 @@ use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Output, Pick, Reason, range};
 use super::tree::{Start, Tree};
+use super::young;
 
 /// Maximum number of files of one trivial move, which bounds the work it adds to the next level.
 const MAX_FILES_MOVED: usize = 4;
@@ -174,13 +175,21 @@ pub(super) fn assemble(
     }
     let mut pick = Pick {
         score,
+        young: young::output(tree, &inputs, output_level),
         ..described(tree, reason, inputs, output_level)
     };
+    if pick.young.is_some()
+        && tree
+            .busy
+            .writes(tree.order(), pick.highest_output(), low, high)
+    {
+        return None;
+    }
     pick.trivial_move = is_trivial_move(tree, &pick, level_zero_move);
     Some(pick)
 }
 
-/// Builds a pick of exactly these inputs, at least one, without regard to running compactions.
+/// Builds a pick of exactly these inputs, at least one, with one output level, and without regard to running compactions.
 pub(super) fn described(
     tree: &Tree,
     reason: Reason,
@@ -213,6 +222,7 @@ pub(super) fn described(
         more_may_come,
         trivial_move: false,
         drops: false,
+        young: None,
         max_subcompactions: tree.options.max_subcompactions,
     }
 }
@@ -310,7 +320,7 @@ fn is_bottommost(
 
 /// Returns the output parameters of `level`. If there is data below, a file may grow to twice its
 /// target size so that it can end at a grandparent boundary.
-fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
+pub(super) fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);
     Output {
         level,
@@ -349,6 +359,7 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
         _ => level == output.level || output.level == 0,
     };
     if rewrites
+        || pick.young.is_some()
         || pick.inputs.len() > 1
         || (level == 0 && start.len() > 1 && !level_zero_move)
         || start.iter().any(|file| file.path_id != output.path_id)

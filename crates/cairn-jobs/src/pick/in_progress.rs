@@ -49,12 +49,14 @@ impl InProgress {
         let offered = pick.offer.iter().flat_map(|offer| &offer.files);
         let taken = || pick.files().map(|(_, file)| file).chain(offered.clone());
         let (smallest, largest) = range(order, taken()).expect("a pick has at least one input");
-        let writes = pick.output.level..=pick.output.level + usize::from(pick.offer.is_some());
+        let lowest = pick.output.level + usize::from(pick.offer.is_some());
+        let writes = pick.highest_output()..=lowest;
         let (low, high) = pick.bounds(order);
+        let mut outputs = pick.highest_output()..=pick.output.level;
         assert!(
             pick.drops
                 || pick.output.level == 0
-                || !self.writes(order, pick.output.level, low.as_bytes(), high.as_bytes()),
+                || !outputs.any(|at| self.writes(order, at, low.as_bytes(), high.as_bytes())),
             "a running compaction writes to the output range"
         );
         let files: Vec<FileNumber> = taken().map(|file| file.number).collect();

@@ -39,6 +39,36 @@ pub(super) fn check(tree: &Tree, pick: &Pick) {
     if output.level > 0 {
         check_level_zero(tree, pick);
         check_output_level(tree, pick);
+        check_young(tree, pick);
+    }
+}
+
+/// Asserts invariant 5: what is written to the level above the output overlaps no other file of it.
+fn check_young(tree: &Tree, pick: &Pick) {
+    let Some(young) = &pick.young else {
+        return;
+    };
+    let output = pick.output.level;
+    assert_eq!(output + 1, tree.version.num_levels());
+    assert_eq!(output, young.output.level + 1);
+    assert!(!pick.trivial_move && pick.offer.is_none() && pick.bottommost);
+    let stays = pick
+        .files()
+        .filter(|(level, _)| *level == output)
+        .all(|(_, file)| file.seqs.largest <= young.stays_through);
+    let rises = pick
+        .files()
+        .filter(|(level, _)| !stays || *level < output)
+        .map(|(_, file)| file);
+    let Some((smallest, largest)) = range(tree.order(), rises) else {
+        return;
+    };
+    for file in expand::between(tree, young.output.level, &smallest, &largest) {
+        assert!(
+            pick.files().any(|(_, input)| input.number == file.number),
+            "invariant 5: file {} of the level above the output is no input",
+            file.number
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! Picks of leveled trees: a level over its target, or a marked file.
 
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, compaction_score};
+use cairn_version::FileMeta;
 
 use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
@@ -9,14 +9,12 @@ use super::{compaction_priority, expand, level_zero};
 
 /// Returns a compaction of the level with the highest score.
 pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
-    let scores = compaction_score::scores(
-        tree.version,
-        &tree.targets,
-        tree.busy.files(),
-        &tree.options.shape,
-    );
     let mut level_zero_waits = false;
-    for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
+    for (level, score) in tree
+        .scores()
+        .into_iter()
+        .take_while(|&(_, score)| score >= 1.0)
+    {
         let base = tree.targets.base_level;
         if level_zero_waits && level == base && !tree.busy.empties_level_zero_into(base) {
             // More work on the base level would starve level 0, unless level 0 is already being
@@ -37,7 +35,10 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
 
 /// Returns a compaction of a sorted level: the first file in priority order that can be compacted.
 fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
-    for at in compaction_priority::by_priority(tree, level) {
+    let files = tree.version.level(level).files();
+    let is_young = |at: &usize| tree.limits.is_young(tree.version, level, &files[*at]);
+    let positions = compaction_priority::by_priority(tree, level).into_iter();
+    for at in positions.filter(|at| !is_young(at)) {
         if let Some(inputs) = expand::first_inputs(tree, level, at) {
             let start = Start {
                 reason: Reason::LevelMaxLevelSize,

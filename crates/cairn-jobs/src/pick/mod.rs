@@ -13,7 +13,8 @@
 //! 3. A file of level 0 is compacted with all files that overlap it, transitively. Exceptions are
 //!    intra-level-0 picks, which take the newest files without a gap, and moves of the oldest files.
 //! 4. Every file of the output level that overlaps the inputs is an input.
-//! 5. For a skip-level range, every file of the lower level with keys in the range is an input and
+//! 5. A pick whose young entries go to the level above its output reserves both levels (`young.rs`).
+//! 6. For a skip-level range, every file of the lower level with keys in the range is an input and
 //!    is entirely within the range.
 //!
 //! The file order follows RocksDB's pickers (db/compaction/compaction_picker*.cc, Apache 2.0).
@@ -35,15 +36,18 @@ mod options;
 mod tests;
 mod tree;
 mod universal;
+mod young;
 
 use cairn_options::CompactionStyle;
 use cairn_version::Version;
-use cairn_version::compaction_score::{self, AgeLimits, Marked};
+use cairn_version::compaction_score::{AgeLimits, Marked};
 
 pub use compact_files::{
     FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_exactly, pick_files, refit,
 };
-pub use description::{LevelInputs, Output, Pick, Reason, SkipLevelCandidates, SkipLevelOutput};
+pub use description::{
+    LevelInputs, Output, Pick, Reason, SkipLevelCandidates, SkipLevelOutput, YoungOutput,
+};
 pub use in_progress::{InProgress, JobId};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
@@ -89,7 +93,7 @@ pub fn is_due(
         return pick(version, busy, limits, options).is_some();
     }
     let tree = Tree::new(version, busy, limits, options);
-    let scores = compaction_score::scores(version, &tree.targets, busy.files(), &options.shape);
+    let scores = tree.scores();
     let Marked {
         content,
         bottommost,

@@ -11,6 +11,7 @@
 use super::description::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use super::expand;
 use super::tree::Tree;
+use super::young;
 
 /// Adds the skip-level candidates to a pick that empties level 0, if its output level would exceed its
 /// target and no running compaction conflicts.
@@ -22,7 +23,12 @@ pub(super) fn offered(tree: &Tree, pick: Pick) -> Pick {
 fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
     let (level, below) = (pick.output.level, pick.output.level + 1);
     // All versions of a key with timestamps must stay in one output level.
-    if pick.trivial_move || below > tree.last_output() || tree.order().timestamp_size() > 0 {
+    let splits_by_age = pick.young.is_some() || young::is_kept_out_of(tree, below);
+    if splits_by_age
+        || pick.trivial_move
+        || below > tree.last_output()
+        || tree.order().timestamp_size() > 0
+    {
         return None;
     }
     // If level 0 is far over its trigger, emptying it quickly takes precedence.

@@ -58,6 +58,7 @@ impl Case {
                 ahead: 0,
                 oldest_snapshot: SequenceNumber::ZERO,
                 full_history_ts_low: Vec::new(),
+                young_after: SequenceNumber::MAX,
             },
             edit: TreeEdit::default(),
             busy: Vec::new(),
@@ -290,6 +291,7 @@ fn running(inputs: LevelInputs) -> Pick {
         cursor: None,
         offer: None,
         deeper: None,
+        young: None,
     }
 }
 

@@ -1,7 +1,9 @@
 //! The state from which a pick is computed.
 
+use std::collections::HashSet;
+
 use cairn_platform::sync::Arc;
-use cairn_types::KeyOrder;
+use cairn_types::{FileNumber, KeyOrder};
 use cairn_version::compaction_score::{self, AgeLimits, Marked, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
@@ -47,6 +49,21 @@ impl<'a> Tree<'a> {
 
     pub(super) fn order(&self) -> &KeyOrder {
         self.version.order()
+    }
+
+    /// Returns the levels with their scores. Busy files and young ones are not counted.
+    pub(super) fn scores(&self) -> Vec<(usize, f64)> {
+        let (busy, shape) = (self.busy.files(), &self.options.shape);
+        if !shape.precludes_young {
+            return compaction_score::scores(self.version, &self.targets, busy, shape);
+        }
+        let young = self
+            .version
+            .files()
+            .filter(|(level, file)| self.limits.is_young(self.version, *level, file))
+            .map(|(_, file)| file.number);
+        let held: HashSet<FileNumber> = busy.iter().copied().chain(young).collect();
+        compaction_score::scores(self.version, &self.targets, &held, shape)
     }
 
     pub(super) fn marked(&self) -> Marked {

@@ -19,7 +19,7 @@ use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{db_paths, expand, level_zero};
+use super::{db_paths, expand, level_zero, young};
 
 /// A sorted run.
 struct Run {
@@ -83,7 +83,8 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
     }
     let aged = |pick: &Pick| pick.reason == Reason::Periodic;
     let found = found.map(|mut pick| {
-        let moves = tree.options.universal.allow_trivial_move && !aged(&pick);
+        let moves =
+            tree.options.universal.allow_trivial_move && !aged(&pick) && pick.young.is_none();
         pick.trivial_move = moves && pick.output.level > 0 && is_disjoint(tree, &pick);
         pick
     });
@@ -118,7 +119,12 @@ fn by_age(tree: &Tree, runs: &[Run], old: &[(usize, Arc<FileMeta>)]) -> Option<P
 
 /// Returns a compaction of all runs down to the oldest, if the newer runs are too large compared with
 /// it.
-fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
+fn by_amplification(tree: &Tree, all: &[Run]) -> Option<Pick> {
+    // The size of the last level says nothing about the copies of data that is kept out of it.
+    let runs = match all {
+        [above @ .., last] if !above.is_empty() && young::is_kept_out_of(tree, last.level) => above,
+        all => all,
+    };
     let (base, newer) = runs.split_last()?;
     if base.busy {
         return None;
@@ -146,7 +152,7 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     }
     let skipped = newest_to_leave_out(tree, &newer[from..], candidate, exceeds);
     let range = from + skipped..runs.len();
-    of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
+    of_runs(tree, all, range, Reason::UniversalSizeAmplification)
 }
 
 /// Returns a partial compaction of the two oldest runs, with the data of newer levels in its key
@@ -419,6 +425,9 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
         }
     }
     let mut pick = expand::assemble(tree, reason, 0.0, inputs, output_level, false)?;
+    if young::is_futile(tree, &pick) {
+        return None;
+    }
     pick.score = runs.iter().filter(|run| !run.busy).count() as f64
         / tree.options.shape.level0_trigger as f64;
     pick.trivial_move = false;
