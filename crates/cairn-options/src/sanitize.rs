@@ -21,6 +21,8 @@ use crate::table::TableOptions;
 /// Older format versions can be read (which RocksDB no longer does) but not written.
 const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
+/// The least number of open files that is in effect.
+const MIN_OPEN_FILES: i32 = 20;
 /// The part of `max_open_files` reserved for files other than tables.
 const OTHER_FILES: usize = 10;
 /// The automatic value of `ttl` and `periodic_compaction_seconds`: 30 days.
@@ -115,7 +117,7 @@ impl DbOptions {
     #[must_use]
     pub fn sanitize(mut self) -> DbOptions {
         if self.max_open_files != -1 {
-            self.max_open_files = self.max_open_files.max(20);
+            self.max_open_files = self.max_open_files.max(MIN_OPEN_FILES);
         }
         if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
             self.bytes_per_sync = MIB;
@@ -162,7 +164,10 @@ impl DbOptions {
     /// Returns the maximum number of open tables; `None` for no limit.
     #[must_use]
     pub fn open_table_limit(&self) -> Option<usize> {
-        let files = usize::try_from(self.max_open_files).ok()?;
+        if self.max_open_files == -1 {
+            return None;
+        }
+        let files = usize::try_from(self.max_open_files.max(MIN_OPEN_FILES)).ok()?;
         Some(files.saturating_sub(OTHER_FILES).max(1))
     }
 
@@ -197,22 +202,10 @@ impl TableOptions {
             self.block_size <= u64::from(u32::MAX),
             "block_size must be less than 4 GiB",
         )?;
-        require(
-            !self.block_align || self.block_size.is_power_of_two(),
-            "block_align requires a block_size that is a power of two",
-        )?;
         let align = self.super_block_alignment_size;
         require(
             align == 0 || align.is_power_of_two(),
             "super_block_alignment_size must be 0 or a power of two",
-        )?;
-        require(
-            !(self.no_block_cache && self.cache_index_and_filter_blocks),
-            "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
-        )?;
-        require(
-            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
-            "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
         )?;
         let charged = &self.cache_usage_options;
         let decisions = [
@@ -230,6 +223,22 @@ impl TableOptions {
         require(
             self.data_block_hash_table_util_ratio > 0.0,
             "data_block_hash_table_util_ratio must be greater than 0",
+        )
+    }
+
+    /// Rejects combinations that RocksDB rejects when a database is opened, but not when a family is created.
+    fn validate_combinations(&self) -> Result<()> {
+        require(
+            !self.block_align || self.block_size.is_power_of_two(),
+            "block_align requires a block_size that is a power of two",
+        )?;
+        require(
+            !(self.no_block_cache && self.cache_index_and_filter_blocks),
+            "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
+        )?;
+        require(
+            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
+            "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
         )
     }
 
@@ -311,6 +320,24 @@ impl FamilyOptions {
     ///
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
+        self.validate_for_creation()?;
+        self.table.validate_combinations()?;
+        let all = self.compression_per_level.iter().chain([&self.compression]);
+        let mut all = all.chain(&self.bottommost_compression);
+        require(
+            !self.table.block_align || all.all(|kind| *kind == Compression::None),
+            "block_align requires uncompressed blocks",
+        )
+    }
+
+    /// Rejects options with which no family can be created: as [`FamilyOptions::validate`], but with the combinations of
+    /// table options that RocksDB rejects only when a database is opened. Tables with `block_align` and compression, or
+    /// with blocks of another size than a power of two, cannot be written: a flush fails.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FamilyOptions::validate`].
+    pub fn validate_for_creation(&self) -> Result<()> {
         self.table.validate()?;
         let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
         require(
@@ -320,10 +347,6 @@ impl FamilyOptions {
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;
-            require(
-                !self.table.block_align || *kind == Compression::None,
-                "block_align requires uncompressed blocks",
-            )?;
         }
         for options in [&self.compression_opts, &self.bottommost_compression_opts] {
             require(
