@@ -42,7 +42,7 @@ impl Shared {
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family needs a name"));
         }
-        options.validate_for_creation()?;
+        options.validate()?;
         options.check_supported()?;
         let mut options = options.clone();
         ttl::agree(self.context.dated, name, &mut options)?;

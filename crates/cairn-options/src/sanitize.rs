@@ -202,10 +202,22 @@ impl TableOptions {
             self.block_size <= u64::from(u32::MAX),
             "block_size must be less than 4 GiB",
         )?;
+        require(
+            !self.block_align || self.block_size.is_power_of_two(),
+            "block_align requires a block_size that is a power of two",
+        )?;
         let align = self.super_block_alignment_size;
         require(
             align == 0 || align.is_power_of_two(),
             "super_block_alignment_size must be 0 or a power of two",
+        )?;
+        require(
+            !(self.no_block_cache && self.cache_index_and_filter_blocks),
+            "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
+        )?;
+        require(
+            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
+            "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
         )?;
         let charged = &self.cache_usage_options;
         let decisions = [
@@ -223,22 +235,6 @@ impl TableOptions {
         require(
             self.data_block_hash_table_util_ratio > 0.0,
             "data_block_hash_table_util_ratio must be greater than 0",
-        )
-    }
-
-    /// Rejects combinations that RocksDB rejects when a database is opened, but not when a family is created.
-    fn validate_combinations(&self) -> Result<()> {
-        require(
-            !self.block_align || self.block_size.is_power_of_two(),
-            "block_align requires a block_size that is a power of two",
-        )?;
-        require(
-            !(self.no_block_cache && self.cache_index_and_filter_blocks),
-            "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
-        )?;
-        require(
-            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
-            "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
         )
     }
 
@@ -320,24 +316,6 @@ impl FamilyOptions {
     ///
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
-        self.validate_for_creation()?;
-        self.table.validate_combinations()?;
-        let all = self.compression_per_level.iter().chain([&self.compression]);
-        let mut all = all.chain(&self.bottommost_compression);
-        require(
-            !self.table.block_align || all.all(|kind| *kind == Compression::None),
-            "block_align requires uncompressed blocks",
-        )
-    }
-
-    /// Rejects options with which no family can be created: as [`FamilyOptions::validate`], but with the combinations of
-    /// table options that RocksDB rejects only when a database is opened. Tables with `block_align` and compression, or
-    /// with blocks of another size than a power of two, cannot be written: a flush fails.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`FamilyOptions::validate`].
-    pub fn validate_for_creation(&self) -> Result<()> {
         self.table.validate()?;
         let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
         require(
@@ -347,6 +325,10 @@ impl FamilyOptions {
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;
+            require(
+                !self.table.block_align || *kind == Compression::None,
+                "block_align requires uncompressed blocks",
+            )?;
         }
         for options in [&self.compression_opts, &self.bottommost_compression_opts] {
             require(

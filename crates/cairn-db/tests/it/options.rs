@@ -9,7 +9,7 @@ use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
 
-use crate::basic::{db_options, open_at, small};
+use crate::basic::{db_options, open_at};
 use crate::wal::open_with;
 
 fn options_files(world: &World) -> Vec<String> {
@@ -320,39 +320,5 @@ fn unknown_options_of_a_newer_release_are_logged_and_ignored() {
         "option compression_opts.a_new_part in section [CFOptions \"default\"]",
     ] {
         assert!(log.contains(passed_over), "{log}");
-    }
-}
-
-/// RocksDB checks these combinations when a database is opened: RocksJava's tests create families with them.
-#[test]
-fn combinations_of_table_options_are_checked_by_an_opening() {
-    for (table, rejected) in [
-        ("block_align=true;block_size=35840", "block_align"),
-        (
-            "no_block_cache=true;cache_index_and_filter_blocks=true",
-            "cache_index_and_filter_blocks",
-        ),
-    ] {
-        let world = World::in_memory();
-        let text = format!("compression=kNoCompression;block_based_table_factory={{{table}}}");
-        let options = FamilyOptions::from_text(&text).unwrap();
-        let db = open_with(&world, &db_options(), false);
-        let family = db.create_family("f", &options).unwrap();
-        family.put(b"k", b"v").unwrap();
-        if rejected == "block_align" {
-            let error = family.flush().unwrap_err();
-            assert!(error.text().contains(rejected), "{error}");
-        } else {
-            family.flush().unwrap();
-        }
-        assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
-        drop((family, db));
-        let descriptor = |options: &FamilyOptions| FamilyDescriptor::new("f", options.clone());
-        let error = open_at(&world, &[descriptor(&options)]).unwrap_err();
-        assert_eq!(error.code(), Code::InvalidArgument);
-        assert!(error.text().contains(rejected), "{error}");
-        let db = open_at(&world, &[descriptor(&small())]).unwrap();
-        let family = db.family("f").unwrap();
-        assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     }
 }
