@@ -361,7 +361,7 @@ fn records_in_the_place_of_removed_ones_that_were_not_indexed_are_read() {
     batch.set_save_point();
     batch.rollback_to_save_point().unwrap();
     assert_eq!(batch.get(b"c").unwrap().as_deref(), Some(&b"3"[..]));
-    assert_eq!(batch.get(b"a").unwrap(), None);
+    assert!(batch.get(b"a").unwrap().is_none());
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn changes_of_the_underlying_batch_are_not_indexed() {
     db.put(b"y", b"0").unwrap();
     batch.write_to(&db, &WriteOptions::default()).unwrap();
     assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
-    assert_eq!(db.get(b"y").unwrap(), None);
+    assert!(db.get(b"y").unwrap().is_none());
     // A removal is visible to reads.
     batch
         .change_batch(WriteBatch::rollback_to_save_point)

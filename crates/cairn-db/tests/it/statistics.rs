@@ -299,7 +299,7 @@ fn a_thread_measures_the_times_of_its_level() {
         (PerfLevel::EnableTimeAndCpuTimeExceptForMutex, [true; 3]),
         (PerfLevel::EnableTime, [true; 3]),
     ];
-    for (n, (level, measured)) in levels.into_iter().enumerate() {
+    for (n, (level, measured)) in (0..).zip(levels) {
         db.put(&key(n), b"0123456789").unwrap();
         db.flush().unwrap();
         perf::set_level(level);
