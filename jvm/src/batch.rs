@@ -1,5 +1,8 @@
 //! `WriteBatch`, `WriteBatch.Handler` and `WriteBatchWithIndex`.
 
+use std::cell::Cell;
+use std::ops::Deref;
+
 use cairn_db::{Family, Record, WriteBatch};
 use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, KeyOrder, Result};
@@ -14,37 +17,100 @@ use crate::writes::Op;
 
 /// The object of a write batch.
 pub struct Batch {
-    /// The writes.
-    pub batch: WriteBatch,
+    writes: Source,
     /// The point at which the WAL ends: size, count and kinds of records.
     termination: Option<(usize, u32, i64)>,
+}
+
+/// The writes of a batch.
+enum Source {
+    Own(WriteBatch),
+    /// Those of an indexed batch, which owns the object.
+    Indexed(IndexedBatch),
 }
 
 impl Batch {
     /// The object of `batch`.
     pub fn new(batch: WriteBatch) -> Batch {
         Batch {
-            batch,
+            writes: Source::Own(batch),
             termination: None,
+        }
+    }
+
+    /// Calls `read` with the writes.
+    #[inline]
+    pub fn with<T>(&self, read: impl FnOnce(&WriteBatch) -> T) -> T {
+        match &self.writes {
+            Source::Own(batch) => read(batch),
+            Source::Indexed(batch) => batch.with_batch(read),
+        }
+    }
+
+    /// Calls `change` with the writes.
+    #[inline]
+    pub fn with_mut<T>(&mut self, change: impl FnOnce(&mut WriteBatch) -> T) -> Result<T> {
+        match &mut self.writes {
+            Source::Own(batch) => Ok(change(batch)),
+            Source::Indexed(batch) => batch.change_batch(change),
         }
     }
 
     /// The error of an earlier call that could not report it.
     pub fn check(&self) -> Result<()> {
-        match self.batch.refused() {
+        match self.with(|batch| batch.refused().cloned()) {
             None => Ok(()),
-            Some(error) => Err(error.clone()),
+            Some(error) => Err(error),
         }
     }
 
-    fn changed(&mut self) -> Outcome<()> {
-        match self.batch.refused() {
-            None => Ok(()),
-            Some(error) => {
-                let error = error.clone();
-                self.batch.forget_refused();
-                Err(error.into())
+    /// Changes the writes. Throws if that is rejected.
+    #[inline]
+    fn change(&mut self, change: impl FnOnce(&mut WriteBatch)) -> Outcome<()> {
+        self.with_mut(|batch| {
+            change(batch);
+            match batch.refused() {
+                None => Ok(()),
+                Some(error) => {
+                    let error = error.clone();
+                    batch.forget_refused();
+                    Err(error.into())
+                }
             }
+        })?
+    }
+}
+
+/// The object of an indexed batch.
+pub struct Indexed {
+    batch: IndexedBatch,
+    /// The handle of its `WriteBatch`, which Java does not own; 0 if it was not requested.
+    plain: Cell<jlong>,
+}
+
+impl Indexed {
+    /// The object of `batch`.
+    pub fn new(batch: IndexedBatch) -> Indexed {
+        Indexed {
+            batch,
+            plain: Cell::new(0),
+        }
+    }
+}
+
+impl Deref for Indexed {
+    type Target = IndexedBatch;
+
+    fn deref(&self) -> &IndexedBatch {
+        &self.batch
+    }
+}
+
+impl Drop for Indexed {
+    fn drop(&mut self) {
+        if self.plain.get() != 0 {
+            // Created by `write_batch`, and not used after the indexed batch.
+            drop(take::<Batch>(self.plain.get()));
         }
     }
 }
@@ -57,12 +123,11 @@ trait Writes {
 impl Writes for Batch {
     #[inline]
     fn apply(&mut self, op: Op, family: Option<&Family>, key: &[u8], value: &[u8]) -> Outcome<()> {
-        op.add(&mut self.batch, family, key, value);
-        self.changed()
+        self.change(|batch| op.add(batch, family, key, value))
     }
 }
 
-impl Writes for IndexedBatch {
+impl Writes for Indexed {
     fn apply(&mut self, op: Op, family: Option<&Family>, key: &[u8], value: &[u8]) -> Outcome<()> {
         match (op, family) {
             (Op::Put, None) => self.put(key, value),
@@ -179,7 +244,7 @@ pub mod plain {
 pub mod indexed {
     //! Writes of `WriteBatchWithIndex`.
     use super::*;
-    batch_writes!(IndexedBatch);
+    batch_writes!(Indexed);
 }
 
 pub fn new(_env: Env, _reserved: jint) -> New<Batch> {
@@ -197,49 +262,49 @@ pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
 }
 
 pub fn count(_env: Env, batch: Ref<Batch>) -> jint {
-    batch.batch.count().cast_signed()
+    batch.with(WriteBatch::count).cast_signed()
 }
 
 pub fn put_log_data(env: Env, mut batch: Mut<Batch>, data: ByteArray, len: jint) -> Outcome<()> {
-    batch.batch.put_log_data(&env.bytes(data, 0, len)?);
-    batch.changed()
+    let data = env.bytes(data, 0, len)?;
+    batch.change(|batch| batch.put_log_data(&data))
 }
 
-pub fn clear(_env: Env, mut batch: Mut<Batch>) {
-    batch.batch.clear();
+pub fn clear(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
+    batch.with_mut(WriteBatch::clear)?;
     batch.termination = None;
+    Ok(())
 }
 
-pub fn set_save_point(_env: Env, mut batch: Mut<Batch>) {
-    batch.batch.set_save_point();
+pub fn set_save_point(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
+    Ok(batch.with_mut(WriteBatch::set_save_point)?)
 }
 
 pub fn rollback(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
-    Ok(batch.batch.rollback_to_save_point()?)
+    Ok(batch.with_mut(WriteBatch::rollback_to_save_point)??)
 }
 
 pub fn pop_save_point(_env: Env, mut batch: Mut<Batch>) -> Outcome<()> {
-    Ok(batch.batch.pop_save_point()?)
+    Ok(batch.with_mut(WriteBatch::pop_save_point)??)
 }
 
-pub fn set_max_bytes(_env: Env, mut batch: Mut<Batch>, bytes: jlong) {
-    batch
-        .batch
-        .set_max_bytes(usize::try_from(bytes).unwrap_or(0));
+pub fn set_max_bytes(_env: Env, mut batch: Mut<Batch>, bytes: jlong) -> Outcome<()> {
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    Ok(batch.with_mut(|batch| batch.set_max_bytes(bytes))?)
 }
 
 pub fn data(env: Env, batch: Ref<Batch>) -> Outcome<ByteArray> {
-    env.byte_array(batch.batch.data())
+    batch.with(|batch| env.byte_array(batch.data()))
 }
 
 pub fn data_size(_env: Env, batch: Ref<Batch>) -> jlong {
-    batch.batch.data().len() as jlong
+    batch.with(|batch| batch.data().len()) as jlong
 }
 
 macro_rules! has {
     ($($name:ident => $pattern:pat,)+) => {$(
         pub fn $name(_env: Env, batch: Ref<Batch>) -> bool {
-            batch.batch.records().any(|record| matches!(record, Ok($pattern)))
+            batch.with(|batch| batch.records().any(|record| matches!(record, Ok($pattern))))
         }
     )+};
 }
@@ -275,12 +340,12 @@ fn kind_flag(record: &Record<'_>) -> i64 {
 }
 
 pub fn mark_termination(_env: Env, mut batch: Mut<Batch>) {
-    let kinds = batch
-        .batch
-        .records()
-        .flatten()
-        .fold(0, |kinds, record| kinds | kind_flag(&record));
-    batch.termination = Some((batch.batch.data().len(), batch.batch.count(), kinds));
+    let point = batch.with(|batch| {
+        let records = batch.records().flatten();
+        let kinds = records.fold(0, |kinds, record| kinds | kind_flag(&record));
+        (batch.data().len(), batch.count(), kinds)
+    });
+    batch.termination = Some(point);
 }
 
 pub fn termination(env: Env, batch: Ref<Batch>) -> Outcome<Object> {
@@ -410,7 +475,16 @@ impl Handler {
 }
 
 pub fn iterate(env: Env, batch: Ref<Batch>, handler: Ref<Handler>) -> Outcome<()> {
-    for record in batch.batch.records() {
+    let copy;
+    let writes = match &batch.writes {
+        Source::Own(batch) => batch,
+        // The handler may call the indexed batch.
+        Source::Indexed(batch) => {
+            copy = batch.with_batch(WriteBatch::clone);
+            &copy
+        }
+    };
+    for record in writes.records() {
         handler.record(env, &record?)?;
         if !env.call_bool(handler.object.object(), handler.should_continue, &[])? {
             break;
@@ -419,12 +493,12 @@ pub fn iterate(env: Env, batch: Ref<Batch>, handler: Ref<Handler>) -> Outcome<()
     Ok(())
 }
 
-pub fn new_indexed(_env: Env) -> New<IndexedBatch> {
-    New(IndexedBatch::new(false))
+pub fn new_indexed(_env: Env) -> New<Indexed> {
+    New(Indexed::new(IndexedBatch::new(false)))
 }
 
-pub fn new_indexed_overwriting(_env: Env, overwrite: bool) -> New<IndexedBatch> {
-    New(IndexedBatch::new(overwrite))
+pub fn new_indexed_overwriting(_env: Env, overwrite: bool) -> New<Indexed> {
+    New(Indexed::new(IndexedBatch::new(overwrite)))
 }
 
 pub fn new_indexed_ordered(
@@ -433,22 +507,22 @@ pub fn new_indexed_ordered(
     _kind: i8,
     _reserved: jint,
     overwrite: bool,
-) -> New<IndexedBatch> {
+) -> New<Indexed> {
     let order = order.map_or(KeyOrder::Bytewise, |order| order.clone());
-    New(IndexedBatch::with_order(order, overwrite))
+    New(Indexed::new(IndexedBatch::with_order(order, overwrite)))
 }
 
 pub fn destroy_indexed(env: Env, handle: jlong) -> Outcome<()> {
-    crate::handle::destroy::<IndexedBatch>(env, handle)
+    crate::handle::destroy::<Indexed>(env, handle)
 }
 
-pub fn count_indexed(_env: Env, batch: Ref<IndexedBatch>) -> jint {
+pub fn count_indexed(_env: Env, batch: Ref<Indexed>) -> jint {
     batch.count().cast_signed()
 }
 
 pub fn put_log_data_indexed(
     env: Env,
-    batch: Mut<IndexedBatch>,
+    batch: Mut<Indexed>,
     data: ByteArray,
     len: jint,
 ) -> Outcome<()> {
@@ -456,56 +530,57 @@ pub fn put_log_data_indexed(
     check_indexed(&batch)
 }
 
-pub fn clear_indexed(_env: Env, batch: Mut<IndexedBatch>) {
+pub fn clear_indexed(_env: Env, batch: Mut<Indexed>) {
     batch.clear();
 }
 
-pub fn set_save_point_indexed(_env: Env, batch: Mut<IndexedBatch>) {
+pub fn set_save_point_indexed(_env: Env, batch: Mut<Indexed>) {
     batch.set_save_point();
 }
 
-pub fn rollback_indexed(_env: Env, batch: Mut<IndexedBatch>) -> Outcome<()> {
+pub fn rollback_indexed(_env: Env, batch: Mut<Indexed>) -> Outcome<()> {
     Ok(batch.rollback_to_save_point()?)
 }
 
-pub fn pop_save_point_indexed(_env: Env, batch: Mut<IndexedBatch>) -> Outcome<()> {
+pub fn pop_save_point_indexed(_env: Env, batch: Mut<Indexed>) -> Outcome<()> {
     Ok(batch.pop_save_point()?)
 }
 
-pub fn set_max_bytes_indexed(_env: Env, batch: Mut<IndexedBatch>, bytes: jlong) {
+pub fn set_max_bytes_indexed(_env: Env, batch: Mut<Indexed>, bytes: jlong) {
     batch.set_max_bytes(usize::try_from(bytes).unwrap_or(0));
 }
 
-/// A `WriteBatch` with the writes of an indexed batch. It is a copy, owned by the Java object.
-pub fn write_batch(env: Env, batch: Ref<IndexedBatch>) -> Outcome<Object> {
-    let copy = batch.with_batch(|batch| WriteBatch::from_data(batch.data()))?;
-    let handle = crate::handle::create(Batch::new(copy));
-    let created = env.create(
+/// The `WriteBatch` of an indexed batch, which belongs to it. Writes to it are not indexed.
+pub fn write_batch(env: Env, batch: Ref<Indexed>) -> Outcome<Object> {
+    if batch.plain.get() == 0 {
+        batch.plain.set(crate::handle::create(Batch {
+            writes: Source::Indexed(batch.share()),
+            termination: None,
+        }));
+    }
+    env.create(
         "org/rocksdb/WriteBatch",
         "(JZ)V",
-        &[jvalue { j: handle }, jvalue { z: true }],
-    );
-    if created.is_err() {
-        drop(take::<Batch>(handle));
-    }
-    created
+        &[
+            jvalue {
+                j: batch.plain.get(),
+            },
+            jvalue { z: false },
+        ],
+    )
 }
 
-pub fn indexed_iterator(_env: Env, batch: Ref<IndexedBatch>) -> New<Cursor> {
+pub fn indexed_iterator(_env: Env, batch: Ref<Indexed>) -> New<Cursor> {
     New(Cursor::Batch(Box::new(batch.iter())))
 }
 
-pub fn indexed_iterator_in(
-    _env: Env,
-    batch: Ref<IndexedBatch>,
-    family: Ref<Family>,
-) -> New<Cursor> {
+pub fn indexed_iterator_in(_env: Env, batch: Ref<Indexed>, family: Ref<Family>) -> New<Cursor> {
     New(Cursor::Batch(Box::new(batch.iter_in(&family))))
 }
 
 pub fn iterator_with_base(
     _env: Env,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
     family: Ref<Family>,
     base: jlong,
     options: Option<Ref<ReadOptions>>,
@@ -529,7 +604,7 @@ pub fn iterator_with_base(
 
 pub fn get_from_batch(
     env: Env,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
     _options: jlong,
     key: ByteArray,
     len: jint,
@@ -540,7 +615,7 @@ pub fn get_from_batch(
 
 pub fn get_from_batch_in(
     env: Env,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
     _options: jlong,
     key: ByteArray,
     len: jint,
@@ -552,7 +627,7 @@ pub fn get_from_batch_in(
 
 pub fn get_over(
     env: Env,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
     db: Ref<Database>,
     options: Ref<ReadOptions>,
     key: ByteArray,
@@ -563,7 +638,7 @@ pub fn get_over(
 
 pub fn get_over_in(
     env: Env,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
     db: Ref<Database>,
     options: Ref<ReadOptions>,
     key: ByteArray,

@@ -9,7 +9,7 @@ use cairn_db::{
 use cairn_options::{FlushOptions, IngestExternalFileOptions, Options};
 use cairn_platform::World;
 use cairn_txn::{OptimisticTransactionDb, TransactionDb};
-use cairn_types::{Error, SequenceNumber};
+use cairn_types::{Error, Result, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
@@ -90,7 +90,7 @@ pub fn descriptors(
         let name = String::from_utf8_lossy(&name).into_owned();
         families.push(FamilyDescriptor::new(
             name,
-            of::<AllOptions>(options)?.family.clone(),
+            of::<AllOptions>(options)?.family()?.clone(),
         ));
     }
     Ok(families)
@@ -118,8 +118,8 @@ pub fn open_by<T>(
 }
 
 /// The default family with the family options of `Options`.
-pub fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
-    [FamilyDescriptor::new("default", all.family.clone())]
+pub fn default_family(all: &AllOptions) -> Result<[FamilyDescriptor; 1]> {
+    Ok([FamilyDescriptor::new("default", all.family()?.clone())])
 }
 
 /// The array of a database and its families.
@@ -137,7 +137,7 @@ pub fn handles(env: Env, database: Database, families: &[FamilyDescriptor]) -> O
 
 fn open_as(env: Env, all: &AllOptions, path: JString, read_only: bool) -> Outcome<New<Database>> {
     let path = env.text(path)?;
-    let (db, slot) = open_by(all, &path, &default_family(all), read_only, cairn_db::open)?;
+    let (db, slot) = open_by(all, &path, &default_family(all)?, read_only, cairn_db::open)?;
     let database = Database::new(db, Kind::Plain, all, slot);
     if !all.listeners.is_empty() {
         // As in RocksDB, which creates and deletes a handle of the default family here.
@@ -235,7 +235,7 @@ pub fn open_as_secondary(
     path: JString,
     secondary: JString,
 ) -> Outcome<New<Database>> {
-    secondary_of(env, &all, path, secondary, &default_family(&all)).map(New)
+    secondary_of(env, &all, path, secondary, &default_family(&all)?).map(New)
 }
 
 pub fn open_families_as_secondary(
@@ -302,7 +302,7 @@ pub fn create_family_ttl(
     options: Ref<AllOptions>,
     ttl: jint,
 ) -> Outcome<New<Family>> {
-    let mut family = options.family.clone();
+    let mut family = options.family()?.clone();
     family.value_ttl = Some(ttl);
     let name = env.all_bytes(name)?;
     Ok(New(db
@@ -367,7 +367,7 @@ pub fn create_family(
     options: Ref<AllOptions>,
 ) -> Outcome<New<Family>> {
     let name = env.bytes(name, 0, name_len)?;
-    create_named(&db, &name, &options.family).map(New)
+    create_named(&db, &name, options.family()?).map(New)
 }
 
 pub fn create_families(
@@ -378,7 +378,7 @@ pub fn create_families(
 ) -> Outcome<LongArray> {
     let mut created = Vec::new();
     for name in env.all_byte_arrays(names)? {
-        created.push(create_named(&db, &name, &options.family)?);
+        created.push(create_named(&db, &name, options.family()?)?);
     }
     let created: Vec<jlong> = created.into_iter().map(create).collect();
     env.long_array(&created)
@@ -392,7 +392,11 @@ pub fn create_families_each(
 ) -> Outcome<LongArray> {
     let mut created = Vec::new();
     for (name, options) in env.all_byte_arrays(names)?.iter().zip(env.longs(options)?) {
-        created.push(create_named(&db, name, &of::<AllOptions>(options)?.family)?);
+        created.push(create_named(
+            &db,
+            name,
+            of::<AllOptions>(options)?.family()?,
+        )?);
     }
     let created: Vec<jlong> = created.into_iter().map(create).collect();
     env.long_array(&created)

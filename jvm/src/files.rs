@@ -16,6 +16,7 @@ use jni_sys::{jint, jlong, jvalue};
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::callbacks::LoggerHandle;
 use crate::db::{Checkpoint, Database, env_path, family_or_default};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
@@ -109,8 +110,12 @@ fn writer(env: &EnvOptions, all: &AllOptions, family: &FamilyOptions) -> New<Sst
     New(SstFileWriter::new(&all.world(), &db, family))
 }
 
-pub fn new_writer(_env: Env, options: Ref<EnvOptions>, all: Ref<AllOptions>) -> New<SstFileWriter> {
-    writer(&options, &all, &all.family)
+pub fn new_writer(
+    _env: Env,
+    options: Ref<EnvOptions>,
+    all: Ref<AllOptions>,
+) -> Outcome<New<SstFileWriter>> {
+    Ok(writer(&options, &all, all.family()?))
 }
 
 pub fn new_writer_ordered(
@@ -119,10 +124,10 @@ pub fn new_writer_ordered(
     all: Ref<AllOptions>,
     order: Ref<KeyOrder>,
     _kind: i8,
-) -> New<SstFileWriter> {
-    let mut family = all.family.clone();
+) -> Outcome<New<SstFileWriter>> {
+    let mut family = all.family()?.clone();
     family.comparator = order.clone();
-    writer(&options, &all, &family)
+    Ok(writer(&options, &all, &family))
 }
 
 pub fn open_writer(env: Env, mut writer: Mut<SstFileWriter>, path: JString) -> Outcome<()> {
@@ -560,7 +565,7 @@ pub fn create_with_import(
     let name = String::from_utf8_lossy(&name);
     Ok(New(db.db.create_family_with_import(
         &name,
-        &options.family,
+        options.family()?,
         &import,
         &all,
     )?))
@@ -576,6 +581,10 @@ pub fn backup_dir(env: Env, options: Ref<BackupEngineOptions>) -> Outcome<JStrin
 
 pub fn set_backup_env(_env: Env, mut options: Mut<BackupEngineOptions>, world: Ref<World>) {
     options.backup_world = Some(world.clone());
+}
+
+pub fn set_backup_log(_env: Env, mut options: Mut<BackupEngineOptions>, logger: Ref<LoggerHandle>) {
+    options.info_log = Some(logger.clone());
 }
 
 pub fn set_backup_limiter(

@@ -29,6 +29,7 @@ mod options;
 mod reads;
 mod scalar;
 mod slice;
+mod task_limiter;
 mod threads;
 mod tickers;
 mod transaction_db;

@@ -11,13 +11,14 @@ use cairn_options::{
     UniversalCompactionOptions, WriteOptions,
 };
 use cairn_platform::World;
-use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor};
+use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{Mut, New, Ref};
 use crate::listener::ListenerHandle;
 use crate::objects::{Memtable, StatisticsHandle, TableFormat};
+use crate::scalar::{self, DISABLED};
 use crate::slice::Slice;
 
 /// The object of `Options`, `DBOptions` and `ColumnFamilyOptions`, each of which uses a part of it.
@@ -33,6 +34,8 @@ pub struct AllOptions {
     pub env_handle: jlong,
     /// The listeners, which are bound to each database that is opened.
     pub listeners: Vec<ListenerHandle>,
+    /// True if the compression is `DISABLE_COMPRESSION_OPTION`, with which no family can be opened.
+    pub compression_disabled: bool,
     /// Options of RocksJava that have no effect on results, kept for their getters.
     pub inert: Inert,
 }
@@ -63,6 +66,7 @@ impl Default for AllOptions {
             world: None,
             env_handle: 0,
             listeners: Vec::new(),
+            compression_disabled: false,
             inert: Inert {
                 random_access_max_buffer_size: 1 << 20,
                 access_hint: 1,
@@ -78,6 +82,16 @@ impl AllOptions {
     /// The file system, clock and threads.
     pub fn world(&self) -> World {
         self.world.clone().unwrap_or_else(World::posix)
+    }
+
+    /// The options of a family that is opened or created.
+    pub fn family(&self) -> Result<&FamilyOptions> {
+        match self.compression_disabled {
+            false => Ok(&self.family),
+            true => Err(Error::invalid_argument(
+                "compression is kDisableCompressionOption, which is for bottommost_compression only",
+            )),
+        }
     }
 }
 
@@ -102,6 +116,7 @@ pub fn new(_env: Env) -> New<AllOptions> {
 pub fn new_of(_env: Env, db: Ref<AllOptions>, family: Ref<AllOptions>) -> New<AllOptions> {
     New(AllOptions {
         family: family.family.clone(),
+        compression_disabled: family.compression_disabled,
         ..db.clone()
     })
 }
@@ -357,6 +372,7 @@ macro_rules! shared {
 
 shared! {
     set_rate_limiter: cairn_platform::RateLimiter => db.rate_limiter;
+    set_compaction_limiter: cairn_platform::ConcurrentTaskLimiter => family.compaction_thread_limiter;
     set_write_buffer_manager: cairn_memory::WriteBufferManager => db.write_buffer_manager;
     set_row_cache: BlockCache => db.row_cache;
     set_sst_file_manager: cairn_platform::SstFileManager => db.sst_file_manager;
@@ -396,6 +412,21 @@ pub fn set_universal(
 
 pub fn set_fifo(_env: Env, mut options: Mut<AllOptions>, fifo: Ref<FifoCompactionOptions>) {
     options.family.compaction_options_fifo = fifo.clone();
+}
+
+pub fn set_compression(_env: Env, mut options: Mut<AllOptions>, kind: i8) -> Outcome<()> {
+    options.compression_disabled = kind == DISABLED;
+    match options.compression_disabled {
+        true => Ok(()),
+        false => scalar::set(&mut options.family.compression, kind, "setCompressionType"),
+    }
+}
+
+pub fn compression(_env: Env, options: Ref<AllOptions>) -> Outcome<i8> {
+    match options.compression_disabled {
+        true => Ok(DISABLED),
+        false => scalar::get(&options.family.compression),
+    }
 }
 
 pub fn set_compression_per_level(

@@ -103,7 +103,7 @@ impl Scalar<i8> for Compression {
 }
 
 /// The number of `DISABLE_COMPRESSION_OPTION`.
-const DISABLED: i8 = 0x7f;
+pub const DISABLED: i8 = 0x7f;
 
 impl Scalar<i8> for Option<Compression> {
     fn set_java(&mut self, value: i8) -> bool {

@@ -48,7 +48,7 @@ pub fn open(
     options: Ref<TransactionDbOptions>,
     path: JString,
 ) -> Outcome<New<Database>> {
-    open_locking(&all, &options, &env.text(path)?, &default_family(&all)).map(New)
+    open_locking(&all, &options, &env.text(path)?, &default_family(&all)?).map(New)
 }
 
 pub fn open_families(
@@ -65,7 +65,7 @@ pub fn open_families(
 }
 
 pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
-    open_validating(&all, &env.text(path)?, &default_family(&all)).map(New)
+    open_validating(&all, &env.text(path)?, &default_family(&all)?).map(New)
 }
 
 pub fn open_families_optimistic(

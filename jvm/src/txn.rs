@@ -4,19 +4,19 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, Value};
-use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
 use cairn_platform::sync::Mutex;
 use cairn_txn::Transaction;
-use cairn_types::Error;
+use cairn_types::{Error, Result};
 use jni_sys::{jint, jlong, jvalue};
 
+use crate::batch::{Batch, Indexed};
 use crate::callee::Callee;
 use crate::env::{
     ByteArray, ByteBuffer, Env, JString, LongArray, Method, Object, ObjectArray, Outcome, illegal,
 };
-use crate::handle::{Mut, New, Ref, create, of, take};
+use crate::handle::{Mut, New, Ref, create, of, of_mut, take};
 use crate::iterator::Cursor;
 use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
@@ -37,6 +37,9 @@ pub struct Txn {
     options: Cell<jlong>,
     /// The handle of its batch; 0 if it was not requested.
     batch: jlong,
+    /// The handle of its commit-time batch; 0 if it was not requested. Then the batch is here, and the transaction has
+    /// it only while it ends.
+    commit_time: jlong,
 }
 
 impl Txn {
@@ -58,6 +61,7 @@ impl Txn {
             snapshots: Vec::new(),
             options: Cell::new(0),
             batch: 0,
+            commit_time: 0,
         }
     }
 
@@ -78,6 +82,20 @@ impl Txn {
         Ok((self.txn.as_mut().ok_or_else(ended)?, &self.default))
     }
 
+    /// Calls `end` with the transaction, which has its commit-time batch meanwhile.
+    fn end(&mut self, end: impl FnOnce(&mut Transaction) -> Result<()>) -> Outcome<()> {
+        let handle = self.commit_time;
+        let txn = self.get_mut()?;
+        if handle == 0 {
+            return Ok(end(txn)?);
+        }
+        let batch = of_mut::<Batch>(handle)?;
+        batch.with_mut(|batch| std::mem::swap(txn.commit_time_batch(), batch))?;
+        let ended = end(txn);
+        batch.with_mut(|batch| std::mem::swap(txn.commit_time_batch(), batch))?;
+        Ok(ended?)
+    }
+
     fn get_mut(&mut self) -> Outcome<&mut Transaction> {
         self.txn
             .as_mut()
@@ -95,7 +113,14 @@ impl Drop for Txn {
             drop(take::<WriteOptions>(self.options.get()));
         }
         if self.batch != 0 {
-            drop(take::<IndexedBatch>(self.batch));
+            drop(take::<Indexed>(self.batch));
+        }
+        if self.commit_time != 0
+            && let Ok(mut batch) = take::<Batch>(self.commit_time)
+            && let Some(txn) = &mut self.txn
+        {
+            // A prepared transaction outlives its Java object. The batch is a plain one, which can always be changed.
+            let _ = batch.with_mut(|batch| std::mem::swap(txn.commit_time_batch(), batch));
         }
     }
 }
@@ -171,9 +196,18 @@ pub fn set_snapshot_on_next_and_notify(
 /// checked.
 pub fn write_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
     if txn.batch == 0 {
-        txn.batch = create(txn.get()?.write_batch().share());
+        txn.batch = create(Indexed::new(txn.get()?.write_batch().share()));
     }
     Ok(txn.batch)
+}
+
+/// The handle of the commit-time batch, which belongs to the transaction.
+pub fn commit_time_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
+    if txn.commit_time == 0 {
+        let batch = std::mem::take(txn.get_mut()?.commit_time_batch());
+        txn.commit_time = create(Batch::new(batch));
+    }
+    Ok(txn.commit_time)
 }
 
 pub fn snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
@@ -195,11 +229,11 @@ pub fn prepare(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 }
 
 pub fn commit(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
-    Ok(txn.get_mut()?.commit()?)
+    txn.end(Transaction::commit)
 }
 
 pub fn rollback(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
-    Ok(txn.get_mut()?.rollback()?)
+    txn.end(Transaction::rollback)
 }
 
 pub fn set_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
@@ -668,7 +702,7 @@ pub fn set_write_options(_env: Env, mut txn: Mut<Txn>, options: Ref<WriteOptions
     txn.get_mut()?.set_write_options(options.clone());
     match txn.options.get() {
         0 => {}
-        handle => *crate::handle::of_mut::<WriteOptions>(handle)? = options.clone(),
+        handle => *of_mut::<WriteOptions>(handle)? = options.clone(),
     }
     Ok(())
 }
@@ -691,8 +725,9 @@ pub fn undo_get_family(
     Ok(())
 }
 
-pub fn rebuild(_env: Env, mut txn: Mut<Txn>, batch: Ref<crate::batch::Batch>) -> Outcome<()> {
-    Ok(txn.get_mut()?.rebuild_from_write_batch(&batch.batch)?)
+pub fn rebuild(_env: Env, mut txn: Mut<Txn>, batch: Ref<Batch>) -> Outcome<()> {
+    let txn = txn.get_mut()?;
+    Ok(batch.with(|batch| txn.rebuild_from_write_batch(batch))?)
 }
 
 pub fn set_name(env: Env, mut txn: Mut<Txn>, name: JString) -> Outcome<()> {

@@ -86,7 +86,7 @@ impl WalFilter for JavaWalFilter {
                 .and_then(|arguments| env.call_short(self.java.object(), self.record, &arguments));
             drop(take::<Batch>(old)?);
             let new = take::<Batch>(new)?;
-            Ok((answer?, new.batch))
+            Ok((answer?, new.with(WriteBatch::clone)))
         });
         // The number of the option, and in the low byte 1 if the new batch replaces the old one.
         let (answer, new) = answer;

@@ -1,10 +1,10 @@
 //! `RocksDB`: put, delete, merge, write.
 
 use cairn_db::{Family, WriteBatch};
-use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use jni_sys::{jint, jlong};
 
+use crate::batch::{Batch, Indexed};
 use crate::db::{Database, Kind, family_or_default};
 use crate::env::{ByteArray, ByteBuffer, Env, Outcome};
 use crate::handle::{Ref, of};
@@ -193,17 +193,17 @@ pub fn write_batch(
     _env: Env,
     db: Ref<Database>,
     options: Ref<WriteOptions>,
-    batch: Ref<crate::batch::Batch>,
+    batch: Ref<Batch>,
 ) -> Outcome<()> {
     batch.check()?;
-    Ok(write(db.0, &options, &batch.batch)?)
+    Ok(batch.with(|batch| write(db.0, &options, batch))?)
 }
 
 pub fn write_indexed(
     _env: Env,
     db: Ref<Database>,
     options: Ref<WriteOptions>,
-    batch: Ref<IndexedBatch>,
+    batch: Ref<Indexed>,
 ) -> Outcome<()> {
     match &db.kind {
         Kind::Plain => Ok(batch.write_to(&db.db, &options)?),

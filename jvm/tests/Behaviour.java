@@ -419,6 +419,199 @@ public final class Behaviour {
     }
   }
 
+  /** The commit-time batch of a prepared transaction is written with its commit, and is lost with its rollback. */
+  private static void commitTimeBatch(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         WriteOptions write = new WriteOptions()) {
+      try (TransactionDB db = TransactionDB.open(options, locking, path)) {
+        for (final String name : List.of("commit", "rollback")) {
+          try (Transaction txn = db.beginTransaction(write)) {
+            txn.setName(name);
+            txn.put(bytes("key"), bytes(name));
+            txn.getCommitTimeWriteBatch().put(bytes("id"), bytes(name));
+            txn.getCommitTimeWriteBatch().put(bytes("key"), bytes("before"));
+            check(txn.getCommitTimeWriteBatch().count() == 2, "the batch has the writes");
+            check(txn.getWriteBatch().count() == 1, "the transaction does not have them");
+            if (name.equals("commit")) {
+              fails(RocksDBException.class, "Commit-time batch", txn::commit);
+            }
+            txn.prepare();
+            check(db.get(bytes("id")) == null || name.equals("rollback"), "a prepared write");
+            if (name.equals("commit")) {
+              txn.commit();
+            } else {
+              txn.rollback();
+            }
+            check(txn.getCommitTimeWriteBatch().count() == 0, "the batch after the end");
+          }
+        }
+      }
+      try (RocksDB db = RocksDB.open(options, path)) {
+        check(Arrays.equals(db.get(bytes("id")), bytes("commit")), "the commit-time write");
+        check(Arrays.equals(db.get(bytes("key")), bytes("commit")), "the transaction's write");
+      }
+    }
+  }
+
+  /** The plain batch of an indexed one has the same writes. */
+  private static void batchOfIndexedBatch(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path);
+         WriteOptions write = new WriteOptions();
+         ReadOptions read = new ReadOptions();
+         WriteBatchWithIndex indexed = new WriteBatchWithIndex()) {
+      indexed.put(bytes("a"), bytes("1"));
+      final WriteBatch plain = indexed.getWriteBatch();
+      check(plain.count() == 1 && plain.hasPut(), "the first write");
+      plain.put(bytes("b"), bytes("2"));
+      indexed.put(bytes("c"), bytes("3"));
+      check(indexed.count() == 3 && plain.count() == 3, "writes of both");
+      check(indexed.getFromBatch(new DBOptions(), bytes("b")) == null, "it is not indexed");
+      check(Arrays.equals(indexed.getFromBatchAndDB(db, read, bytes("c")), bytes("3")), "c");
+      final AtomicInteger puts = new AtomicInteger();
+      try (WriteBatch.Handler handler = new PutCounter(puts)) {
+        plain.iterate(handler);
+      }
+      check(puts.get() == 3, "puts: " + puts);
+      indexed.getWriteBatch().clear();
+      check(indexed.count() == 0, "a cleared batch");
+      check(indexed.getFromBatch(new DBOptions(), bytes("a")) == null, "a cleared index");
+      plain.put(bytes("d"), bytes("4"));
+      db.write(write, plain);
+      check(Arrays.equals(db.get(bytes("d")), bytes("4")), "the written batch");
+    }
+  }
+
+  /** Counts puts. */
+  private static final class PutCounter extends WriteBatch.Handler {
+    private final AtomicInteger puts;
+
+    PutCounter(final AtomicInteger puts) {
+      this.puts = puts;
+    }
+
+    @Override
+    public void put(final int family, final byte[] key, final byte[] value) {
+      puts.incrementAndGet();
+    }
+
+    @Override
+    public void put(final byte[] key, final byte[] value) {
+      puts.incrementAndGet();
+    }
+
+    @Override
+    public void merge(final int family, final byte[] key, final byte[] value) {}
+
+    @Override
+    public void merge(final byte[] key, final byte[] value) {}
+
+    @Override
+    public void delete(final int family, final byte[] key) {}
+
+    @Override
+    public void delete(final byte[] key) {}
+
+    @Override
+    public void singleDelete(final int family, final byte[] key) {}
+
+    @Override
+    public void singleDelete(final byte[] key) {}
+
+    @Override
+    public void deleteRange(final int family, final byte[] begin, final byte[] end) {}
+
+    @Override
+    public void deleteRange(final byte[] begin, final byte[] end) {}
+
+    @Override
+    public void logData(final byte[] blob) {}
+
+    @Override
+    public void putBlobIndex(final int family, final byte[] key, final byte[] value) {}
+
+    @Override
+    public void markBeginPrepare() {}
+
+    @Override
+    public void markEndPrepare(final byte[] xid) {}
+
+    @Override
+    public void markNoop(final boolean emptyBatch) {}
+
+    @Override
+    public void markRollback(final byte[] xid) {}
+
+    @Override
+    public void markCommit(final byte[] xid) {}
+
+    @Override
+    public void markCommitWithTimestamp(final byte[] xid, final byte[] ts) {}
+  }
+
+  /** A limiter of compactions that two databases share. */
+  private static void limitedCompactions(final String path) throws Exception {
+    try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
+         Options options = new Options().setCreateIfMissing(true)
+                               .setLevel0FileNumCompactionTrigger(2)
+                               .setCompactionThreadLimiter(limiter)) {
+      try (RocksDB one = RocksDB.open(options, path + 1);
+           RocksDB two = RocksDB.open(options, path + 2);
+           FlushOptions flush = new FlushOptions()) {
+        for (final RocksDB db : List.of(one, two)) {
+          for (int n = 0; n < 3; n++) {
+            db.put(bytes("key"), bytes("value" + n));
+            db.flush(flush);
+          }
+        }
+        Thread.sleep(100);
+        check(level0(one) == 3 && level0(two) == 3, "no compaction has a token");
+        limiter.setMaxOutstandingTask(1);
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (level0(one) > 1 || level0(two) > 1) {
+          check(System.nanoTime() < end, "the compactions do not start");
+          check(limiter.outstandingTask() <= 1, "the limit");
+          Thread.sleep(5);
+        }
+      }
+      check(limiter.outstandingTask() == 0, "no token is left");
+    }
+  }
+
+  private static int level0(final RocksDB db) throws RocksDBException {
+    return Integer.parseInt(db.getProperty("rocksdb.num-files-at-level0"));
+  }
+
+  /** Values that the setters accept and an opening rejects, and the log of backups. */
+  private static void rejectedCodecsAndBackupLogs(final String path) throws Exception {
+    for (final CompressionType kind : List.of(CompressionType.XPRESS_COMPRESSION,
+             CompressionType.DISABLE_COMPRESSION_OPTION)) {
+      try (Options options = new Options().setCreateIfMissing(true).setCompressionType(kind)) {
+        final String name = kind == CompressionType.XPRESS_COMPRESSION ? "pression" : "kDisableCompressionOption";
+        fails(RocksDBException.class, name, () -> RocksDB.open(options, path));
+      }
+    }
+    final List<String> lines = Collections.synchronizedList(new ArrayList<>());
+    try (Options options = new Options().setCreateIfMissing(true);
+         Logger logger = new Logger(InfoLogLevel.INFO_LEVEL) {
+           @Override
+           protected void log(final InfoLogLevel level, final String message) {
+             lines.add(message);
+           }
+         };
+         BackupEngineOptions backups =
+             new BackupEngineOptions(Files.createDirectories(Paths.get(path + "-backups")).toString())
+                 .setInfoLog(logger);
+         RocksDB db = RocksDB.open(options, path);
+         BackupEngine engine = BackupEngine.open(Env.getDefault(), backups)) {
+      db.put(bytes("key"), bytes("value"));
+      engine.createNewBackup(db);
+    }
+    check(lines.stream().anyMatch(line -> line.contains("the creation of a backup succeeded")),
+        "the log of backups: " + lines);
+  }
+
   private static void compactFiles(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true).setDisableAutoCompactions(true);
          RocksDB db = RocksDB.open(options, path);
@@ -623,6 +816,10 @@ public final class Behaviour {
     cases.put("exceptionsInListenersAndLoggers", Behaviour::exceptionsInListenersAndLoggers);
     cases.put("twoDatabases", Behaviour::twoDatabases);
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
+    cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
+    cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
+    cases.put("limitedCompactions", Behaviour::limitedCompactions);
+    cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
     cases.put("informationAboutCompactions", Behaviour::informationAboutCompactions);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);

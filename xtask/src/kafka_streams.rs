@@ -5,8 +5,9 @@
 //! that passes with RocksDB's library must pass with Cairn's.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::commands::{fresh, output, read, target};
 use crate::java::{self, maven, rocksdb};
@@ -18,7 +19,22 @@ const PACKAGE: &str = "org.apache.kafka.streams.state";
 const SHORT_JAVA: &str = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto";
 
 /// The arguments of the short form.
-const SHORT: [&str; 4] = ["events=6000", "cache=8", "threads=1", "commit=300"];
+const SHORT: [&str; 5] = [
+    "events=6000",
+    "cache=8",
+    "threads=1",
+    "commit=300",
+    "parallel=true",
+];
+
+/// The time after which the short form is ended.
+const SHORT_LIMIT: Duration = Duration::from_secs(600);
+
+/// The time after which the long form is ended.
+const LONG_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The number of lines of each log that a failure prints.
+const LINES_OF_LOGS: usize = 15;
 
 /// Runs the comparison, or the tests of the stores.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
@@ -35,8 +51,13 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     match rest.split_first() {
         Some((&"test", classes)) => store_tests(root, &library("release")?, classes),
         Some((&"--short", settings)) => short(root, &library("dev")?, settings),
-        _ => compare(root, &library("release")?, &rest),
+        _ => compare(root, &library("release")?, &rest, LONG_LIMIT),
     }
+}
+
+/// The stage of continuous integration: the short form with the library of the dev profile.
+pub fn stage(root: &Path) -> Result<(), String> {
+    short(root, &java::library(root, None, "dev")?, &[])
 }
 
 fn short(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {
@@ -44,11 +65,11 @@ fn short(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {
     let mut all: Vec<&str> = SHORT.to_vec();
     all.push(&java);
     all.extend(settings);
-    compare(root, library, &all)
+    compare(root, library, &all, SHORT_LIMIT)
 }
 
-/// Runs the comparison with `settings`, which are arguments of the class `Comparison`.
-fn compare(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String> {
+/// Runs the comparison with `settings`, which are arguments of the class `Comparison`, and ends it after `limit`.
+fn compare(root: &Path, library: &Path, settings: &[&str], limit: Duration) -> Result<(), String> {
     let work = target(root).join("kafka-streams");
     let example = root.join("examples/kafka-streams");
     maven(
@@ -58,22 +79,64 @@ fn compare(root: &Path, library: &Path, settings: &[&str]) -> Result<(), String>
     let path = read(&work.join("class-path.txt"))?;
     let rocksdb = rocksdb(&work, &path)?;
     let jar = work.join("kafka-streams-example.jar");
-    let status = Command::new("java")
+    let run = work.join("run");
+    let mut comparison = Command::new("java")
         .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
         .args(["-cp", &format!("{}:{path}", jar.display())])
         .arg("cairn.streams.Comparison")
         .arg(format!("rocksdb={}", rocksdb.display()))
         .arg(format!("cairn={}", library.display()))
-        .arg(format!("work={}", work.join("run").display()))
+        .arg(format!("work={}", run.display()))
         .args(settings)
-        .status()
+        // The comparison, and the processes that it starts, end when it is closed.
+        .stdin(Stdio::piped())
+        .spawn()
         .map_err(|error| format!("java: {error}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!(
-            "the comparison failed; the logs are in {}",
-            work.join("run").display()
-        )),
+    let started = Instant::now();
+    let ended = loop {
+        match comparison.try_wait() {
+            Ok(None) if started.elapsed() < limit => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            ended => break ended.map_err(|error| format!("java: {error}"))?,
+        }
+    };
+    let failure = match ended {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => format!("the comparison failed with {status}"),
+        None => {
+            let _ = comparison.kill();
+            let _ = comparison.wait();
+            format!("the comparison has not ended after {limit:?}")
+        }
+    };
+    print_logs(&run);
+    Err(format!("{failure}; the logs are in {}", run.display()))
+}
+
+/// Prints the last lines of the logs in `folder` and in those below it.
+fn print_logs(folder: &Path) {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    for entry in entries {
+        if entry.is_dir() {
+            print_logs(&entry);
+        } else if entry
+            .extension()
+            .is_some_and(|extension| extension == "log")
+            && let Ok(text) = read(&entry)
+        {
+            let lines: Vec<&str> = text.lines().collect();
+            println!("{}:", entry.display());
+            for line in &lines[lines.len().saturating_sub(LINES_OF_LOGS)..] {
+                println!("  {line}");
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo xtask test [STAGE...] [--without NAME]...
 //!                              run all stages of continuous integration, or the given ones: lint unit crash
-//!                              fault meta interop capi fuzz soak counts. Missing tools are installed; one that
+//!                              fault meta interop capi streams fuzz soak counts. Missing tools are installed; one that
 //!                              cannot be installed fails the run, unless --without names it or its stage
 //!                              (tool_requirements.rs)
 //! cargo xtask tidy             check the style rules (takes a second; part of lint)

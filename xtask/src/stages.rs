@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::commands::{announce, printed};
 use crate::tool_requirements::Selection;
-use crate::{capi, deny, header, loom, packages, path_costs, soak, tidy};
+use crate::{capi, deny, header, kafka_streams, loom, packages, path_costs, soak, tidy};
 
 /// Mutated inputs for each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -26,7 +26,7 @@ const WITHOUT: &str = "CAIRN_WITHOUT";
 /// The engine that the crash and model tests run.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage {
         name: "lint",
         run: lint,
@@ -54,6 +54,10 @@ const STAGES: [Stage; 10] = [
     Stage {
         name: "capi",
         run: capi::run,
+    },
+    Stage {
+        name: "streams",
+        run: streams,
     },
     Stage {
         name: "fuzz",
@@ -273,6 +277,14 @@ fn interop(root: &Path, selection: &Selection) -> Result<(), String> {
         root,
         &[&twin[..], &["--", "--ops", TWIN_OPERATIONS]].concat(),
     )
+}
+
+/// Kafka Streams on the library for Java, which the stage `capi` has built.
+fn streams(root: &Path, selection: &Selection) -> Result<(), String> {
+    match selection.has("javac") {
+        true => kafka_streams::stage(root),
+        false => Ok(()),
+    }
 }
 
 fn fuzz(root: &Path) -> Result<(), String> {

@@ -129,7 +129,10 @@ pub const NEEDS: [Need; 15] = [
             program("mvn", "maven"),
         ],
         cached: None,
-        steps: &[("capi", "tests of RocksJava")],
+        steps: &[
+            ("capi", "tests of RocksJava"),
+            ("streams", "the Kafka Streams example"),
+        ],
         whole: None,
     },
     Need {

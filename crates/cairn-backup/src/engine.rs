@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_db::Db;
 use cairn_format::backup;
+use cairn_observe::logger::Logger;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock};
 use cairn_platform::{FileSystem, RateLimiter, World};
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     /// The environment of the directory of backups.
     pub(crate) world: World,
     pub(crate) options: BackupEngineOptions,
+    info: Logger,
     pub(crate) backup_limiter: Option<Arc<RateLimiter>>,
     pub(crate) restore_limiter: Option<Arc<RateLimiter>>,
     pub(crate) catalog: Mutex<Catalog>,
@@ -77,6 +79,10 @@ impl Core {
                 .clone()
                 .unwrap_or_else(|| world.clone()),
             options: options.clone(),
+            info: options
+                .info_log
+                .clone()
+                .map_or_else(Logger::silent, Logger::to),
             backup_limiter: limiter(&options.backup_rate_limiter, options.backup_rate_limit),
             restore_limiter: limiter(&options.restore_rate_limiter, options.restore_rate_limit),
             catalog: Mutex::default(),
@@ -87,10 +93,38 @@ impl Core {
             reading: RwLock::new(()),
             stopped: AtomicBool::new(false),
         };
-        core.catalog
-            .lock()
-            .refresh(core.fs(), core.dir(), max_valid)?;
+        let (valid, corrupt) = {
+            let mut catalog = core.catalog.lock();
+            catalog.refresh(core.fs(), core.dir(), max_valid)?;
+            let corrupt: Vec<_> = catalog
+                .corrupt()
+                .map(|(id, error)| (id, error.clone()))
+                .collect();
+            (catalog.valid().count(), corrupt)
+        };
+        core.info.info(format_args!(
+            "{} has {valid} valid backups",
+            core.dir().display()
+        ));
+        for (id, error) in corrupt {
+            core.info.warn(format_args!("backup {id}: {error}"));
+        }
         Ok(Arc::new(core))
+    }
+
+    /// Runs `work`, an operation of the engine, and logs its begin and its outcome.
+    fn logged<T>(
+        &self,
+        what: impl std::fmt::Display,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.info.info(format_args!("{what} begins"));
+        let done = work();
+        match &done {
+            Ok(_) => self.info.info(format_args!("{what} succeeded")),
+            Err(error) => self.info.error(format_args!("{what} failed: {error}")),
+        }
+        done
     }
 
     /// The file system of the directory of backups.
@@ -223,7 +257,10 @@ impl BackupEngineReadOnly {
     /// found value; `IoError`; `Busy` in a callback of this engine.
     pub fn verify_backup(&self, id: u32, checksums: bool) -> Result<()> {
         check_outside(self.core.identity(), "verify_backup")?;
-        crate::verify::verify(&self.core, id, checksums)
+        self.core
+            .logged(format_args!("the verification of backup {id}"), || {
+                crate::verify::verify(&self.core, id, checksums)
+            })
     }
 
     /// Restores backup `id` to the database in `db_dir` with logs in `wal_dir`, which replaces a database there. Files
@@ -242,7 +279,7 @@ impl BackupEngineReadOnly {
         options: &RestoreOptions<'_>,
     ) -> Result<()> {
         check_outside(self.core.identity(), "restore_db_from_backup")?;
-        crate::restore::restore(&self.core, Some(id), db_dir, wal_dir, options)
+        self.restore(Some(id), db_dir, wal_dir, options)
     }
 
     /// Restores the newest valid backup; see [`BackupEngineReadOnly::restore_db_from_backup`].
@@ -257,7 +294,21 @@ impl BackupEngineReadOnly {
         options: &RestoreOptions<'_>,
     ) -> Result<()> {
         check_outside(self.core.identity(), "restore_db_from_latest_backup")?;
-        crate::restore::restore(&self.core, None, db_dir, wal_dir, options)
+        self.restore(None, db_dir, wal_dir, options)
+    }
+
+    fn restore(
+        &self,
+        id: Option<u32>,
+        db_dir: &Path,
+        wal_dir: &Path,
+        options: &RestoreOptions<'_>,
+    ) -> Result<()> {
+        let backup = id.map_or("the newest backup".to_owned(), |id| format!("backup {id}"));
+        let what = format!("the restoration of {backup} to {}", db_dir.display());
+        self.core.logged(what, || {
+            crate::restore::restore(&self.core, id, db_dir, wal_dir, options)
+        })
     }
 }
 
@@ -301,7 +352,18 @@ impl BackupEngine {
     /// database are in several directories; `Corruption` of a file of the database; `Aborted` if a callback panicked;
     /// `Busy` in a callback of this engine; `IoError`. Nothing is added then, and other backups are unchanged.
     pub fn create_new_backup(&self, db: &Db, options: &CreateBackupOptions) -> Result<u32> {
-        crate::create::create(&self.core, db, options)
+        let id = self.core.logged("the creation of a backup", || {
+            crate::create::create(&self.core, db, options)
+        })?;
+        let created = self.core.catalog.lock().get(Some(id));
+        if let Ok(backup) = created {
+            let info = &backup.info;
+            self.core.info.info(format_args!(
+                "backup {id} has {} files with {} bytes",
+                info.number_files, info.size
+            ));
+        }
+        Ok(id)
     }
 
     /// Deletes backup `id`, which may be corrupt.
@@ -310,7 +372,10 @@ impl BackupEngine {
     ///
     /// `NotFound`; `IoError`; `Busy` in a callback of this engine. Other backups are unchanged.
     pub fn delete_backup(&self, id: u32) -> Result<()> {
-        crate::delete::delete(&self.core, id)
+        self.core
+            .logged(format_args!("the deletion of backup {id}"), || {
+                crate::delete::delete(&self.core, id)
+            })
     }
 
     /// Deletes the oldest valid backups so that at most `keep` remain.
@@ -319,7 +384,9 @@ impl BackupEngine {
     ///
     /// `IoError` for the first that cannot be deleted; `Busy` in a callback of this engine.
     pub fn purge_old_backups(&self, keep: usize) -> Result<()> {
-        crate::delete::purge(&self.core, keep)
+        let what = format_args!("the deletion of all but the newest {keep} backups");
+        self.core
+            .logged(what, || crate::delete::purge(&self.core, keep))
     }
 
     /// Removes files that interrupted or failed operations left. The creation and the deletion of backups do so, too,
@@ -329,8 +396,10 @@ impl BackupEngine {
     ///
     /// `IoError`; `Busy` in a callback of this engine.
     pub fn garbage_collect(&self) -> Result<()> {
-        let mut change = self.core.begin_change("garbage_collect")?;
-        crate::delete::collect_garbage(&mut change)
+        self.core.logged("the removal of unlisted files", || {
+            let mut change = self.core.begin_change("garbage_collect")?;
+            crate::delete::collect_garbage(&mut change)
+        })
     }
 
     /// Ends a backup that is being created soon, with `Incomplete`, and prevents others through this engine.

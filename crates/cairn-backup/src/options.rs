@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_format::backup::Schema;
+use cairn_observe::LogSink;
 use cairn_platform::{RateLimiter, World};
 use cairn_types::{Error, Result};
 
@@ -86,6 +87,8 @@ pub struct BackupEngineOptions {
     pub max_valid_backups_to_open: usize,
     /// The schema of metadata files. Schema 2 preserves temperatures, and is required to exclude files.
     pub schema_version: Schema,
+    /// The log of the engine: the begin and the outcome of each operation; `None` for none.
+    pub info_log: Option<Arc<dyn LogSink>>,
 }
 
 impl BackupEngineOptions {
@@ -109,6 +112,7 @@ impl BackupEngineOptions {
             callback_trigger_interval_size: 4 << 20,
             max_valid_backups_to_open: usize::MAX,
             schema_version: Schema::One,
+            info_log: None,
         }
     }
 

@@ -181,9 +181,13 @@ impl Shared {
         tree: &mut Tree,
         family: &Arc<FamilyState>,
     ) -> Option<Chosen> {
-        if tree.jobs.compactions() >= self.options().background_limits().1
-            || family.options().disable_auto_compactions
-        {
+        if family.options().disable_auto_compactions {
+            if let Some(state) = tree.families.get_mut(&family.id()) {
+                state.limited = false;
+            }
+            return None;
+        }
+        if tree.jobs.compactions() >= self.options().background_limits().1 {
             return None;
         }
         let history = tree.families.get(&family.id());

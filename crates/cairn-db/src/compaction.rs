@@ -1,7 +1,7 @@
 //! Flushes and compactions of one family: picking, running and installing them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
@@ -21,6 +21,7 @@ use cairn_platform::IoPriority;
 use cairn_platform::Priority;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sst_file_manager::Reservation;
+use cairn_platform::{TaskToken, TaskWaiter};
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::compaction_score::{self, AgeLimits};
@@ -44,6 +45,21 @@ pub(crate) struct Chosen {
     pub(crate) trim: Option<Vec<u8>>,
     /// Space reserved for its output, which counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
+    /// The permission of the family's limiter of compactions.
+    pub(crate) _token: Option<Arc<TaskToken>>,
+}
+
+/// A limiter of compactions has a token again, possibly released under the lock of another database.
+impl TaskWaiter for Shared {
+    fn task_may_start(self: Arc<Self>) {
+        let executor = self.context.world.executor.clone();
+        // The job takes over the reference, which may be the last one: a database is not dropped here.
+        let job = Box::new(move || {
+            self.as_job(|| self.schedule(&mut self.tree.lock()));
+            self.changed.notify_all();
+        });
+        executor.spawn(Priority::High, job);
+    }
 }
 
 impl Shared {
@@ -120,7 +136,20 @@ impl Shared {
             &state.busy,
             &self.present(family),
             &self.pick_options(family),
-        )?;
+        );
+        let token = match family.options().compaction_thread_limiter.as_ref() {
+            Some(limiter) if pick.is_some() => {
+                let shared = Arc::downgrade(self);
+                let token = limiter.token(&(shared as Weak<dyn TaskWaiter>));
+                state.limited = token.is_none();
+                Some(Arc::new(token?))
+            }
+            _ => {
+                state.limited = false;
+                None
+            }
+        };
+        let pick = pick?;
         let Ok(room) = self.catalog.space.reserve(&pick) else {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
             self.look_for_room_later();
@@ -134,6 +163,7 @@ impl Shared {
             blob_gc: None,
             trim: None,
             _room: room,
+            _token: token,
         })
     }
 
@@ -212,6 +242,13 @@ impl Shared {
         done?;
         self.note_space(BackgroundErrorReason::Compaction);
         Ok(info)
+    }
+
+    /// The token of a compaction of `family` that starts in any case.
+    pub(crate) fn forced_token(family: &FamilyState) -> Option<Arc<TaskToken>> {
+        let options = family.options();
+        let limiter = options.compaction_thread_limiter.as_ref()?;
+        Some(Arc::new(limiter.force_token()))
     }
 
     /// Schedules another check for compactions after a delay, once for all that lack space now.

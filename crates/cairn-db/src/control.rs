@@ -122,12 +122,13 @@ impl Shared {
         flushed
     }
 
-    /// True if no job is running, and no held job is due.
+    /// True if no job is running, and no job is due that is held or waits for a limiter.
     fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
         let runs = !tree.jobs.are_idle();
         let purges = options.wait_for_purge && tree.jobs.have_purges();
         let held = !tree.jobs.may_flush() || !tree.jobs.may_compact();
-        !(runs || purges || held && self.is_work_due(tree))
+        let limited = tree.families.values().any(|family| family.limited);
+        !(runs || purges || limited || held && self.is_work_due(tree))
     }
 
     /// True if a flush or compaction would start without the holds.

@@ -111,6 +111,6 @@ pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
-pub use two_phase::PreparedTransaction;
+pub use two_phase::{CommitParts, PreparedTransaction};
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};

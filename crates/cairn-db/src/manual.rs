@@ -224,6 +224,7 @@ impl Shared {
             blob_gc: None,
             trim: None,
             _room: room,
+            _token: Shared::forced_token(family),
         })
     }
 

@@ -196,7 +196,12 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        Ok(options.sanitize())
+        // A number that is too small stays as it is, as in RocksDB, but is not in effect.
+        let max_open_files = options.max_open_files;
+        Ok(DbOptions {
+            max_open_files,
+            ..options.sanitize()
+        })
     }
 
     /// Returns an error if the database is closed.

@@ -157,6 +157,8 @@ pub(crate) struct FamilyTree {
     pub(crate) retry_flush: Option<Retry>,
     /// The same for compactions.
     pub(crate) retry_compaction: Option<Retry>,
+    /// True while a due compaction has no token of the family's limiter.
+    pub(crate) limited: bool,
     /// Tables that compactions could not read.
     pub(crate) damaged: Vec<Damaged>,
     /// Inputs of running compactions.
@@ -199,6 +201,7 @@ impl FamilyTree {
             condition: Condition::Normal,
             retry_flush: None,
             retry_compaction: None,
+            limited: false,
             damaged: Vec::new(),
             busy: cairn_jobs::pick::InProgress::default(),
         }

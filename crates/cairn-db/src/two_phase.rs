@@ -23,11 +23,23 @@ pub struct PreparedTransaction {
     pub batch: WriteBatch,
 }
 
+/// Further parts of the commit of a prepared transaction. Their writes are not part of what was prepared, and take effect
+/// together with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommitParts<'a> {
+    /// Writes that precede those of the transaction (RocksDB's commit-time batch).
+    pub before: Option<&'a WriteBatch>,
+    /// Writes that follow those of the transaction.
+    pub after: Option<&'a WriteBatch>,
+    /// The timestamp that the keys of the transaction get in families with timestamps. The keys of the other parts have
+    /// theirs already.
+    pub timestamp: Option<&'a [u8]>,
+}
+
 /// A decision.
 #[derive(Clone, Copy)]
 enum Decision<'a> {
-    /// With further writes, which follow those of the section, and the timestamp of all writes.
-    Commit(&'a WriteBatch, Option<&'a [u8]>),
+    Commit(&'a CommitParts<'a>),
     RollBack,
 }
 
@@ -85,21 +97,28 @@ impl Shared {
         options.check_supported()?;
         let mut marker = Encoded::new();
         match decision {
-            Decision::Commit(more, timestamp) => {
-                self.check_write(more, &options)?;
-                match timestamp {
+            Decision::Commit(commit) => {
+                for writes in [commit.before, commit.after].into_iter().flatten() {
+                    self.check_write(writes, &options)?;
+                }
+                if let Some(before) = commit.before {
+                    marker.append(&before.encoded().view())?;
+                }
+                match commit.timestamp {
                     Some(timestamp) => marker.mark_commit_at(timestamp, name)?,
                     None => marker.mark_commit(name)?,
                 }
-                marker.append(&more.encoded().view())?;
+                if let Some(after) = commit.after {
+                    marker.append(&after.encoded().view())?;
+                }
                 cairn_wal::check_record(marker.byte_len() as u64)?;
             }
             Decision::RollBack => marker.mark_rollback(name)?,
         }
         let mut section = self.writes.sections.begin_decision(name)?;
         let is_commit = matches!(decision, Decision::Commit(..));
-        if let Decision::Commit(more, timestamp) = decision {
-            let completed = self.complete_section(&mut section, more, timestamp);
+        if let Decision::Commit(commit) = decision {
+            let completed = self.complete_section(&mut section, commit);
             completed.inspect_err(|_| {
                 self.writes.sections.decision_failed(name, State::Prepared);
             })?;
@@ -131,23 +150,18 @@ impl Shared {
 }
 
 impl Shared {
-    /// Sets the timestamps of a section that is committed, and adds the writes of `more`.
+    /// Sets the timestamps of a section that is committed, and adds the writes before and after it.
     ///
     /// # Errors
     ///
     /// `InvalidArgument` without a timestamp if keys have timestamps, or for one of another size.
-    fn complete_section(
-        &self,
-        section: &mut Arc<Encoded>,
-        more: &WriteBatch,
-        timestamp: Option<&[u8]>,
-    ) -> Result<()> {
+    fn complete_section(&self, section: &mut Arc<Encoded>, commit: &CommitParts<'_>) -> Result<()> {
         let families = self.catalog.families();
         let size_of = |id: u32| {
             let family = families.get(id);
             family.map_or(0, |family| family.order().timestamp_size())
         };
-        if let Some(timestamp) = timestamp {
+        if let Some(timestamp) = commit.timestamp {
             // The writes to a dropped family are ignored.
             Arc::make_mut(section).set_timestamps(timestamp, |id| Some(size_of(id)))?;
         } else if self.signals.has_timestamps() {
@@ -158,9 +172,17 @@ impl Shared {
                 }
             }
         }
-        match more.count() {
-            0 => Ok(()),
-            _ => Arc::make_mut(section).append(&more.encoded().view()),
+        if let Some(before) = commit.before.filter(|before| !before.is_empty()) {
+            let mut whole = before.encoded().clone();
+            whole.set_sequence(section.view().sequence());
+            whole.append(&section.view())?;
+            *section = Arc::new(whole);
+        }
+        match commit.after {
+            Some(after) if !after.is_empty() => {
+                Arc::make_mut(section).append(&after.encoded().view())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -219,40 +241,32 @@ impl Db {
     /// thread decides it; `Aborted` if the log has failed in an earlier decision. After another error the transaction
     /// is still prepared.
     pub fn commit_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
-        self.commit_prepared_with(name, &WriteBatch::new(), options)
+        self.commit_prepared_with(name, &CommitParts::default(), options)
     }
 
-    /// Commits the prepared transaction `name` with the writes of `more`, which follow its own.
+    /// Commits the prepared transaction `name` together with the writes in `parts`.
     ///
     /// # Errors
     ///
-    /// Those of [`Db::commit_prepared`] and [`Db::write_with`].
+    /// Those of [`Db::commit_prepared`] and [`Db::write_with`]; `InvalidArgument` for a timestamp of another size, and
+    /// for no timestamp if the transaction has keys of families with timestamps.
     pub fn commit_prepared_with(
         &self,
         name: &[u8],
-        more: &WriteBatch,
+        parts: &CommitParts<'_>,
         options: &WriteOptions,
     ) -> Result<()> {
-        self.commit_prepared_at(name, more, None, options)
-    }
-
-    /// [`Db::commit_prepared_with`] at `timestamp`, which the keys get in families with timestamps. The keys of `more`
-    /// have it already.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::commit_prepared_with`]; `InvalidArgument` for a timestamp of another size, and for no timestamp if
-    /// there are such keys.
-    pub fn commit_prepared_at(
-        &self,
-        name: &[u8],
-        more: &WriteBatch,
-        timestamp: Option<&[u8]>,
-        options: &WriteOptions,
-    ) -> Result<()> {
+        let none = WriteBatch::new();
         let shared = self.shared();
-        shared.with_stored(more, |more| {
-            shared.decide(name, Decision::Commit(more, timestamp), options)
+        shared.with_stored(parts.before.unwrap_or(&none), |before| {
+            shared.with_stored(parts.after.unwrap_or(&none), |after| {
+                let stored = CommitParts {
+                    before: Some(before),
+                    after: Some(after),
+                    ..*parts
+                };
+                shared.decide(name, Decision::Commit(&stored), options)
+            })
         })
     }
 

@@ -213,6 +213,26 @@ impl IndexedBatch {
         look(&self.shared.lock().batch)
     }
 
+    /// Calls `change` with the underlying batch. Records that it adds are not indexed, as after
+    /// [`IndexedBatch::set_indexing`]; after it has removed records, the others are indexed again. `change` either adds
+    /// records or removes the last ones, and must not call the indexed batch.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
+    pub fn change_batch<T>(&self, change: impl FnOnce(&mut WriteBatch) -> T) -> Result<T> {
+        let mut indexed = self.shared.lock();
+        let before = indexed.batch.data().len();
+        let changed = change(&mut indexed.batch);
+        let after = indexed.batch.data().len();
+        match after < before {
+            true => indexed.rebuild()?,
+            false if after > before => indexed.note_unindexed(before..after),
+            false => {}
+        }
+        Ok(changed)
+    }
+
     /// Starts or stops indexing further writes. Writes that are not indexed cost less memory and time, but are visible
     /// only after the batch is written: reads and iterators over the batch do not return them.
     pub fn set_indexing(&self, indexing: bool) {

@@ -217,7 +217,7 @@ impl Indexed {
         }
     }
 
-    fn note_unindexed(&mut self, records: Range<usize>) {
+    pub(crate) fn note_unindexed(&mut self, records: Range<usize>) {
         match self.unindexed.last_mut() {
             Some(last) if last.end == records.start => last.end = records.end,
             _ => self.unindexed.push(records),
@@ -244,6 +244,9 @@ impl Indexed {
     pub(crate) fn rebuild(&mut self) -> Result<()> {
         let len = self.batch.data().len();
         self.unindexed.retain(|range| range.start < len);
+        if let Some(last) = self.unindexed.last_mut() {
+            last.end = last.end.min(len);
+        }
         for index in self.families.values_mut() {
             index.keys.clear();
         }
@@ -255,15 +258,15 @@ impl Indexed {
                 return Ok(());
             };
             let record = record.map_err(bad)?;
+            if !self.is_indexed(at) {
+                continue;
+            }
             let Some((family, kind, key, _)) = keyed(&record) else {
                 if record.is_counted() {
                     return Err(unsupported(&record));
                 }
                 continue;
             };
-            if !self.is_indexed(at) {
-                continue;
-            }
             let index = self.families.entry(family);
             let index = index.or_insert_with(|| FamilyIndex::new(self.default_order.clone()));
             let key = strip_timestamp(key, index.order.timestamp_size());

@@ -345,3 +345,58 @@ fn handles_of_a_batch_share_its_writes() {
     drop(batch);
     assert_eq!(other.count(), 2);
 }
+
+/// A rollback kept the end of a range of records that were not indexed, so that later records there disappeared from reads
+/// with the next rollback.
+#[test]
+fn records_in_the_place_of_removed_ones_that_were_not_indexed_are_read() {
+    let batch = IndexedBatch::new(true);
+    batch.set_indexing(false);
+    batch.put(b"a", b"1");
+    batch.set_save_point();
+    batch.put(b"b", b"2");
+    batch.rollback_to_save_point().unwrap();
+    batch.set_indexing(true);
+    batch.put(b"c", b"3");
+    batch.set_save_point();
+    batch.rollback_to_save_point().unwrap();
+    assert_eq!(batch.get(b"c").unwrap().as_deref(), Some(&b"3"[..]));
+    assert!(batch.get(b"a").unwrap().is_none());
+}
+
+#[test]
+fn changes_of_the_underlying_batch_are_not_indexed() {
+    let db = database(&KeyOrder::Bytewise);
+    let batch = IndexedBatch::new(true);
+    batch.put(b"a", b"1");
+    batch
+        .change_batch(|plain| {
+            plain.set_save_point();
+            plain.put(b"b", b"2");
+            // An indexed batch has no index for it.
+            plain.delete_range(b"x", b"z");
+        })
+        .unwrap();
+    batch.put(b"c", b"3");
+    assert_eq!(batch.count(), 4);
+    let read = |key: &[u8]| batch.get(key).unwrap().map(|value| value.to_vec());
+    assert_eq!((read(b"b"), read(b"c")), (None, Some(b"3".to_vec())));
+    batch.set_save_point();
+    batch.put(b"d", b"4");
+    batch.rollback_to_save_point().unwrap();
+    assert_eq!((read(b"b"), read(b"c")), (None, Some(b"3".to_vec())));
+    db.put(b"y", b"0").unwrap();
+    batch.write_to(&db, &WriteOptions::default()).unwrap();
+    assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert!(db.get(b"y").unwrap().is_none());
+    // A removal is visible to reads.
+    batch
+        .change_batch(WriteBatch::rollback_to_save_point)
+        .unwrap()
+        .unwrap();
+    assert_eq!((read(b"a"), read(b"c")), (Some(b"1".to_vec()), None));
+    batch.change_batch(WriteBatch::clear).unwrap();
+    assert_eq!((read(b"a"), batch.count()), (None, 0));
+    batch.put(b"e", b"5");
+    assert_eq!(read(b"e"), Some(b"5".to_vec()));
+}

@@ -11,7 +11,7 @@ use cairn_memory::secondary::{CompressedCacheOptions, CompressedSecondaryCache, 
 use cairn_memory::{BlockCache, CacheKind, CacheOptions, MemoryBudget, WriteBufferManager};
 use cairn_observe::statistics::{Keeping, StatsLevel};
 use cairn_observe::{Listeners, LogSink, Statistics};
-use cairn_platform::{RateLimiter, SstFileManager};
+use cairn_platform::{ConcurrentTaskLimiter, RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge_operators;
@@ -417,6 +417,24 @@ impl Text for Option<Arc<SstFileManager>> {
             Some(manager) => manager.delete_rate_bytes_per_second().print(),
             None => NULL.to_owned(),
         }
+    }
+}
+
+/// As for listeners.
+impl Text for Option<Arc<ConcurrentTaskLimiter>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            NULL | "" => Ok(None),
+            _ => Err("a limiter of compactions is set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Self::parse(text).map(drop)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memory::BlockCache;
+use cairn_platform::ConcurrentTaskLimiter;
 use cairn_types::{
     CompactionFilter, CompactionFilterFactory, KeyOrder, MergeOperator, PrefixExtractor,
     SstPartitionerFactory,
@@ -244,6 +245,9 @@ options! {
         compaction_filter: Plugin<dyn CompactionFilter> = Plugin::None;
         /// Factory of compaction filters.
         compaction_filter_factory: Plugin<dyn CompactionFilterFactory> = Plugin::None;
+        /// Limit on concurrent compactions, which families and databases may share. Manual compactions count, but do not
+        /// wait.
+        compaction_thread_limiter: Option<Arc<ConcurrentTaskLimiter>> = None, unwritten;
         /// Factory of partitioners, which set table boundaries.
         sst_partitioner_factory: Plugin<dyn SstPartitionerFactory> = Plugin::None;
         /// Factories of table property collectors.

@@ -21,6 +21,8 @@ use crate::table::TableOptions;
 /// Older format versions can be read (which RocksDB no longer does) but not written.
 const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
+/// The least number of open files that is in effect.
+const MIN_OPEN_FILES: i32 = 20;
 /// The part of `max_open_files` reserved for files other than tables.
 const OTHER_FILES: usize = 10;
 /// The automatic value of `ttl` and `periodic_compaction_seconds`: 30 days.
@@ -115,7 +117,7 @@ impl DbOptions {
     #[must_use]
     pub fn sanitize(mut self) -> DbOptions {
         if self.max_open_files != -1 {
-            self.max_open_files = self.max_open_files.max(20);
+            self.max_open_files = self.max_open_files.max(MIN_OPEN_FILES);
         }
         if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
             self.bytes_per_sync = MIB;
@@ -162,7 +164,10 @@ impl DbOptions {
     /// Returns the maximum number of open tables; `None` for no limit.
     #[must_use]
     pub fn open_table_limit(&self) -> Option<usize> {
-        let files = usize::try_from(self.max_open_files).ok()?;
+        if self.max_open_files == -1 {
+            return None;
+        }
+        let files = usize::try_from(self.max_open_files.max(MIN_OPEN_FILES)).ok()?;
         Some(files.saturating_sub(OTHER_FILES).max(1))
     }
 

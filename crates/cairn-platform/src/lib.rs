@@ -8,6 +8,7 @@
 pub mod backoff;
 mod buffer;
 pub mod clock;
+pub mod concurrent_task_limiter;
 pub mod cores;
 pub mod encrypted;
 pub mod executor;
@@ -35,6 +36,7 @@ pub use buffer::{Buffer, BufferMemory, Entry, EntryNote, PrefetchHint, buffer_me
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
+pub use concurrent_task_limiter::{ConcurrentTaskLimiter, TaskToken, TaskWaiter};
 pub use encrypted::{
     BlockCipher, CipherStream, CtrProvider, EncryptedFileSystem, EncryptionProvider,
 };

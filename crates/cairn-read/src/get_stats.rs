@@ -24,6 +24,22 @@ pub(crate) fn count_get(
     hit: Hit,
     found: &Result<Found>,
 ) {
+    match perf::is_in_use() {
+        false => add_get(reading, began, tables, hit, found),
+        true => count_get_in_perf(reading, began, tables, hit, found),
+    }
+}
+
+/// [`count_get`] with the counters of the thread, and the time that counting takes.
+#[cold]
+fn count_get_in_perf(
+    reading: &Reading,
+    began: Began,
+    tables: Option<&TableCounts>,
+    hit: Hit,
+    found: &Result<Found>,
+) {
+    let started = perf::wants_times().then(|| reading.clock.monotonic_nanos());
     perf::count(|perf| {
         if let Some(tables) = tables {
             perf.add_tables(tables);
@@ -34,6 +50,22 @@ pub(crate) fn count_get(
         );
         perf.add(PerfMetric::GetFromMemtableCount, 1);
     });
+    add_get(reading, began, tables, hit, found);
+    if let Some(started) = started {
+        let nanos = reading.clock.monotonic_nanos().saturating_sub(started);
+        perf::count(|perf| perf.add(PerfMetric::GetPostProcessTime, nanos));
+    }
+}
+
+/// Adds a completed get to the statistics.
+#[inline]
+fn add_get(
+    reading: &Reading,
+    began: Began,
+    tables: Option<&TableCounts>,
+    hit: Hit,
+    found: &Result<Found>,
+) {
     let micros = began.micros(&*reading.clock);
     let update = |update: &Update<'_>| {
         if let Some(micros) = micros {

@@ -171,11 +171,16 @@ fn timed<T>(reading: &Reading, activity: Activity, read: impl FnOnce() -> T) -> 
     if statistics.is_none() && !perf::wants_times() {
         return read();
     }
+    let cpu_began = perf::wants_cpu_times().then(|| reading.clock.thread_cpu_nanos());
     let began = reading.clock.monotonic_nanos();
     let result = activity.run(read);
     let nanos = reading.clock.monotonic_nanos().saturating_sub(began);
     if perf::wants_times() {
         perf::count(|perf| perf.add(PerfMetric::BlockReadTime, nanos));
+    }
+    if let Some(began) = cpu_began {
+        let nanos = reading.clock.thread_cpu_nanos().saturating_sub(began);
+        perf::count(|perf| perf.add(PerfMetric::BlockReadCpuTime, nanos));
     }
     if let Some(statistics) = statistics {
         statistics.time(Histogram::ReadBlockGetMicros, nanos / 1_000);

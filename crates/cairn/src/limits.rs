@@ -1,4 +1,4 @@
-//! Limits on the I/O of background work.
+//! Limits on background work and its I/O.
 //!
 //! A [`RateLimiter`] in [`DbOptions::rate_limiter`](crate::DbOptions::rate_limiter) prevents
 //! flushes and compactions from monopolizing the device. Several databases may share one. It limits
@@ -28,5 +28,24 @@
 //! db.close()?;
 //! # Ok::<(), cairn::Error>(())
 //! ```
+//!
+//! A [`ConcurrentTaskLimiter`] in [`FamilyOptions::compaction_thread_limiter`](crate::FamilyOptions::compaction_thread_limiter)
+//! limits the compactions that run at the same time in all families and databases that share it:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! use std::sync::Arc;
+//! use cairn::limits::ConcurrentTaskLimiter;
+//! use cairn::{Db, Options};
+//!
+//! let limiter = Arc::new(ConcurrentTaskLimiter::new("large databases", 2));
+//! let mut options = Options::default().create_if_missing(true);
+//! options.family.compaction_thread_limiter = Some(limiter.clone());
+//! let db = Db::open(&path, &options)?;
+//! assert_eq!(limiter.outstanding_tasks(), 0);
+//! db.close()?;
+//! # Ok::<(), cairn::Error>(())
+//! ```
 
-pub use cairn_platform::{IoKind, IoPriority, RateLimited, RateLimiter};
+pub use cairn_platform::{ConcurrentTaskLimiter, IoKind, IoPriority, RateLimited, RateLimiter};

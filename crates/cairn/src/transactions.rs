@@ -441,6 +441,13 @@ impl<'db> Transaction<'db> {
         self.inner.prepare()
     }
 
+    /// Sets the writes that the commit of the prepared transaction adds, before its own (RocksDB's commit-time batch). They
+    /// are neither locked nor checked, and are logged with the commit: a transaction that is recovered by an opening has
+    /// none. Only a prepared transaction can be committed with them. A rollback discards them.
+    pub fn set_commit_time_batch(&mut self, batch: WriteBatch) {
+        *self.inner.commit_time_batch() = batch.inner;
+    }
+
     /// Discards the writes of the transaction and releases its locks. One that was not prepared can be used again.
     ///
     /// # Errors

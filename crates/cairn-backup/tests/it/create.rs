@@ -9,8 +9,11 @@ use cairn_backup::{
     ShareFilesNaming,
 };
 use cairn_db::Db;
+use cairn_observe::LogSink;
+use cairn_observe::logger::Level;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::sync::Mutex;
 use cairn_platform::{RateLimiter, World};
 use cairn_types::Code;
 
@@ -503,4 +506,55 @@ fn backups_may_be_in_the_directory_of_the_database() {
     assert_eq!(back_up(&engine, &db), 2);
     engine.garbage_collect().unwrap();
     engine.verify_backup(2, true).unwrap();
+}
+
+/// A log that keeps its lines.
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl LogSink for Lines {
+    fn log(&self, level: Level, message: &str) {
+        self.0.lock().push(format!("{level:?} {message}"));
+    }
+
+    fn level(&self) -> Level {
+        Level::Info
+    }
+}
+
+#[test]
+fn operations_and_their_outcomes_are_logged() {
+    let world = World::in_memory();
+    let lines = Arc::new(Lines::default());
+    let options = BackupEngineOptions {
+        info_log: Some(lines.clone()),
+        ..BackupEngineOptions::new(BACKUPS)
+    };
+    let logged = |level: &str, text: &str| {
+        let lines = lines.0.lock();
+        let fits = |line: &&String| line.starts_with(level) && line.contains(text);
+        lines.iter().filter(fits).count() == 1
+    };
+    let db = open(&world);
+    put(&db, 0, 10);
+    let engine = BackupEngine::open(&world, &options).unwrap();
+    assert!(logged("Info", "has 0 valid backups"));
+    let id = back_up(&engine, &db);
+    assert!(logged("Info", "the creation of a backup begins"));
+    assert!(logged("Info", "the creation of a backup succeeded"));
+    let files = engine.backup(id).unwrap().number_files;
+    assert!(logged("Info", &format!("backup 1 has {files} files")));
+    engine.verify_backup(id, true).unwrap();
+    assert!(logged("Info", "the verification of backup 1 succeeded"));
+    engine.delete_backup(7).unwrap_err();
+    assert!(logged("Error", "the deletion of backup 7 failed"));
+    let restored = Path::new("/restored");
+    engine
+        .restore_db_from_latest_backup(restored, restored, &RestoreOptions::default())
+        .unwrap();
+    assert!(logged("Info", "the newest backup to /restored succeeded"));
+    engine.purge_old_backups(0).unwrap();
+    engine.garbage_collect().unwrap();
+    assert!(logged("Info", "but the newest 0 backups succeeded"));
+    assert!(logged("Info", "the removal of unlisted files succeeded"));
 }

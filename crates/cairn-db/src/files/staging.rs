@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_platform::FileSystem;
 use cairn_platform::fs::parent;
-use cairn_types::{Error, Result, Subcode};
+use cairn_types::{Code, Error, Result, Subcode};
 
 /// A directory that does not have its final name yet. Dropping it before [`Staging::publish`] removes its
 /// files.
@@ -22,13 +22,26 @@ impl<'a> Staging<'a> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `target` exists or has no name of its own; `IoError`.
+    /// `InvalidArgument` if `target` exists or has no name of its own; `IoError`, with the subcode `PathNotFound` if the
+    /// directory above it does not exist.
     pub(crate) fn create(fs: &'a dyn FileSystem, target: &Path) -> Result<Staging<'a>> {
         if fs.exists(target)? {
             return Err(Error::invalid_argument(format!(
                 "{} exists",
                 target.display()
             )));
+        }
+        let above = parent(target);
+        if !fs.exists(above)? {
+            return Err(Error::new(
+                Code::IoError,
+                Subcode::PathNotFound,
+                format!(
+                    "{}: the directory {} does not exist",
+                    target.display(),
+                    above.display()
+                ),
+            ));
         }
         let name = target.file_name().ok_or_else(|| {
             Error::invalid_argument(format!(

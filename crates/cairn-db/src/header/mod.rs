@@ -70,6 +70,8 @@ impl Shared {
             head.extend(options::family_lines(family.name(), &family.options()));
         }
         head.push(format!("DB ID: {}", self.context.db_id));
+        // The last line of the header in RocksDB's logs, too.
+        head.push(format!("DB pointer {:p}", &raw const *self));
         self.context.info.header_lines(&head);
     }
 

@@ -238,6 +238,7 @@ const OF_FAMILY: &[&str] = &[
     "enable_blob_columns",
     "deletion_triggered_compaction",
     "cf_paths",
+    "compaction_thread_limiter",
 ];
 
 /// The options of tables, likewise.

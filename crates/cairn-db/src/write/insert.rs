@@ -95,6 +95,11 @@ impl Shared {
                         Some(found) => found,
                         None => {
                             self.note_marker(&record, batch.sequence(), &mut section_log);
+                            // A family that was written to before the section holds the log of the section, too.
+                            if let Some((family, memtable)) = last.take() {
+                                add_waiting(&mut waiting, &memtable);
+                                self.note_growth(family, &memtable);
+                            }
                             continue;
                         }
                     }

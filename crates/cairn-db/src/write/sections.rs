@@ -6,6 +6,8 @@
 //! roll back  log  Rollback name                             memtables  nothing
 //! ```
 //!
+//! A commit may have further records before its marker and after it, which are logged and inserted in that order.
+//!
 //! Only the log has the records of an undecided section, and of a committed one until the memtables with them are
 //! flushed. Its log is kept until then: until the decision by [`Sections`], afterwards by the families that the records
 //! were inserted into (`FamilyWrites::hold_log`).

@@ -7,7 +7,7 @@ use cairn_db::{
 };
 use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions};
 use cairn_platform::World;
-use cairn_types::{Code, Result};
+use cairn_types::{Code, Result, Subcode};
 
 use crate::basic::{db_options, open_at, small};
 
@@ -33,6 +33,24 @@ fn fill(db: &Db, from: u32, to: u32) {
         db.put(key.as_bytes(), &[b'v'; 100])
             .expect("the write works");
     }
+}
+
+#[test]
+fn a_checkpoint_does_not_create_the_directory_above_it() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    fill(&db, 0, 10);
+    let error = db
+        .create_checkpoint("/missing/copy".as_ref(), 0)
+        .unwrap_err();
+    assert_eq!(
+        (error.code(), error.subcode()),
+        (Code::IoError, Subcode::PathNotFound)
+    );
+    assert!(error.text().contains("/missing"), "{error}");
+    assert!(!world.fs.exists("/missing".as_ref()).unwrap());
+    world.fs.create_dir_all("/missing".as_ref()).unwrap();
+    db.create_checkpoint("/missing/copy".as_ref(), 0).unwrap();
 }
 
 #[test]

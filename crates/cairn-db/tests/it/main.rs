@@ -12,6 +12,7 @@ mod callouts;
 mod changes;
 mod checks;
 mod coalescing;
+mod compaction_limits;
 mod controls;
 mod copies;
 mod encrypted;

@@ -276,6 +276,39 @@ fn a_thread_counts_its_own_operations() {
     assert_eq!(perf::report(true), "");
 }
 
+/// CPU times belong to a higher level than other times, as in RocksDB.
+#[test]
+fn a_thread_measures_the_times_of_its_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open_with(
+        &World::posix(),
+        &folder.path().join("db").to_string_lossy(),
+        Keeping::Nothing,
+    );
+    let times = || {
+        [
+            PerfMetric::BlockReadTime,
+            PerfMetric::BlockReadCpuTime,
+            PerfMetric::GetPostProcessTime,
+        ]
+        .map(|metric| perf::metric(metric) > 0)
+    };
+    let levels = [
+        (PerfLevel::EnableCount, [false; 3]),
+        (PerfLevel::EnableTimeExceptForMutex, [true, false, true]),
+        (PerfLevel::EnableTimeAndCpuTimeExceptForMutex, [true; 3]),
+        (PerfLevel::EnableTime, [true; 3]),
+    ];
+    for (n, (level, measured)) in (0..).zip(levels) {
+        db.put(&key(n), b"0123456789").unwrap();
+        db.flush().unwrap();
+        perf::set_level(level);
+        perf::reset();
+        assert!(db.get(&key(n)).unwrap().is_some());
+        assert_eq!(times(), measured, "{level:?}");
+    }
+}
+
 /// Iterators count deletions in both directions, and skipped entries as RocksDB does: forward, hidden entries
 /// and each entry that is left; backward, every entry.
 #[test]

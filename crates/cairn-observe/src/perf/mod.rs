@@ -162,6 +162,20 @@ fn level_wants_times() -> bool {
     level() >= PerfLevel::EnableTimeExceptForMutex
 }
 
+/// True if the thread's level includes CPU times.
+#[inline]
+#[must_use]
+pub fn wants_cpu_times() -> bool {
+    is_in_use() && level_wants_cpu_times()
+}
+
+/// Not inlined, like [`level_wants_times`].
+#[cold]
+#[inline(never)]
+fn level_wants_cpu_times() -> bool {
+    level() >= PerfLevel::EnableTimeAndCpuTimeExceptForMutex
+}
+
 /// Sets the perf level of the calling thread.
 pub fn set_level(level: PerfLevel) {
     begin_use();

@@ -152,6 +152,8 @@ pub struct Transaction {
     counts: WriteCounts,
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
+    /// Writes that the commit of the prepared transaction adds.
+    commit_time: WriteBatch,
     timestamps: Timestamps,
     write_options: WriteOptions,
 }
@@ -170,6 +172,7 @@ impl Transaction {
             next_snapshot: NextSnapshot::NotNeeded,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
+            commit_time: WriteBatch::new(),
             timestamps: Timestamps::default(),
             write_options,
         }
@@ -235,9 +238,14 @@ impl Transaction {
     ///
     /// Those of [`Db::write_with`]. Optimistic: `Busy` if a key was written by others, `TryAgain` if the memtables do
     /// not reach back far enough to decide that; the transaction can then be rolled back. Pessimistic: `Expired`;
-    /// `InvalidArgument` if the transaction has ended or was to be prepared, or has no commit timestamp for keys that
-    /// need one. A prepared transaction is still prepared after an error.
+    /// `InvalidArgument` if the transaction has ended or was to be prepared, has no commit timestamp for keys that need
+    /// one, or has a commit-time batch but is not prepared. A prepared transaction is still prepared after an error.
     pub fn commit(&mut self) -> Result<()> {
+        if !self.commit_time.is_empty() && self.state() == TransactionState::Started {
+            return Err(Error::invalid_argument(
+                "Commit-time batch contains values that will not be committed.",
+            ));
+        }
         match &self.policy {
             Policy::Optimistic(validation) => {
                 self.batch.with_batch(|batch| {
@@ -443,11 +451,20 @@ impl Transaction {
         &self.batch
     }
 
-    /// Discards the batch, and releases all locks (T3).
+    /// Returns the batch of writes that the commit of the prepared transaction adds, before its own. They are neither
+    /// locked nor checked, reads of the transaction do not see them, and they are logged with the commit, not with the
+    /// prepare: a transaction that is recovered by an opening has none. Only a prepared transaction can be committed with
+    /// them. A rollback discards them.
+    pub fn commit_time_batch(&mut self) -> &mut WriteBatch {
+        &mut self.commit_time
+    }
+
+    /// Discards the batches, and releases all locks (T3).
     fn clear(&mut self) {
         self.save_points.clear();
         self.families.clear();
         self.batch.clear();
+        self.commit_time.clear();
         self.counts = WriteCounts::default();
         self.release_locks();
     }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, PreparedTransaction, WriteBatch};
+use cairn_db::{CommitParts, Db, Family, PreparedTransaction, WriteBatch};
 use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Error, Result};
@@ -37,6 +37,7 @@ pub(crate) struct Parked {
     ranges: Vec<Arc<Range>>,
     counts: WriteCounts,
     prepared: PreparedPart,
+    commit_time: WriteBatch,
     timestamps: Timestamps,
     write_options: WriteOptions,
 }
@@ -114,12 +115,21 @@ impl Transaction {
     pub(super) fn commit_prepared(&mut self) -> Result<()> {
         let prepared = self.prepared;
         let stamped = self.stamp();
-        let more = self.batch.with_batch(|batch| prepared.rest(batch));
-        self.decide(TransactionState::Committed, |db, name, options| {
-            let timestamp = stamped?.map(u64::to_le_bytes);
-            let timestamp = timestamp.as_ref().map(|timestamp| &timestamp[..]);
-            db.commit_prepared_at(name, &more?, timestamp, options)
-        })?;
+        let rest = self.batch.with_batch(|batch| prepared.rest(batch));
+        let commit_time = std::mem::take(&mut self.commit_time);
+        let decided = self.decide(TransactionState::Committed, |db, name, options| {
+            let (timestamp, rest) = (stamped?.map(u64::to_le_bytes), rest?);
+            let parts = CommitParts {
+                before: Some(&commit_time),
+                after: Some(&rest),
+                timestamp: timestamp.as_ref().map(|timestamp| &timestamp[..]),
+            };
+            db.commit_prepared_with(name, &parts, options)
+        });
+        if decided.is_err() {
+            self.commit_time = commit_time;
+        }
+        decided?;
         self.unregister_name();
         Ok(())
     }
@@ -168,6 +178,7 @@ impl Transaction {
             ranges: std::mem::take(&mut self.ranges),
             counts: self.counts,
             prepared: self.prepared,
+            commit_time: std::mem::take(&mut self.commit_time),
             timestamps: self.timestamps,
             write_options: self.write_options.clone(),
         });
@@ -191,6 +202,7 @@ impl Transaction {
         transaction.ranges = parked.ranges;
         transaction.counts = parked.counts;
         transaction.prepared = parked.prepared;
+        transaction.commit_time = parked.commit_time;
         transaction.timestamps = parked.timestamps;
         transaction
     }

@@ -39,6 +39,11 @@ fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
+/// The key that the commit-time batch of a transaction writes.
+fn commit_time_key(number: u64) -> Vec<u8> {
+    format!("committed {number}").into_bytes()
+}
+
 fn options(number: u64) -> WriteOptions {
     WriteOptions {
         sync: number.is_multiple_of(2),
@@ -58,6 +63,7 @@ fn begin(db: &TransactionDb, family: &cairn_db::Family, number: u64) -> Transact
     let sum = (1_u64 << number).to_le_bytes();
     txn.write_batch()
         .merge_in(txn.default_family(), b"sum", &sum);
+    txn.commit_time_batch().put(&commit_time_key(number), b"1");
     txn
 }
 
@@ -146,6 +152,19 @@ fn stages(db: &TransactionDb) -> BTreeMap<u64, Stage> {
     stages
 }
 
+/// Checks that the transactions that the crashed process committed, and no others, have the writes of their commit-time
+/// batches. `found` are the stages before any other decision.
+fn check_commit_time(db: &TransactionDb, found: &BTreeMap<u64, Stage>) {
+    for (&number, &stage) in found {
+        let written = get(db.db(), &commit_time_key(number)).is_some();
+        assert_eq!(
+            written,
+            stage == Stage::Committed,
+            "transaction {number} is {stage:?}"
+        );
+    }
+}
+
 /// Checks the stages after a crash at `at`, up to which `durable` events were.
 fn check(found: &BTreeMap<u64, Stage>, events: &[Event], at: usize, durable: usize) {
     for (&number, &found) in found {
@@ -183,6 +202,7 @@ fn take_over(image: DiskImage, events: &[Event], at: usize, durable: usize) {
     let db = open_in(&sim.world);
     let mut expected = stages(&db);
     check(&expected, events, at, durable);
+    check_commit_time(&db, &expected);
     for mut txn in db.prepared_transactions() {
         assert_eq!(txn.state(), TransactionState::Prepared);
         let number = (1..=TRANSACTIONS)
@@ -366,6 +386,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
         let cut = SimWorld::on(image, 1);
         let again = open_in(&cut.world);
         let mut expected = check(&again, "after a power failure");
+        check_commit_time(&again, &expected);
         for mut txn in again.prepared_transactions() {
             let number = (1..=TRANSACTIONS).find(|number| name(*number) == txn.name());
             txn.commit().unwrap();

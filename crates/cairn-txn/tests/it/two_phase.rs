@@ -200,6 +200,98 @@ fn writes_after_the_prepare_belong_to_the_commit() {
 }
 
 #[test]
+fn a_commit_time_batch_takes_effect_with_the_commit_before_its_writes() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let family = db.create_family("f", &FamilyOptions::default()).unwrap();
+    let from = db.db().latest_sequence();
+    let mut txn = prepared(&db, b"t", b"k", b"own");
+    txn.commit_time_batch().put(b"id", b"7");
+    txn.commit_time_batch().put(b"k", b"commit time");
+    txn.commit_time_batch().put_in(&family, b"id", b"8");
+    assert_eq!(get(db.db(), b"id"), None);
+    assert!(txn.get(b"id", &ReadOptions::default()).unwrap().is_none());
+    txn.put(b"late", b"1").unwrap();
+    // A transaction without a handle keeps it.
+    drop(txn);
+    let mut txn = db.transaction_by_name(b"t").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.db().latest_sequence(), from.plus(5));
+    assert!(txn.commit_time_batch().is_empty());
+    let check = |db: &Db| {
+        let all = [&b"id"[..], b"k", b"late"].map(|key| get(db, key).unwrap());
+        assert_eq!(all, [&b"7"[..], b"own", b"1"]);
+        let other = db.family("f").unwrap().get(b"id").unwrap().unwrap();
+        assert_eq!(&*other, b"8");
+    };
+    check(db.db());
+    let mut updates = db.db().updates_since(from.plus(1)).unwrap();
+    assert_eq!(updates.batch().unwrap().1.count(), 5);
+    updates.next();
+    assert!(!updates.valid());
+    drop(updates);
+    db.db().close().unwrap();
+    drop((txn, family, db));
+    check(open_in(&world).db());
+}
+
+#[test]
+fn a_commit_time_batch_needs_a_prepared_transaction() {
+    let db = pessimistic(&TransactionDbOptions::default());
+    let mut txn = db.begin();
+    txn.put(b"k", b"1").unwrap();
+    txn.commit_time_batch().put(b"id", b"1");
+    let error = txn.commit().unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.text().contains("Commit-time batch"), "{error}");
+    // It is still open, and a rollback discards the batch.
+    txn.rollback().unwrap();
+    txn.put(b"k", b"2").unwrap();
+    txn.commit().unwrap();
+    let mut txn = prepared(&db, b"t", b"k", b"3");
+    txn.commit_time_batch().put(b"id", b"1");
+    txn.rollback().unwrap();
+    assert_eq!(get(db.db(), b"id"), None);
+    assert_eq!(get(db.db(), b"k").unwrap(), b"2");
+    // RocksDB drops the batch of an optimistic transaction silently.
+    let db = crate::optimistic(&cairn_txn::OptimisticTransactionDbOptions::default());
+    let mut txn = db.begin();
+    txn.put(b"k", b"1").unwrap();
+    txn.commit_time_batch().put(b"id", b"1");
+    assert_eq!(codes(txn.commit()).0, Code::InvalidArgument);
+    txn.commit_time_batch().clear();
+    txn.commit().unwrap();
+}
+
+/// The log of a prepared section is needed until the section is in a table, also if the commit-time batch writes to the
+/// same family before the section.
+#[test]
+fn a_commit_time_batch_does_not_release_the_log_of_the_section() {
+    let world = World::in_memory();
+    let db = open_in(&world);
+    let other = db.create_family("f", &FamilyOptions::default()).unwrap();
+    let flush = |family: &cairn_db::Family| {
+        family.flush().unwrap();
+        db.db().wait_until_quiet().unwrap();
+    };
+    let mut txn = prepared(&db, b"t", b"k", b"1");
+    let section = logs(db.db())[0];
+    put(&db, b"a", b"1").unwrap();
+    flush(db.db().default_family());
+    txn.commit_time_batch().put(b"id", b"1");
+    txn.commit().unwrap();
+    other.put(b"a", b"1").unwrap();
+    flush(&other);
+    let kept = logs(db.db());
+    assert!(kept.contains(&section), "{kept:?}");
+    flush(db.db().default_family());
+    other.put(b"a", b"2").unwrap();
+    flush(&other);
+    let left = logs(db.db());
+    assert!(!left.contains(&section), "{left:?}");
+}
+
+#[test]
 fn a_transaction_that_must_be_prepared_is_not_committed_without() {
     let db = pessimistic(&TransactionDbOptions::default());
     let options = TransactionOptions {

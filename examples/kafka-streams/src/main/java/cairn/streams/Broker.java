@@ -12,6 +12,7 @@ public final class Broker {
     private Broker() {}
 
     public static void main(String[] arguments) throws Exception {
+        Comparison.endWithParent();
         Path folder = Path.of(arguments[0]);
         Files.createDirectories(folder);
         Path properties = folder.resolve("server.properties");

@@ -1,7 +1,7 @@
 package cairn.streams;
 
 import java.io.IOException;
-import java.net.ServerSocket;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -11,6 +11,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -56,26 +59,36 @@ public final class Comparison {
         Path work = Path.of(arguments.get("work"));
         delete(work);
         Files.createDirectories(work);
-        int port = freePort();
-        List<String> command = new ArrayList<>(List.of(Instance.java()));
-        command.addAll(List.of(arguments.get("java").split(" ")));
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Broker.class.getName(),
-                work.resolve("broker").toString(), "" + port, "" + freePort()));
-        Process broker = new ProcessBuilder(command).redirectErrorStream(true)
-                .redirectOutput(work.resolve("broker.log").toFile()).start();
-        Runtime.getRuntime().addShutdownHook(new Thread(broker::destroyForcibly));
+        endWithParent();
         boolean equal;
-        try (Admin admin = admin("localhost:" + port)) {
-            admin.describeCluster().clusterId().get();
-            equal = new Comparison(arguments, "localhost:" + port).run();
+        try (RunningBroker broker = RunningBroker.start(work, List.of(arguments.get("java").split(" ")))) {
+            equal = new Comparison(arguments, broker.address()).run();
         } finally {
-            broker.destroyForcibly().waitFor();
             delete(work.resolve("broker"));
         }
         System.exit(equal ? 0 : 1);
     }
 
-    private static Admin admin(String broker) {
+    /**
+     * Ends this process, and with it its children, when its standard input is closed: then the process that started it
+     * has ended.
+     */
+    static void endWithParent() {
+        Thread thread = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) {
+                    // Nothing is expected.
+                }
+            } catch (IOException closed) {
+                // As at the end.
+            }
+            Runtime.getRuntime().halt(1);
+        }, "parent");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    static Admin admin(String broker) {
         return Admin.create(Map.of("bootstrap.servers", broker, "default.api.timeout.ms", (int) PATIENCE_MILLIS));
     }
 
@@ -83,6 +96,7 @@ public final class Comparison {
         Map<String, String> arguments = new HashMap<>(Map.of("events", "2000000", "partitions", "4", "threads", "1",
                 "cache", "64", "caching", "false", "direct", "false", "java", "-Xmx512m", "commit", "1000",
                 "rounds", "1"));
+        arguments.put("parallel", "false");
         for (String word : words) {
             String[] parts = word.split("=", 2);
             arguments.put(parts[0], parts[1]);
@@ -98,15 +112,32 @@ public final class Comparison {
         List<Figures> all = new ArrayList<>();
         boolean equal = true;
         for (int round = 0; round < Integer.parseInt(arguments.get("rounds")); round++) {
-            for (Map.Entry<String, Path> library : libraries.entrySet()) {
-                Figures figures = run(library.getKey(), library.getValue(), round);
-                System.out.println(figures);
-                all.add(figures);
-            }
+            all.addAll(runs(libraries, round));
             equal &= compare(work.resolve("rocksdb-" + round), work.resolve("cairn-" + round));
         }
         Figures.print(all);
         return equal;
+    }
+
+    /** Runs the application on each library; on all at the same time with {@code parallel}. */
+    private List<Figures> runs(Map<String, Path> libraries, int round) throws Exception {
+        int threads = Boolean.parseBoolean(arguments.get("parallel")) ? libraries.size() : 1;
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            List<Future<Figures>> running = new ArrayList<>();
+            for (Map.Entry<String, Path> library : libraries.entrySet()) {
+                running.add(pool.submit(() -> run(library.getKey(), library.getValue(), round)));
+            }
+            List<Figures> all = new ArrayList<>();
+            for (Future<Figures> one : running) {
+                Figures figures = one.get();
+                System.out.println(figures);
+                all.add(figures);
+            }
+            return all;
+        } finally {
+            pool.shutdownNow();
+        }
     }
 
     /** Writes all events to their topic. */
@@ -239,15 +270,16 @@ public final class Comparison {
         return different == 0 && answers > 0;
     }
 
-    private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
-        }
-    }
-
     private static long size(Path folder) throws IOException {
-        try (Stream<Path> files = Files.walk(folder)) {
-            return files.mapToLong(file -> file.toFile().isFile() ? file.toFile().length() : 0).sum();
+        for (int attempt = 0;; attempt++) {
+            try (Stream<Path> files = Files.walk(folder)) {
+                return files.mapToLong(file -> file.toFile().isFile() ? file.toFile().length() : 0).sum();
+            } catch (UncheckedIOException deleted) {
+                // Compactions delete files.
+                if (attempt == 10) {
+                    throw deleted;
+                }
+            }
         }
     }
 
