@@ -127,7 +127,8 @@ pub const SETS: &[NamedSet] = &[
         name: "bounded-blobs",
         db: "max_subcompactions=3",
         family: "enable_blob_files=true;min_blob_size=0;blob_space_target=1.2;\
-                 enable_blob_columns=true;max_successive_merges=2;\
+                 enable_blob_columns=true;max_successive_merges=2;num_levels=4;\
+                 preclude_last_level_data_seconds=2;\
                  blob_compaction_readahead_size=4096;disable_auto_compactions=false;\
                  level0_file_num_compaction_trigger=2;target_file_size_base=2048",
         table: "",
@@ -161,7 +162,8 @@ pub const SETS: &[NamedSet] = &[
         db: "",
         family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
                  level0_file_num_compaction_trigger=2;target_file_size_base=1024;\
-                 max_compaction_bytes=8192;compaction_options_universal={incremental=true;\
+                 max_compaction_bytes=8192;num_levels=3;preclude_last_level_data_seconds=1;\
+                 compaction_options_universal={incremental=true;\
                  max_size_amplification_percent=25}",
         table: "",
     },

@@ -339,7 +339,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "universal",
         family: "compaction_style=kCompactionStyleUniversal;level0_file_num_compaction_trigger=2;\
-                 disable_auto_compactions=false;target_file_size_base=4096",
+                 disable_auto_compactions=false;target_file_size_base=4096;num_levels=4;\
+                 preclude_last_level_data_seconds=1",
         durability: Durability::Logged,
         families: 1,
         on: &["flush", "compact", "deleterange"],

@@ -70,8 +70,6 @@ impl Shared {
             head.extend(options::family_lines(family.name(), &family.options()));
         }
         head.push(format!("DB ID: {}", self.context.db_id));
-        // The last line of the header in RocksDB's logs, too.
-        head.push(format!("DB pointer {:p}", &raw const *self));
         self.context.info.header_lines(&head);
     }
 
@@ -93,6 +91,15 @@ impl Shared {
             self.context
                 .info
                 .header_lines(&options::family_lines(name, options));
+        }
+    }
+
+    /// Writes the line that ends the header, as in RocksDB's logs.
+    pub(crate) fn log_end_of_header(&self) {
+        if self.context.info.wants(Level::Header) {
+            self.context
+                .info
+                .header_lines(&[format!("DB pointer {:p}", &raw const *self)]);
         }
     }
 

@@ -1,4 +1,6 @@
-//! Runs a number of background jobs: `work 3`.
+//! Runs a number of background jobs, and lets time pass: `work 3`.
+
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::operation::{Kind, Op, Operation};
@@ -14,6 +16,9 @@ pub const KIND: Kind = Kind {
     generate: |generator| Some(Op::new(Work(1 + generator.rng.below(3)))),
 };
 
+/// The time that passes. It is short, because scripts set a `ttl` of a minute, after which FIFO compaction drops data.
+const PASSES: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 struct Work(usize);
 
@@ -24,6 +29,7 @@ impl Operation for Work {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         runner.sim.executor.run(self.0);
+        runner.sim.clock.advance(PASSES);
         Ok(Promise::Nothing)
     }
 }

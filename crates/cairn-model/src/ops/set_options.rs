@@ -61,6 +61,7 @@ const FAMILY: Choices = &[
     ),
     ("table_factory.block_restart_interval", &["1", "3", "16"]),
     ("ttl", &["0", "60"]),
+    ("preserve_internal_time_seconds", &["0", "1", "100"]),
 ];
 
 const DB: Choices = &[

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use cairn_interop::content::Row;
 use cairn_interop::dir_snapshot;
 use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Change, Durable, Engine};
@@ -96,5 +97,52 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
         }
         fs::remove_dir_all(&live).unwrap();
         fs::remove_dir_all(&killed).unwrap();
+    }
+}
+
+/// The record of a commit has writes before its marker, those of the commit-time batch, and behind it.
+#[test]
+fn both_engines_recover_a_commit_with_further_writes() {
+    if crate::library().is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let live = place.path().join("live");
+    let db = cairn::Db::builder(&live)
+        .create_if_missing(true)
+        .open_transactional(&cairn::transactions::TransactionDbOptions::default())
+        .unwrap();
+    let mut txn = db.begin();
+    txn.set_name(b"t").unwrap();
+    txn.put(b"a", b"prepared").unwrap();
+    txn.put(b"b", b"prepared").unwrap();
+    txn.prepare().unwrap();
+    db.put(b"c", b"between").unwrap();
+    let mut commit_time = cairn::WriteBatch::new();
+    commit_time.put(b"a", b"commit time");
+    commit_time.put(b"d", b"commit time");
+    txn.set_commit_time_batch(commit_time);
+    txn.put(b"b", b"late").unwrap();
+    txn.commit().unwrap();
+    let killed = place.path().join("killed");
+    dir_snapshot::copy(&live, &killed);
+    let expected: Vec<Row> = [
+        ("a", "prepared"),
+        ("b", "late"),
+        ("c", "between"),
+        ("d", "commit time"),
+    ]
+    .iter()
+    .map(|(key, value)| Row::of(key.as_bytes(), value.as_bytes()))
+    .collect();
+    for engine in ["Cairn", "RocksDB"] {
+        let copy = place.path().join(engine);
+        dir_snapshot::copy(&killed, &copy);
+        let content = match engine {
+            "Cairn" => Cairn::open(&copy, "allow_2pc=true", "").map(|mut db| db.content()),
+            _ => RocksDb::open(&copy, "allow_2pc=true", "").map(|mut db| db.content()),
+        };
+        let content = content.unwrap();
+        assert_eq!(content["default"].rows, expected, "{engine}");
     }
 }
