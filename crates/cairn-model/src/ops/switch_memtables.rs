@@ -26,10 +26,12 @@ impl Operation for Switch {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         if let Some(cairn) = runner.engine()?.cairn() {
-            cairn.db.flush_with(&FlushOptions {
+            // With `atomic_flush`, a flush of one family would not keep the others consistent with it.
+            let options = FlushOptions {
                 wait: false,
                 allow_write_stall: true,
-            })?;
+            };
+            cairn.db.flush_families_with(&[], &options)?;
         }
         Ok(Promise::Nothing)
     }
