@@ -32,22 +32,22 @@ const COUNTS: [Count; 4] = [
     },
     Count {
         name: "system_calls",
-        slack: 0.005,
+        slack: 0.008,
     },
     Count {
         name: "allocations",
-        slack: 0.02,
+        slack: 0.05,
     },
     Count {
         name: "copied_bytes",
-        slack: 1.0,
+        slack: 2.5,
     },
 ];
 
 /// A column of the record.
 struct Count {
     name: &'static str,
-    /// The deviation per operation that is accepted beside [`TOLERANCE`]: counts below one are of work that
+    /// The deviation per operation that is accepted even beyond [`TOLERANCE`]: counts below one are of work that
     /// is done once for many operations, and two builds of the same source differ by some instructions.
     slack: f64,
 }
@@ -55,7 +55,7 @@ struct Count {
 impl Count {
     /// The largest accepted deviation from `recorded`.
     fn allowed(&self, recorded: f64) -> f64 {
-        recorded * TOLERANCE + self.slack
+        (recorded * TOLERANCE).max(self.slack)
     }
 }
 
@@ -326,7 +326,7 @@ mod tests {
         };
         let stored = record("1000 0 1 100", "500 0.1 0 50");
         let get = |costs: &str| compare(&stored, &record(costs, "400 0.1 0 50"));
-        assert!(get("1029 0.004 1.04 103.5").is_ok());
+        assert!(get("1029 0.004 1.04 102.9").is_ok());
         for (costs, grown) in [
             ("1031 0 1 100", "get: instructions from 1000 to 1031"),
             ("1000 0.1 1 100", "get: system_calls from 0 to 0.100"),
