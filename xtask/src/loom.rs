@@ -39,6 +39,8 @@ fn shuttle(root: &Path, name: &str) -> Result<(), String> {
         .args(["--config", "profile.dev.package.'*'.opt-level=0"])
         .args(test.split(' '))
         .env("RUSTFLAGS", "--cfg shuttle")
+        // These tests run for longer than their optimization takes.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .current_dir(root)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

@@ -207,7 +207,7 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "crash",
-        &["--count", "1", "--ops", "56", "--images", "1"],
+        &["--count", "1", "--ops", "44", "--images", "1"],
     )?;
     // A file-system layer between engine and simulator must not lose more than the simulator does.
     let once = ["--count", "1", "--ops", "25", "--images", "1"];
@@ -229,7 +229,7 @@ fn fault(root: &Path) -> Result<(), String> {
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "100", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "70", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {
