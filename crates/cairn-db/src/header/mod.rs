@@ -94,15 +94,6 @@ impl Shared {
         }
     }
 
-    /// Writes the line that ends the header, as in RocksDB's logs.
-    pub(crate) fn log_end_of_header(&self) {
-        if self.context.info.wants(Level::Header) {
-            self.context
-                .info
-                .header_lines(&[format!("DB pointer {:p}", &raw const *self)]);
-        }
-    }
-
     /// Writes statistics to the log.
     pub(crate) fn dump_stats(&self) {
         if !self.context.info.wants(Level::Info) {

@@ -218,7 +218,6 @@ fn open_with(
     );
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
-    db.shared().log_end_of_header();
     drop(opening);
     Ok(Opened {
         db,
