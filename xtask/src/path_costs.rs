@@ -32,7 +32,7 @@ const COUNTS: [Count; 4] = [
     },
     Count {
         name: "system_calls",
-        slack: 0.008,
+        slack: 0.02,
     },
     Count {
         name: "allocations",

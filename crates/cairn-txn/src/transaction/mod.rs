@@ -153,7 +153,7 @@ pub struct Transaction {
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
     /// Writes that the commit of the prepared transaction adds.
-    commit_time: WriteBatch,
+    commit_time: Option<Box<WriteBatch>>,
     timestamps: Timestamps,
     write_options: WriteOptions,
 }
@@ -172,7 +172,7 @@ impl Transaction {
             next_snapshot: NextSnapshot::NotNeeded,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
-            commit_time: WriteBatch::new(),
+            commit_time: None,
             timestamps: Timestamps::default(),
             write_options,
         }
@@ -241,7 +241,12 @@ impl Transaction {
     /// `InvalidArgument` if the transaction has ended or was to be prepared, has no commit timestamp for keys that need
     /// one, or has a commit-time batch but is not prepared. A prepared transaction is still prepared after an error.
     pub fn commit(&mut self) -> Result<()> {
-        if !self.commit_time.is_empty() && self.state() == TransactionState::Started {
+        if self
+            .commit_time
+            .as_ref()
+            .is_some_and(|batch| !batch.is_empty())
+            && self.state() == TransactionState::Started
+        {
             return Err(Error::invalid_argument(
                 "Commit-time batch contains values that will not be committed.",
             ));
@@ -456,7 +461,7 @@ impl Transaction {
     /// prepare: a transaction that is recovered by an opening has none. Only a prepared transaction can be committed with
     /// them. A rollback discards them.
     pub fn commit_time_batch(&mut self) -> &mut WriteBatch {
-        &mut self.commit_time
+        self.commit_time.get_or_insert_default()
     }
 
     /// Discards the batches, and releases all locks (T3).
@@ -464,7 +469,7 @@ impl Transaction {
         self.save_points.clear();
         self.families.clear();
         self.batch.clear();
-        self.commit_time.clear();
+        self.commit_time = None;
         self.counts = WriteCounts::default();
         self.release_locks();
     }

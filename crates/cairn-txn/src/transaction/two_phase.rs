@@ -37,7 +37,7 @@ pub(crate) struct Parked {
     ranges: Vec<Arc<Range>>,
     counts: WriteCounts,
     prepared: PreparedPart,
-    commit_time: WriteBatch,
+    commit_time: Option<Box<WriteBatch>>,
     timestamps: Timestamps,
     write_options: WriteOptions,
 }
@@ -116,11 +116,11 @@ impl Transaction {
         let prepared = self.prepared;
         let stamped = self.stamp();
         let rest = self.batch.with_batch(|batch| prepared.rest(batch));
-        let commit_time = std::mem::take(&mut self.commit_time);
+        let commit_time = self.commit_time.take();
         let decided = self.decide(TransactionState::Committed, |db, name, options| {
             let (timestamp, rest) = (stamped?.map(u64::to_le_bytes), rest?);
             let parts = CommitParts {
-                before: Some(&commit_time),
+                before: commit_time.as_deref(),
                 after: Some(&rest),
                 timestamp: timestamp.as_ref().map(|timestamp| &timestamp[..]),
             };
@@ -178,7 +178,7 @@ impl Transaction {
             ranges: std::mem::take(&mut self.ranges),
             counts: self.counts,
             prepared: self.prepared,
-            commit_time: std::mem::take(&mut self.commit_time),
+            commit_time: self.commit_time.take(),
             timestamps: self.timestamps,
             write_options: self.write_options.clone(),
         });
