@@ -85,10 +85,7 @@ impl Db {
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
         let options = iterated_options(&family.db.shared, options);
-        let published = seq;
-        let seq = seen_by(&options, seq);
-        let mut inner = DbIter::new(view.clone(), seq, &options);
-        inner.allow_range_conversion(published);
+        let (inner, seq) = begin(view.clone(), seq, &options);
         Iter::around(family, &view, seq, options, inner)
     }
 
@@ -172,13 +169,10 @@ impl Iter {
             self.view().number,
             view.number
         );
-        let published = seq;
-        let seq = seen_by(&self.options, seq);
+        let (inner, seq) = begin(view, seq, &self.options);
         let shared = &self.family.db.shared;
-        let held = held_view(shared, self.family.id(), &view, seq);
+        let held = held_view(shared, self.family.id(), inner.view(), seq);
         shared.iterators.renew(self.listed, &held);
-        let mut inner = DbIter::new(view, seq, &self.options);
-        inner.allow_range_conversion(published);
         let before = self.inner.replace(inner);
         before.into_iter().for_each(DbIter::recycle);
         // Releases files that only the old view kept.
@@ -374,6 +368,18 @@ fn held_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> 
         view: view.number,
         family,
     }
+}
+
+/// Returns an iterator over `view`, which was taken at `published`, and the sequence number up to which it sees entries.
+fn begin(
+    view: Arc<View>,
+    published: SequenceNumber,
+    options: &ReadOptions,
+) -> (Box<DbIter>, SequenceNumber) {
+    let seq = seen_by(options, published);
+    let mut inner = DbIter::new(view, seq, options);
+    inner.allow_range_conversion(published);
+    (inner, seq)
 }
 
 /// Returns the last sequence number visible to an iterator with a view that was taken at `seq`. A tailing one

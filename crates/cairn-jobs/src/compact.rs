@@ -190,8 +190,11 @@ impl Compaction {
         assert!(pick.files().next().is_some(), "a compaction has an input");
         assert!(context.snapshots.is_sorted(), "snapshots ascend");
         let runs = open_runs(job)?;
+        let now = context.world.clock.wall_seconds();
+        let times = PreservedTimes::of_compaction(context, now, &runs);
         let mut targets = vec![Target::new(
             job,
+            &times,
             &pick.output,
             &pick.grandparents,
             pick.bottommost,
@@ -199,14 +202,15 @@ impl Compaction {
         )];
         targets.extend(pick.deeper.as_ref().map(|deeper| {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
-            Target::new(job, output, grandparents, deeper.bottommost, &runs)
+            let bottommost = deeper.bottommost;
+            Target::new(job, &times, output, grandparents, bottommost, &runs)
         }));
         let young = pick.young.as_ref().map(|young| {
             assert!(
                 pick.deeper.is_none(),
                 "a compaction writes to at most two levels"
             );
-            YoungTarget::split_off(job, young, &mut targets[0], &runs)
+            YoungTarget::split_off(job, young, &mut targets[0])
         });
         let borders = match job.range.is_full() && subcompaction_split::may_split(pick, order) {
             true => {
@@ -656,6 +660,7 @@ impl Compaction {
 impl Target {
     fn new(
         job: &CompactJob,
+        times: &PreservedTimes,
         output: &Output,
         grandparents: &[Arc<FileMeta>],
         bottommost: bool,
@@ -673,7 +678,7 @@ impl Target {
         };
         let snapshots = &job.context.snapshots;
         Target {
-            params: params(job, output, bottommost, runs),
+            params: params(job, output, bottommost, times.clone()),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
@@ -692,16 +697,10 @@ impl Target {
 }
 
 impl YoungTarget {
-    /// Returns the target of the young entries of a compaction of `runs`, with those range tombstones of `last`, the target
-    /// in the last level, that are as young.
-    fn split_off(
-        job: &CompactJob,
-        young: &YoungOutput,
-        last: &mut Target,
-        runs: &[Vec<InputTable>],
-    ) -> YoungTarget {
-        let mut params = params(job, &young.output, false, runs);
-        params.times = last.params.times.clone();
+    /// Returns the target of the young entries of a compaction, with those range tombstones of `last`, the target in the last
+    /// level, that are as young.
+    fn split_off(job: &CompactJob, young: &YoungOutput, last: &mut Target) -> YoungTarget {
+        let params = params(job, &young.output, false, last.params.times.clone());
         let oldest_snapshot = job.context.snapshots.first().copied();
         let after = (params.times.young_after)
             .min(oldest_snapshot.unwrap_or(SequenceNumber::MAX))
@@ -739,12 +738,11 @@ fn params(
     job: &CompactJob,
     output: &Output,
     bottommost: bool,
-    runs: &[Vec<InputTable>],
+    times: PreservedTimes,
 ) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
     let reason = TableFileCreationReason::Compaction;
     let now = context.world.clock.wall_seconds();
-    let times = PreservedTimes::of_compaction(context, now, runs);
     let inputs = || pick.files().map(|(_, file)| file);
     let oldest_time = inputs()
         .map(|file| file.oldest_time())

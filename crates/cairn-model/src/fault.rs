@@ -248,15 +248,16 @@ impl<'f> Faulty<'f> {
         }
     }
 
-    /// True if corrupt bytes were read where no check detects them: in the log of an opened
-    /// checkpoint, or in a recycled log, where corrupt bytes look like remains of its previous use.
+    /// True if corrupt bytes were read where no check detects them: in the log of an opened checkpoint, in a recycled log,
+    /// where corrupt bytes look like remains of its previous use, or in the log of a clip, which is half done without its
+    /// deletions at the edges of files.
     fn reads_undetected_corruption(&self, point: &FaultPoint) -> bool {
         if !point.fault.falsifies() {
             return false;
         }
         let path = self.path(point);
         // As in `looks_torn`.
-        is_log(path) && (!path.starts_with(DIR) || recycles(&self.script))
+        is_log(path) && (!path.starts_with(DIR) || recycles(&self.script) || clips(&self.script))
     }
 
     /// Checks whether an unreported fault is acceptable.
@@ -304,6 +305,12 @@ fn recycles(script: &Script) -> bool {
     let text = script.to_string();
     let mut values = text.split("recycle_log_file_num=").skip(1);
     values.any(|value| !value.starts_with('0'))
+}
+
+/// True if a family is ever clipped.
+fn clips(script: &Script) -> bool {
+    let text = script.to_string();
+    text.lines().any(|line| line.starts_with("clip "))
 }
 
 /// A run with a fault in progress.

@@ -34,6 +34,16 @@ pub enum Promise {
     Everything,
 }
 
+impl Promise {
+    /// That of an operation that has flushed `families` if writes are `unlogged`, and has synced the log otherwise.
+    pub(crate) fn of_synced(unlogged: bool, families: Vec<String>) -> Promise {
+        match unlogged {
+            true => Promise::Flushed(families),
+            false => Promise::Synced,
+        }
+    }
+}
+
 /// The position and guarantees of one operation of a script, for crash tests.
 #[derive(Clone, Debug)]
 pub struct Mark {

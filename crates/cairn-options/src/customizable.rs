@@ -45,22 +45,32 @@ impl Text for Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// Listeners are set in code; in texts they are ignored.
-impl Text for Listeners {
-    fn parse(text: &str) -> Result<Listeners, Refusal> {
-        match text {
-            NULL | "" => Ok(Listeners::default()),
-            _ => Err("listeners are set in code".to_owned()),
+/// Implements [`Text`] for objects that are set in code: texts neither name nor change them.
+macro_rules! set_in_code {
+    ($($object:ty => $refusal:literal,)+) => {$(
+        impl Text for $object {
+            fn parse(text: &str) -> Result<Self, Refusal> {
+                match text {
+                    NULL | "" => Ok(Self::default()),
+                    _ => Err($refusal.to_owned()),
+                }
+            }
+
+            fn print(&self) -> String {
+                NULL.to_owned()
+            }
+
+            fn update(&mut self, text: &str) -> Result<(), Refusal> {
+                Self::parse(text).map(drop)
+            }
         }
-    }
+    )+};
+}
 
-    fn print(&self) -> String {
-        NULL.to_owned()
-    }
-
-    fn update(&mut self, text: &str) -> Result<(), Refusal> {
-        Listeners::parse(text).map(drop)
-    }
+set_in_code! {
+    Listeners => "listeners are set in code",
+    Option<Arc<dyn LogSink>> => "an info log is set in code",
+    Option<Arc<ConcurrentTaskLimiter>> => "a limiter of compactions is set in code",
 }
 
 /// RocksDB's name for its built-in statistics.
@@ -91,24 +101,6 @@ impl Text for Keeping {
             Keeping::Nothing => NULL,
         };
         name.to_owned()
-    }
-}
-
-/// As for listeners.
-impl Text for Option<Arc<dyn LogSink>> {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        match text {
-            NULL | "" => Ok(None),
-            _ => Err("an info log is set in code".to_owned()),
-        }
-    }
-
-    fn print(&self) -> String {
-        NULL.to_owned()
-    }
-
-    fn update(&mut self, text: &str) -> Result<(), Refusal> {
-        Self::parse(text).map(drop)
     }
 }
 
@@ -417,24 +409,6 @@ impl Text for Option<Arc<SstFileManager>> {
             Some(manager) => manager.delete_rate_bytes_per_second().print(),
             None => NULL.to_owned(),
         }
-    }
-}
-
-/// As for listeners.
-impl Text for Option<Arc<ConcurrentTaskLimiter>> {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        match text {
-            NULL | "" => Ok(None),
-            _ => Err("a limiter of compactions is set in code".to_owned()),
-        }
-    }
-
-    fn print(&self) -> String {
-        NULL.to_owned()
-    }
-
-    fn update(&mut self, text: &str) -> Result<(), Refusal> {
-        Self::parse(text).map(drop)
     }
 }
 

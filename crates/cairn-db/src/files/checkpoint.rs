@@ -18,9 +18,9 @@ use crate::files::live::{FileType, LiveFileStorageInfo, capture, storage_infos};
 use crate::files::staging::Staging;
 
 impl Db {
-    /// Creates a database with the current state in `dir`, which must not exist, unlike the directory above it. Memtables are flushed first
-    /// if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX` never; unflushed data is in
-    /// the logs of the copy. Returns the last sequence number in the copy.
+    /// Creates a database with the current state in `dir`, which must not exist; the directory above it must. Memtables
+    /// are flushed first if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX` never; unflushed data
+    /// is in the logs of the copy. Returns the last sequence number in the copy.
     ///
     /// # Errors
     ///

@@ -96,20 +96,14 @@ impl Shared {
                         None => {
                             self.note_marker(&record, batch.sequence(), &mut section_log);
                             // A family that was written to before the section holds the log of the section, too.
-                            if let Some((family, memtable)) = last.take() {
-                                add_waiting(&mut waiting, &memtable);
-                                self.note_growth(family, &memtable);
-                            }
+                            self.leave_family(last.take(), &mut waiting);
                             continue;
                         }
                     }
                 }
             };
             if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
-                if let Some((family, memtable)) = last.take() {
-                    add_waiting(&mut waiting, &memtable);
-                    self.note_growth(family, &memtable);
-                }
+                self.leave_family(last.take(), &mut waiting);
                 // If a family was dropped since the check, its entries are dropped as well.
                 let family = match (id, self.catalog.default_family()) {
                     (0, Some(family)) => Some(family),
@@ -146,11 +140,21 @@ impl Shared {
             seq.0 - first.0 <= u64::from(batch.count()),
             "a batch takes no more numbers than its header says"
         );
+        self.leave_family(last, &mut waiting);
+        Ok(())
+    }
+
+    /// Adds the entries that wait for a memtable, before records of another family.
+    #[inline]
+    fn leave_family(
+        &self,
+        last: Option<(&FamilyState, std::sync::Arc<Memtable>)>,
+        waiting: &mut Option<Waiting<'_>>,
+    ) {
         if let Some((family, memtable)) = last {
-            add_waiting(&mut waiting, &memtable);
+            add_waiting(waiting, &memtable);
             self.note_growth(family, &memtable);
         }
-        Ok(())
     }
 
     /// Handles a record without an entry; `section` is the sequence number in the header of its batch.

@@ -23,6 +23,22 @@ pub fn small() -> FamilyOptions {
     }
 }
 
+/// Opens a database whose families all have the options `family`.
+pub fn open_with(
+    world: &World,
+    options: &DbOptions,
+    family: &FamilyOptions,
+) -> cairn_types::Result<Db> {
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[],
+        others: Some(family),
+        read_only: false,
+        world: world.clone(),
+    })
+}
+
 pub fn open_at(world: &World, families: &[FamilyDescriptor]) -> cairn_types::Result<Db> {
     open(&OpenRequest {
         path: Path::new("/db"),

@@ -1,15 +1,14 @@
 //! A limit on concurrent compactions that databases share.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Db, OpenRequest, open};
+use cairn_db::Db;
 use cairn_options::{CompactRangeOptions, FamilyOptions, WaitForCompactOptions};
 use cairn_platform::{ConcurrentTaskLimiter, World};
 use cairn_sim::SimWorld;
 use cairn_types::Code;
 
-use crate::basic::{db_options, small};
+use crate::basic::{db_options, open_with, small};
 use crate::controls::files;
 
 fn open_limited(world: &World, limiter: &Arc<ConcurrentTaskLimiter>) -> Db {
@@ -19,15 +18,7 @@ fn open_limited(world: &World, limiter: &Arc<ConcurrentTaskLimiter>) -> Db {
         level_compaction_dynamic_level_bytes: false,
         ..small()
     };
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &db_options(),
-        families: &[],
-        others: Some(&family),
-        read_only: false,
-        world: world.clone(),
-    })
-    .expect("it opens")
+    open_with(world, &db_options(), &family).expect("it opens")
 }
 
 /// Writes two tables with the same keys, so that a compaction is due.

@@ -1,11 +1,11 @@
 //! Failing files: the consequences for a database, and its recovery.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Db, OpenRequest, open};
+use cairn_db::Db;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
@@ -14,17 +14,10 @@ use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
 
-use super::basic::{db_options, small};
+use super::basic::{db_options, open_with, small};
 
 pub(super) fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Result<Db> {
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options,
-        families: &[],
-        others: Some(family),
-        read_only: false,
-        world: sim.world.clone(),
-    })
+    open_with(&sim.world, options, family)
 }
 
 pub(super) fn synced() -> WriteOptions {

@@ -2,10 +2,9 @@
 //! (`preclude_last_level_data_seconds`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
-use cairn_db::{Db, OpenRequest, open};
+use cairn_db::Db;
 use cairn_format::seqno_times::SeqnoTimes;
 use cairn_options::{
     CompactRangeOptions, CompactionStyle, Compression, FamilyOptions, Options, ReadOptions,
@@ -13,7 +12,7 @@ use cairn_options::{
 use cairn_sim::SimWorld;
 use cairn_types::{Result, SequenceNumber};
 
-use crate::basic::{db_options, small};
+use crate::basic::{db_options, open_with, small};
 
 const SPAN: u64 = 1000;
 
@@ -30,14 +29,7 @@ fn open_on(sim: &SimWorld, options: &FamilyOptions) -> Db {
 }
 
 fn open_result(sim: &SimWorld, options: &FamilyOptions) -> Result<Db> {
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &db_options(),
-        families: &[],
-        others: Some(options),
-        read_only: false,
-        world: sim.world.clone(),
-    })
+    open_with(&sim.world, &db_options(), options)
 }
 
 fn let_pass(sim: &SimWorld, seconds: u64) {

@@ -1,9 +1,8 @@
 //! Range tombstones that scans add over runs of deletions (`min_tombstones_for_range_conversion`).
 
-use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, Iter, KeyState, OpenRequest, SstFileWriter, open};
+use cairn_db::{Db, Family, Iter, KeyState, SstFileWriter};
 use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_options::{
     CompactRangeOptions, CompactionStyle, DbOptions, FamilyOptions, IngestExternalFileOptions,
@@ -13,7 +12,7 @@ use cairn_platform::World;
 use cairn_sim::{CrashModel, SimWorld};
 use cairn_types::{Code, SequenceNumber};
 
-use crate::basic::{db_options, small};
+use crate::basic::{db_options, open_with, small};
 
 fn converting(threshold: u32) -> FamilyOptions {
     FamilyOptions {
@@ -21,18 +20,6 @@ fn converting(threshold: u32) -> FamilyOptions {
         disable_auto_compactions: true,
         ..small()
     }
-}
-
-fn open_with(world: &World, options: &DbOptions, family: &FamilyOptions) -> Db {
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options,
-        families: &[],
-        others: Some(family),
-        read_only: false,
-        world: world.clone(),
-    })
-    .expect("the database opens")
 }
 
 /// A database that counts.
@@ -50,7 +37,7 @@ impl Counted {
             ..db_options()
         };
         let world = World::in_memory();
-        let db = open_with(&world, &options, family);
+        let db = open_with(&world, &options, family).expect("the database opens");
         Counted {
             db,
             world,
@@ -262,7 +249,7 @@ fn keys_that_were_never_written_are_no_conflicts() {
 fn writes_after_a_power_failure_are_newer_than_the_range_tombstones() {
     for model in [CrashModel::Synced, CrashModel::Kill, CrashModel::DataFirst] {
         let sim = SimWorld::new(4);
-        let db = open_with(&sim.world, &db_options(), &converting(10));
+        let db = open_with(&sim.world, &db_options(), &converting(10)).unwrap();
         let other = db.create_family("other", &converting(0)).unwrap();
         delete_most(&db, 100);
         for n in 0..300 {
@@ -276,7 +263,7 @@ fn writes_after_a_power_failure_are_newer_than_the_range_tombstones() {
         assert!(!images.is_empty());
         for image in images {
             let world = SimWorld::on(image, 5).world;
-            let db = open_with(&world, &db_options(), &converting(10));
+            let db = open_with(&world, &db_options(), &converting(10)).unwrap();
             assert!(db.latest_sequence() >= highest, "{model:?}");
             db.put(&key(51), b"new").unwrap();
             assert_eq!(db.get(&key(51)).unwrap().as_deref(), Some(&b"new"[..]));

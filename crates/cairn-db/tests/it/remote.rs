@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_db::{
-    CompactionServiceOptionsOverride, Db, OpenAndCompactOptions, OpenRequest, Snapshot, open,
-    open_and_compact,
+    CompactionServiceOptionsOverride, Db, OpenAndCompactOptions, Snapshot, open_and_compact,
 };
 use cairn_format::compaction_service::{Reply, Request};
 use cairn_observe::listener::{EventListener, TableFileCreationInfo};
@@ -27,7 +26,7 @@ use cairn_sim::images::MODELS;
 use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, Subcode};
 
-use crate::basic::{db_options, small};
+use crate::basic::{db_options, open_with, small};
 use crate::controls::files;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -140,14 +139,7 @@ fn open_remote(world: &World, family: &FamilyOptions, service: &Arc<Service>) ->
 }
 
 fn open_at(world: &World, family: &FamilyOptions, options: &DbOptions) -> Result<Db, Error> {
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options,
-        families: &[],
-        others: Some(family),
-        read_only: false,
-        world: world.clone(),
-    })
+    open_with(world, options, family)
 }
 
 /// Writes three overlapping tables with deletions, range deletions and a snapshot between them, and compacts them.

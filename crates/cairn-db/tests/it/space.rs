@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Db, OpenRequest, open};
+use cairn_db::Db;
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
 use cairn_platform::SstFileManager;
 use cairn_platform::sst_file_manager::TRASH_SUFFIX;
 use cairn_sim::SimWorld;
 use cairn_types::{Code, Severity, Subcode};
 
-use super::basic::{db_options, small};
+use super::basic::{db_options, open_with, small};
 
 fn managed() -> (Arc<SstFileManager>, DbOptions) {
     let manager = Arc::new(SstFileManager::new());
@@ -30,15 +30,7 @@ fn by_hand() -> FamilyOptions {
 }
 
 fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Db {
-    open(&OpenRequest {
-        path: Path::new("/db"),
-        options,
-        families: &[],
-        others: Some(family),
-        read_only: false,
-        world: sim.world.clone(),
-    })
-    .expect("it opens")
+    open_with(&sim.world, options, family).expect("it opens")
 }
 
 /// Writes a table of about 10000 incompressible bytes, with the same keys each time.

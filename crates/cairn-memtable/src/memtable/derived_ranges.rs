@@ -6,8 +6,8 @@
 //! and a crash may lose it. These invariants keep it from changing the result of a read.
 //!
 //! 1. *All writes up to `s` were seen.* `s` was published before the scan began (otherwise the iterator adds nothing), so
-//!    every write up to `s` had been inserted. They are in the memtable of the view or in older sources, because the memtable has not been sealed
-//!    yet: writes go to a later memtable only after that.
+//!    every write up to `s` had been inserted. They are in the memtable of the view or in older sources, because the
+//!    memtable has not been sealed yet: writes go to a later memtable only after that.
 //! 2. *Older sources hold only older entries.* Reads skip a tombstone's range in all sources below the one that holds it,
 //!    without comparing sequence numbers. The memtable has an entry that is not newer than `s`, and every entry of an
 //!    older source is older than any entry of the memtable. `s` is therefore newer than all entries below.

@@ -107,10 +107,7 @@ impl Operation for DropFiles {
         if unlogged {
             engine.flush(&families)?;
         }
-        Ok(match unlogged {
-            true => Promise::Flushed(families),
-            false => Promise::Synced,
-        })
+        Ok(Promise::of_synced(unlogged, families))
     }
 }
 
@@ -163,9 +160,6 @@ impl Operation for Clip {
         if unlogged {
             engine.flush(&families)?;
         }
-        Ok(match unlogged {
-            true => Promise::Flushed(families),
-            false => Promise::Synced,
-        })
+        Ok(Promise::of_synced(unlogged, families))
     }
 }

@@ -9,6 +9,7 @@ use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Code, Error, Result};
 
 use crate::cairn::Cairn;
+use crate::engine::Engine;
 use crate::external_tables::{ExternalTables, WAYS};
 use crate::failure::Failure;
 use crate::generator::Generator;
@@ -73,7 +74,7 @@ pub(super) fn write_tables(
     let fs = cairn.world.fs.clone();
     fs.create_dir_all(DIR.as_ref())?;
     let options = IngestExternalFileOptions {
-        move_files: tables.way == "move",
+        move_files: tables.moves(),
         link_files: tables.way == "link",
         ..IngestExternalFileOptions::default()
     };
@@ -112,6 +113,19 @@ pub(super) fn clear(tables: &ExternalTables, cairn: &Cairn, paths: &[PathBuf]) -
         }
     }
     Ok(())
+}
+
+/// Writes the content of `tables`, which cannot be ingested.
+pub(super) fn write_instead(
+    tables: &ExternalTables,
+    engine: &mut dyn Engine,
+    unlogged: bool,
+) -> Result<()> {
+    engine.write(&tables.writes(), true)?;
+    match unlogged {
+        true => engine.flush(&engine.families()),
+        false => Ok(()),
+    }
 }
 
 /// Generates the writes of a file.
@@ -212,18 +226,9 @@ impl Operation for Ingest {
             },
             _ => false,
         };
-        match ingested {
-            true => {}
-            false => {
-                engine.write(&self.0.writes(), true)?;
-                if unlogged {
-                    engine.flush(&families)?;
-                }
-            }
+        if !ingested {
+            write_instead(&self.0, engine, unlogged)?;
         }
-        Ok(match unlogged {
-            true => Promise::Flushed(families),
-            false => Promise::Synced,
-        })
+        Ok(Promise::of_synced(unlogged, families))
     }
 }

@@ -5,7 +5,7 @@
 use cairn_db::{Family, FileIngestionHandle};
 use cairn_types::Result;
 
-use super::ingest::{clear, generate, write_tables};
+use super::ingest::{clear, generate, write_instead, write_tables};
 use crate::cairn::Cairn;
 use crate::external_tables::{ExternalTables, Staged};
 use crate::failure::Failure;
@@ -132,15 +132,9 @@ impl Operation for Commit {
             None => false,
         };
         if !is_committed {
-            engine.write(&self.1.writes(), true)?;
-            if unlogged {
-                engine.flush(&families)?;
-            }
+            write_instead(&self.1, engine, unlogged)?;
         }
-        Ok(match unlogged {
-            true => Promise::Flushed(families),
-            false => Promise::Synced,
-        })
+        Ok(Promise::of_synced(unlogged, families))
     }
 }
 
