@@ -94,6 +94,9 @@ public final class Application {
     private void run() throws Exception {
         Thread status = new Thread(this::printStatus, "status");
         status.setDaemon(true);
+        if (Boolean.getBoolean("clean")) {
+            streams.cleanUp();
+        }
         streams.start();
         status.start();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));

@@ -151,6 +151,11 @@ final class Instance implements AutoCloseable {
         }
     }
 
+    /** True if the instance could not open a store because its own process has it open. */
+    boolean metLockedStore() throws IOException {
+        return Files.readString(log).contains("/LOCK: ");
+    }
+
     /** Ends the process without any chance to close its stores. */
     void kill() throws InterruptedException {
         process.destroyForcibly();
