@@ -78,6 +78,13 @@ pub struct LogOptions {
     pub keep_log_file_num: u64,
 }
 
+impl LogOptions {
+    /// True if the user has set a size or an age of files.
+    fn rolls(&self) -> bool {
+        self.max_log_file_size > 0 || self.log_file_time_to_roll > 0
+    }
+}
+
 /// The path of the info log of the database in `dir`, where `log_dir` is the `db_log_dir` option (empty for
 /// the database's own directory).
 #[must_use]
@@ -224,15 +231,20 @@ impl Logger {
     }
 
     /// True if messages of `level` are written. Check it before building an expensive message.
+    ///
+    /// The header has the level of events, as in RocksDB; but a file of which the user has set the size or the
+    /// age has a header at each level.
     #[inline]
     #[must_use]
     pub fn wants(&self, level: Level) -> bool {
+        let header = level == Level::Header;
+        let least = if header { Level::Info } else { level };
         match &self.0 {
             Output::Discard => false,
-            Output::File(sink) => level >= sink.options.level,
+            Output::File(sink) => least >= sink.options.level || header && sink.options.rolls(),
             Output::User(sink) => self
                 .call(|| sink.level())
-                .is_some_and(|wanted| level >= wanted),
+                .is_some_and(|wanted| least >= wanted),
         }
     }
 
@@ -263,8 +275,11 @@ impl Logger {
         self.log(Level::Error, message);
     }
 
-    /// Writes header lines, which are repeated in every file.
+    /// Writes header lines, which are repeated in every file, if they are enabled.
     pub fn header_lines(&self, lines: &[String]) {
+        if !self.wants(Level::Header) {
+            return;
+        }
         match &self.0 {
             Output::Discard => {}
             Output::File(sink) => sink.write_header(sink.clock.wall_micros(), lines),
@@ -585,6 +600,28 @@ mod tests {
         let text = content(&world, "/db/LOG");
         assert!(text.contains("the header") && !text.contains("not wanted"));
         assert!(text.len() < 300, "{text}");
+    }
+
+    #[test]
+    fn the_header_is_left_out_above_the_level_of_events() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let has_header = |level, max_log_file_size| {
+            let log = open(
+                &world,
+                LogOptions {
+                    level,
+                    ..options(max_log_file_size, 3)
+                },
+            );
+            log.header_lines(&["the header".to_owned()]);
+            let has = content(&world, "/db/LOG").contains("the header");
+            assert_eq!(has, log.wants(Level::Header));
+            has
+        };
+        assert!(has_header(Level::Debug, 0) && has_header(Level::Info, 0));
+        assert!(!has_header(Level::Warn, 0) && !has_header(Level::Header, 0));
+        assert!(has_header(Level::Error, 1000));
     }
 
     #[test]
