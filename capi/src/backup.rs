@@ -1,33 +1,25 @@
 //! Backups.
 
-use std::ffi::{c_char, c_int, c_uchar};
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use cairn_backup::{
-    BackupEngine, BackupEngineOptions, BackupInfo, CreateBackupOptions, RestoreOptions,
-    ShareFilesNaming,
+    BackupEngine, BackupEngineOptions, BackupInfo, CreateBackupOptions, ExcludeFiles, Progress,
+    RestoreOptions, ShareFilesNaming,
 };
 use cairn_platform::World;
+use cairn_types::Result;
+
+use crate::callbacks::State;
 
 use crate::database::rocksdb_t;
 use crate::env::rocksdb_env_t;
-use crate::error::{path, report, report_ptr};
+use crate::error::{maybe_bytes, path, report, report_ptr, store};
 use crate::handle::{create, destroy, maybe, misuse, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t};
-
-/// Options of a restore.
-#[derive(Default)]
-pub struct Restore {
-    keep_log_files: bool,
-}
-
-impl Restore {
-    fn options(&self) -> RestoreOptions<'static> {
-        RestoreOptions {
-            keep_log_files: self.keep_log_files,
-            ..RestoreOptions::default()
-        }
-    }
-}
+use crate::rate_limiter::rocksdb_ratelimiter_t;
+use crate::table_properties::words;
 
 handles! {
     /// Creates, verifies, restores and deletes the backups in a directory.
@@ -37,7 +29,9 @@ handles! {
     /// Options of a backup engine.
     rocksdb_backup_engine_options_t = Checked<BackupEngineOptions>;
     /// Options of a restore.
-    rocksdb_restore_options_t = Checked<Restore>;
+    rocksdb_restore_options_t = Checked<RestoreOptions<'static>>;
+    /// Options of one backup.
+    rocksdb_create_backup_options_t = Checked<CreateBackupOptions>;
 }
 
 c_destructors! {
@@ -47,6 +41,8 @@ c_destructors! {
     rocksdb_backup_engine_options_destroy(rocksdb_backup_engine_options_t);
     /// Frees options.
     rocksdb_restore_options_destroy(rocksdb_restore_options_t);
+    /// Frees options.
+    rocksdb_create_backup_options_destroy(rocksdb_create_backup_options_t);
 }
 
 c_setters! { rocksdb_backup_engine_options_t:
@@ -54,7 +50,10 @@ c_setters! { rocksdb_backup_engine_options_t:
     rocksdb_backup_engine_options_set_backup_rate_limit(u64) => backup_rate_limit;
     rocksdb_backup_engine_options_set_callback_trigger_interval_size(u64) => callback_trigger_interval_size;
     rocksdb_backup_engine_options_set_destroy_old_data(c_uchar) => destroy_old_data;
+    rocksdb_backup_engine_options_set_io_buffer_size(u64) => io_buffer_size;
     rocksdb_backup_engine_options_set_restore_rate_limit(u64) => restore_rate_limit;
+    rocksdb_backup_engine_options_set_schema_version(c_int) => schema_version;
+    rocksdb_backup_engine_options_set_share_files_with_checksum(c_uchar) => share_files_with_checksum;
     rocksdb_backup_engine_options_set_share_table_files(c_uchar) => share_table_files;
     rocksdb_backup_engine_options_set_sync(c_uchar) => sync;
 }
@@ -64,13 +63,56 @@ c_getters! { rocksdb_backup_engine_options_t:
     rocksdb_backup_engine_options_get_backup_rate_limit(mut) -> u64 => backup_rate_limit;
     rocksdb_backup_engine_options_get_callback_trigger_interval_size(mut) -> u64 => callback_trigger_interval_size;
     rocksdb_backup_engine_options_get_destroy_old_data(mut) -> c_uchar => destroy_old_data;
+    rocksdb_backup_engine_options_get_io_buffer_size(mut) -> u64 => io_buffer_size;
     rocksdb_backup_engine_options_get_restore_rate_limit(mut) -> u64 => restore_rate_limit;
+    rocksdb_backup_engine_options_get_schema_version(mut) -> c_int => schema_version;
+    rocksdb_backup_engine_options_get_share_files_with_checksum(mut) -> c_uchar => share_files_with_checksum;
     rocksdb_backup_engine_options_get_share_table_files(mut) -> c_uchar => share_table_files;
     rocksdb_backup_engine_options_get_sync(mut) -> c_uchar => sync;
 }
 
 c_setters! { rocksdb_restore_options_t:
     rocksdb_restore_options_set_keep_log_files(c_int) => keep_log_files;
+    rocksdb_restore_options_set_mode(c_int) => mode;
+}
+
+c_getters! { rocksdb_restore_options_t:
+    rocksdb_restore_options_get_keep_log_files(mut) -> c_uchar => keep_log_files;
+    rocksdb_restore_options_get_mode(mut) -> c_int => mode;
+}
+
+c_setters! { rocksdb_create_backup_options_t:
+    rocksdb_create_backup_options_set_atomic_flush(c_uchar) => atomic_flush;
+    rocksdb_create_backup_options_set_flush_before_backup(c_uchar) => flush_before_backup;
+}
+
+c_getters! { rocksdb_create_backup_options_t:
+    rocksdb_create_backup_options_get_atomic_flush(mut) -> c_uchar => atomic_flush;
+    rocksdb_create_backup_options_get_flush_before_backup(mut) -> c_uchar => flush_before_backup;
+}
+
+/// Creates a backup of `db`, with bytes of the application, and stores its id.
+///
+/// # Safety
+///
+/// The arguments are valid as `c.h` requires.
+unsafe fn create_backup(
+    (be, db): (*mut rocksdb_backup_engine_t, *mut rocksdb_t),
+    options: *const rocksdb_create_backup_options_t,
+    app_metadata: Option<&[u8]>,
+    backup_id: *mut u32,
+) -> Result<()> {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut options = match maybe(options) {
+            Some(options) => options.checked()?.clone(),
+            None => CreateBackupOptions::default(),
+        };
+        options.app_metadata = app_metadata.unwrap_or_default().to_vec();
+        let id = of(be.cast_const()).create_new_backup(&of(db.cast_const()).db, &options)?;
+        store(backup_id, id);
+        Ok(())
+    }
 }
 
 /// Returns a description of a list.
@@ -137,6 +179,34 @@ c_functions! {
             of(be.cast_const()).create_new_backup(&of(db.cast_const()).db, &options).map(|_| ())
         });
     }
+    /// Creates a backup of `db` with options, which may be null, and stores its id unless `backup_id` is null.
+    fn rocksdb_backup_engine_create_new_backup_with_options(
+        be: *mut rocksdb_backup_engine_t,
+        db: *mut rocksdb_t,
+        options: *const rocksdb_create_backup_options_t,
+        backup_id: *mut u32,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || create_backup((be, db), options, None, backup_id));
+    }
+    /// The same, with bytes that are stored with the backup.
+    fn rocksdb_backup_engine_create_new_backup_with_metadata(
+        be: *mut rocksdb_backup_engine_t,
+        db: *mut rocksdb_t,
+        options: *const rocksdb_create_backup_options_t,
+        app_metadata: *const c_char,
+        app_metadata_len: usize,
+        backup_id: *mut u32,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            create_backup((be, db), options, maybe_bytes(app_metadata, app_metadata_len), backup_id)
+        });
+    }
+    /// Ends the backups in progress, from another thread; they and all later ones of the engine fail.
+    fn rocksdb_backup_engine_stop_backup(be: *mut rocksdb_backup_engine_t) {
+        of(be.cast_const()).stop();
+    }
     /// Deletes the oldest backups so that at most `num_backups_to_keep` remain.
     fn rocksdb_backup_engine_purge_old_backups(
         be: *mut rocksdb_backup_engine_t,
@@ -159,8 +229,8 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            let options = of(restore_options).checked()?.options();
-            of(be.cast_const()).restore_db_from_backup(backup_id, &path(db_dir), &path(wal_dir), &options)
+            let options = of(restore_options).checked()?;
+            of(be.cast_const()).restore_db_from_backup(backup_id, &path(db_dir), &path(wal_dir), options)
         });
     }
     /// Restores the newest backup.
@@ -172,8 +242,8 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            let options = of(restore_options).checked()?.options();
-            of(be.cast_const()).restore_db_from_latest_backup(&path(db_dir), &path(wal_dir), &options)
+            let options = of(restore_options).checked()?;
+            of(be.cast_const()).restore_db_from_latest_backup(&path(db_dir), &path(wal_dir), options)
         });
     }
 
@@ -201,6 +271,14 @@ c_functions! {
     fn rocksdb_backup_engine_info_number_files(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32 {
         at(info, index).number_files
     }
+    /// Returns the bytes of the application that are stored with a backup.
+    fn rocksdb_backup_engine_info_app_metadata(
+        info: *const rocksdb_backup_engine_info_t,
+        index: c_int,
+        len: *mut usize,
+    ) -> *const c_char {
+        words(&at(info, index).app_metadata, len)
+    }
     /// Frees descriptions.
     ///
     /// Does nothing for null.
@@ -215,6 +293,22 @@ c_functions! {
     /// Sets the directory of the backups.
     fn rocksdb_backup_engine_options_set_backup_dir(options: *mut rocksdb_backup_engine_options_t, backup_dir: *const c_char) {
         of_mut(options).backup_dir = path(backup_dir);
+    }
+    /// Returns the directory of the backups, which is valid until the options are changed.
+    fn rocksdb_backup_engine_options_get_backup_dir(opt: *mut rocksdb_backup_engine_options_t, size: *mut usize) -> *const c_char {
+        words(of(opt.cast_const()).backup_dir.as_os_str().as_bytes(), size)
+    }
+    /// Sets the rate limiter of backups, which the options share. Does nothing for null.
+    fn rocksdb_backup_engine_options_set_backup_rate_limiter(options: *mut rocksdb_backup_engine_options_t, limiter: *mut rocksdb_ratelimiter_t) {
+        if let Some(limiter) = maybe(limiter.cast_const()) {
+            of_mut(options).backup_rate_limiter = Some(limiter.clone());
+        }
+    }
+    /// Sets the rate limiter of restores, which the options share. Does nothing for null.
+    fn rocksdb_backup_engine_options_set_restore_rate_limiter(options: *mut rocksdb_backup_engine_options_t, limiter: *mut rocksdb_ratelimiter_t) {
+        if let Some(limiter) = maybe(limiter.cast_const()) {
+            of_mut(options).restore_rate_limiter = Some(limiter.clone());
+        }
     }
     /// Sets the environment of the directory of backups; that of the database for null.
     fn rocksdb_backup_engine_options_set_env(options: *mut rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t) {
@@ -254,6 +348,39 @@ c_functions! {
     }
     /// Creates options of a restore with RocksDB's defaults.
     fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t {
-        create(Checked::new(Restore::default()))
+        create(Checked::new(RestoreOptions::default()))
+    }
+    /// Creates options of a backup with RocksDB's defaults.
+    fn rocksdb_create_backup_options_create() -> *mut rocksdb_create_backup_options_t {
+        create(Checked::new(CreateBackupOptions::default()))
+    }
+    /// Sets a function that is called as the backup advances, with `state`, by the threads that copy; null removes it.
+    fn rocksdb_create_backup_options_set_progress_callback(
+        options: *mut rocksdb_create_backup_options_t,
+        state: *mut c_void,
+        callback: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) {
+        let state = State::new(state, None);
+        of_mut(options).progress = callback.map(|callback| {
+            // SAFETY: the program provides a function that may be called with its state from any thread.
+            Arc::new(move |_: Progress| unsafe { callback(state.pointer()) }) as Arc<dyn Fn(Progress) + Send + Sync>
+        });
+    }
+    /// Sets a function that selects shared files to exclude: it receives `state` and a path relative to the directory of
+    /// backups, and returns 0 to include the file. It requires schema 2; null removes it.
+    fn rocksdb_create_backup_options_set_exclude_files_callback(
+        options: *mut rocksdb_create_backup_options_t,
+        state: *mut c_void,
+        callback: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar>,
+    ) {
+        let state = State::new(state, None);
+        of_mut(options).exclude_files = callback.map(|callback| {
+            Arc::new(move |files: &mut [(String, bool)]| {
+                for (path, excluded) in files {
+                    // SAFETY: the program's function reads the path, of this length, during the call.
+                    *excluded = unsafe { callback(state.pointer(), path.as_ptr().cast(), path.len()) } != 0;
+                }
+            }) as ExcludeFiles
+        });
     }
 }

@@ -15,6 +15,13 @@ handles! {
     rocksdb_writebatch_t = WriteBatch;
 }
 
+c_functions! {
+    /// Verifies the checksums of the writes of a batch that was created with protection.
+    fn rocksdb_writebatch_verify_checksum(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(b.cast_const()).verify_checksums());
+    }
+}
+
 c_destructors! {
     /// Frees a batch.
     rocksdb_writebatch_destroy(rocksdb_writebatch_t);

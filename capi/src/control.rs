@@ -13,7 +13,7 @@ use crate::options::{Checked, rocksdb_readoptions_t};
 
 /// Options of a WAL flush.
 pub struct FlushWal {
-    sync: bool,
+    pub(crate) sync: bool,
     /// Stored without effect: a rate limiter does not limit WAL writes.
     rate_limiter_priority: c_int,
 }

@@ -1,11 +1,14 @@
 //! Environments: files, clocks and background threads.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 
-use cairn_platform::{Priority, World};
+use cairn_platform::{Priority, RateLimiter, World};
 
 use crate::error::{path, report};
-use crate::handle::{create, of};
+use crate::handle::{create, maybe, of, of_mut};
+use crate::options::Checked;
+use crate::rate_limiter::rocksdb_ratelimiter_t;
 
 /// An environment.
 pub struct Env {
@@ -13,14 +16,20 @@ pub struct Env {
     pub world: World,
 }
 
-/// Options of files that a program accesses directly.
-pub struct EnvOptions;
+/// Options of files that a program writes with a writer of tables.
+#[derive(Default)]
+pub struct EnvOptions {
+    /// The option of databases with this name.
+    pub bytes_per_sync: u64,
+    /// The program's rate limiter, which has no effect.
+    rate_limiter: Option<Arc<RateLimiter>>,
+}
 
 handles! {
     /// An environment: file system, clock and threads.
     rocksdb_env_t = Env;
     /// Options of files.
-    rocksdb_envoptions_t = EnvOptions;
+    rocksdb_envoptions_t = Checked<EnvOptions>;
 }
 
 c_destructors! {
@@ -28,6 +37,14 @@ c_destructors! {
     rocksdb_env_destroy(rocksdb_env_t);
     /// Frees options of files.
     rocksdb_envoptions_destroy(rocksdb_envoptions_t);
+}
+
+c_setters! { rocksdb_envoptions_t:
+    rocksdb_envoptions_set_bytes_per_sync(u64) => bytes_per_sync;
+}
+
+c_getters! { rocksdb_envoptions_t:
+    rocksdb_envoptions_get_bytes_per_sync(mut) -> u64 => bytes_per_sync;
 }
 
 fn set_threads(env: &Env, priority: Priority, threads: c_int) {
@@ -51,7 +68,11 @@ c_functions! {
     }
     /// Creates options of files.
     fn rocksdb_envoptions_create() -> *mut rocksdb_envoptions_t {
-        create(EnvOptions)
+        create(Checked::new(EnvOptions::default()))
+    }
+    /// Keeps a rate limiter, which has no effect: a writer of tables takes no bytes from it. Null removes it.
+    fn rocksdb_envoptions_set_rate_limiter(opt: *mut rocksdb_envoptions_t, rate_limiter: *mut rocksdb_ratelimiter_t) {
+        of_mut(opt).rate_limiter = maybe(rate_limiter.cast_const()).cloned();
     }
     /// Creates a directory unless it exists.
     fn rocksdb_create_dir_if_missing(env: *mut rocksdb_env_t, path_name: *const c_char, errptr: *mut *mut c_char) {

@@ -11,6 +11,7 @@ use cairn_types::Result;
 
 use crate::cache::rocksdb_cache_t;
 use crate::constants::{
+    rocksdb_size_approximation_flags_include_blob_files,
     rocksdb_size_approximation_flags_include_files,
     rocksdb_size_approximation_flags_include_memtable,
     rocksdb_write_buffer_manager_flush_policy_largest,
@@ -31,12 +32,14 @@ handles! {
 
 c_setters! { rocksdb_size_approximation_options_t:
     rocksdb_size_approximation_options_set_files_size_error_margin(f64) => files_size_error_margin;
+    rocksdb_size_approximation_options_set_include_blob_files(c_uchar) => include_blob_files;
     rocksdb_size_approximation_options_set_include_files(c_uchar) => include_files;
     rocksdb_size_approximation_options_set_include_memtables(c_uchar) => include_memtables;
 }
 
 c_getters! { rocksdb_size_approximation_options_t:
     rocksdb_size_approximation_options_get_files_size_error_margin(mut) -> f64 => files_size_error_margin;
+    rocksdb_size_approximation_options_get_include_blob_files(mut) -> c_uchar => include_blob_files;
     rocksdb_size_approximation_options_get_include_files(mut) -> c_uchar => include_files;
     rocksdb_size_approximation_options_get_include_memtables(mut) -> c_uchar => include_memtables;
 }
@@ -60,6 +63,7 @@ fn flagged(flags: c_int) -> SizeApproximationOptions {
     SizeApproximationOptions {
         include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
         include_files: flags & rocksdb_size_approximation_flags_include_files != 0,
+        include_blob_files: flags & rocksdb_size_approximation_flags_include_blob_files != 0,
         ..SizeApproximationOptions::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_db::{Family, SstFileWriter, WalIterator};
-use cairn_options::IngestExternalFileOptions;
+use cairn_options::{DbOptions, IngestExternalFileOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::rocksdb_writebatch_t;
@@ -107,15 +107,30 @@ unsafe fn ingest(
     }
 }
 
+/// The options of a writer of tables: those of `db` with what `env` sets.
+///
+/// # Safety
+///
+/// `env` is null or a live handle.
+unsafe fn for_writer(env: *const rocksdb_envoptions_t, db: &DbOptions) -> DbOptions {
+    let mut options = db.clone();
+    // SAFETY: guaranteed by the caller.
+    if let Some(env) = unsafe { maybe(env) }
+        && env.bytes_per_sync > 0
+    {
+        options.bytes_per_sync = env.bytes_per_sync;
+    }
+    options
+}
+
 c_functions! {
     /// Creates a writer of tables with the family options in `io_options`.
     fn rocksdb_sstfilewriter_create(
         env: *const rocksdb_envoptions_t,
         io_options: *const rocksdb_options_t,
     ) -> *mut rocksdb_sstfilewriter_t {
-        let _ = maybe(env);
         let all = of(io_options);
-        create(SstFileWriter::new(&all.world(), &all.db, &all.family))
+        create(SstFileWriter::new(&all.world(), &for_writer(env, &all.db), &all.family))
     }
     /// The same, with another comparator.
     fn rocksdb_sstfilewriter_create_with_comparator(
@@ -123,13 +138,12 @@ c_functions! {
         io_options: *const rocksdb_options_t,
         comparator: *const rocksdb_comparator_t,
     ) -> *mut rocksdb_sstfilewriter_t {
-        let _ = maybe(env);
         let all = of(io_options);
         let mut family = all.family.clone();
         if let Some(order) = maybe(comparator) {
             family.comparator = order.clone();
         }
-        create(SstFileWriter::new(&all.world(), &all.db, &family))
+        create(SstFileWriter::new(&all.world(), &for_writer(env, &all.db), &family))
     }
     /// Starts a table in the file `name`.
     fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char) {

@@ -46,11 +46,13 @@ c_destructors! {
 }
 
 c_setters! { rocksdb_livefiles_storage_info_options_t:
+    rocksdb_livefiles_storage_info_options_set_atomic_flush(c_uchar) => atomic_flush;
     rocksdb_livefiles_storage_info_options_set_include_checksum_info(c_uchar) => include_checksum_info;
     rocksdb_livefiles_storage_info_options_set_wal_size_for_flush(u64) => wal_size_for_flush;
 }
 
 c_getters! { rocksdb_livefiles_storage_info_options_t:
+    rocksdb_livefiles_storage_info_options_get_atomic_flush(mut) -> c_uchar => atomic_flush;
     rocksdb_livefiles_storage_info_options_get_include_checksum_info(mut) -> c_uchar => include_checksum_info;
     rocksdb_livefiles_storage_info_options_get_wal_size_for_flush(mut) -> u64 => wal_size_for_flush;
 }

@@ -1,10 +1,16 @@
 //! Databases with optimistic transactions.
 
 use std::ffi::{c_char, c_int, c_uchar};
+use std::path::Path;
+use std::sync::Arc;
 
+use cairn_db::FamilyDescriptor;
 use cairn_txn::{
-    OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
+    LockBuckets, OptimisticTransactionDb, OptimisticTransactionDbOptions,
+    OptimisticTransactionOptions,
 };
+
+use cairn_types::Result;
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{Database, rocksdb_column_family_handle_t, rocksdb_t};
@@ -14,7 +20,7 @@ use crate::db::{
 use crate::error::{path, report, report_ptr, text};
 use crate::handle::{create, maybe, of, of_mut, take};
 use crate::metadata::rocksdb_checkpoint_t;
-use crate::options::{Checked, rocksdb_options_t, rocksdb_writeoptions_t};
+use crate::options::{AllOptions, Checked, rocksdb_options_t, rocksdb_writeoptions_t};
 use crate::transaction::{begun, rocksdb_transaction_t};
 use crate::transaction_db::Transactional;
 
@@ -23,15 +29,87 @@ handles! {
     rocksdb_optimistictransactiondb_t = Transactional<OptimisticTransactionDb>;
     /// Options of an optimistic transaction.
     rocksdb_optimistictransaction_options_t = Checked<OptimisticTransactionOptions>;
+    /// Options of a database with optimistic transactions.
+    rocksdb_optimistictransactiondb_options_t = Checked<OptimisticTransactionDbOptions>;
+    /// Locks for parallel validation, which databases can share.
+    rocksdb_optimistictransactiondb_lock_buckets_t = Arc<LockBuckets>;
 }
 
 c_destructors! {
     /// Frees options.
     rocksdb_optimistictransaction_options_destroy(rocksdb_optimistictransaction_options_t);
+    /// Frees options.
+    rocksdb_optimistictransactiondb_options_destroy(rocksdb_optimistictransactiondb_options_t);
+    /// Releases the program's reference to locks.
+    rocksdb_optimistictransactiondb_lock_buckets_destroy(rocksdb_optimistictransactiondb_lock_buckets_t);
 }
 
 c_setters! { rocksdb_optimistictransaction_options_t:
     rocksdb_optimistictransaction_options_set_set_snapshot(c_uchar) => set_snapshot;
+}
+
+c_getters! { rocksdb_optimistictransaction_options_t:
+    rocksdb_optimistictransaction_options_get_set_snapshot(mut) -> c_uchar => set_snapshot;
+}
+
+c_setters! { rocksdb_optimistictransactiondb_options_t:
+    rocksdb_optimistictransactiondb_options_set_occ_lock_buckets(u32) => occ_lock_buckets;
+    rocksdb_optimistictransactiondb_options_set_validate_policy(c_int) => validate_policy;
+}
+
+c_getters! { rocksdb_optimistictransactiondb_options_t:
+    rocksdb_optimistictransactiondb_options_get_occ_lock_buckets(mut) -> u32 => occ_lock_buckets;
+    rocksdb_optimistictransactiondb_options_get_validate_policy(mut) -> c_int => validate_policy;
+}
+
+/// Opens the database in the directory `name` with `families`.
+fn open(
+    options: &AllOptions,
+    name: &Path,
+    families: &[FamilyDescriptor],
+    own: &OptimisticTransactionDbOptions,
+) -> Result<Transactional<OptimisticTransactionDb>> {
+    let db = open_by(options, name, families, false, |request| {
+        OptimisticTransactionDb::open(request, own)
+    })?;
+    let base = db.db().clone();
+    Ok(Transactional::new(db, base))
+}
+
+/// Opens the database in the directory `name` with the families of C arrays, and stores their handles.
+///
+/// # Safety
+///
+/// The arguments are valid as `c.h` requires.
+unsafe fn open_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    (count, names, own_options): (c_int, *const *const c_char, *const *const rocksdb_options_t),
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    own: &OptimisticTransactionDbOptions,
+) -> Result<*mut rocksdb_optimistictransactiondb_t> {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let families = descriptors(count, names, own_options)?;
+        let opened = open(of(options).checked()?, &path(name), &families, own)?;
+        store_families(opened.db.db(), &families, handles)?;
+        Ok(create(opened))
+    }
+}
+
+/// The options of a handle; the defaults for null.
+///
+/// # Safety
+///
+/// The handle is null or live.
+unsafe fn own_options(
+    options: *const rocksdb_optimistictransactiondb_options_t,
+) -> Result<OptimisticTransactionDbOptions> {
+    // SAFETY: guaranteed by the caller.
+    match unsafe { maybe(options) } {
+        Some(options) => options.checked().cloned(),
+        None => Ok(OptimisticTransactionDbOptions::default()),
+    }
 }
 
 c_functions! {
@@ -46,11 +124,20 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_optimistictransactiondb_t {
         report_ptr(errptr, || {
-            let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
-            let families = default_family(all);
-            let db = open_by(all, &path(name), &families, false, |request| OptimisticTransactionDb::open(request, &own))?;
-            let base = db.db().clone();
-            Ok(create(Transactional::new(db, base)))
+            let all = of(options).checked()?;
+            Ok(create(open(all, &path(name), &default_family(all), &OptimisticTransactionDbOptions::default())?))
+        })
+    }
+    /// Opens the database in the directory `name` with options of transactions; null for the defaults.
+    fn rocksdb_optimistictransactiondb_open_with_otxn_db_options(
+        options: *const rocksdb_options_t,
+        otxn_db_options: *const rocksdb_optimistictransactiondb_options_t,
+        name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_optimistictransactiondb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            Ok(create(open(all, &path(name), &default_family(all), &own_options(otxn_db_options)?)?))
         })
     }
     /// Opens a database with all of its families.
@@ -64,13 +151,49 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_optimistictransactiondb_t {
         report_ptr(errptr, || {
-            let (all, own) = (of(options).checked()?, OptimisticTransactionDbOptions::default());
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
-            let db = open_by(all, &path(name), &families, false, |request| OptimisticTransactionDb::open(request, &own))?;
-            store_families(db.db(), &families, column_family_handles)?;
-            let base = db.db().clone();
-            Ok(create(Transactional::new(db, base)))
+            let listed = (num_column_families, column_family_names, column_family_options);
+            open_families(options, name, listed, column_family_handles, &OptimisticTransactionDbOptions::default())
         })
+    }
+    /// Opens a database with all of its families and with options of transactions; null for the defaults.
+    fn rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(
+        db_options: *const rocksdb_options_t,
+        otxn_db_options: *const rocksdb_optimistictransactiondb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_optimistictransactiondb_t {
+        report_ptr(errptr, || {
+            let listed = (num_column_families, column_family_names, column_family_options);
+            open_families(db_options, name, listed, column_family_handles, &own_options(otxn_db_options)?)
+        })
+    }
+    /// Creates options with RocksDB's defaults.
+    fn rocksdb_optimistictransactiondb_options_create() -> *mut rocksdb_optimistictransactiondb_options_t {
+        create(Checked::new(OptimisticTransactionDbOptions::default()))
+    }
+    /// Sets locks that other databases use, too. The options share them; null for locks of the database.
+    fn rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(
+        opt: *mut rocksdb_optimistictransactiondb_options_t,
+        lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+    ) {
+        of_mut(opt).shared_lock_buckets = maybe(lock_buckets.cast_const()).cloned();
+    }
+    /// Creates locks: `bucket_count`, each on a cache line of its own if `cache_aligned`.
+    fn rocksdb_optimistictransactiondb_lock_buckets_create(
+        bucket_count: usize,
+        cache_aligned: c_uchar,
+    ) -> *mut rocksdb_optimistictransactiondb_lock_buckets_t {
+        create(Arc::new(LockBuckets::new(bucket_count, cache_aligned != 0)))
+    }
+    /// Returns the memory of locks in bytes.
+    fn rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(
+        lock_buckets: *mut rocksdb_optimistictransactiondb_lock_buckets_t,
+    ) -> usize {
+        of(lock_buckets.cast_const()).memory()
     }
     /// Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
     /// afterwards; any other use of them reports that the database is closed.

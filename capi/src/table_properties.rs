@@ -102,6 +102,8 @@ numbers! {
     rocksdb_table_properties_orig_file_number => original_file_number;
     /// The compressed size of all data blocks.
     rocksdb_table_properties_data_size => data_size;
+    /// The size of all data blocks before their compression; 0 if the table does not record it.
+    rocksdb_table_properties_uncompressed_data_size => uncompressed_data_size;
     /// The size of the index.
     rocksdb_table_properties_index_size => index_size;
     /// The number of index partitions.
@@ -257,6 +259,29 @@ c_functions! {
     /// The encoded mapping of sequence numbers to times.
     fn rocksdb_table_properties_seqno_to_time_mapping(props: *const rocksdb_table_properties_t, size: *mut usize) -> *const c_char {
         words(&of_table(props).seqno_time_map, size)
+    }
+    /// Returns the number of readable properties: 0, since no collector of the C interface has any.
+    fn rocksdb_table_properties_readable_properties_count(props: *const rocksdb_table_properties_t) -> usize {
+        let _ = of_table(props);
+        0
+    }
+    /// Returns the name of a readable property: null, beyond the last.
+    fn rocksdb_table_properties_readable_properties_key_at(
+        props: *const rocksdb_table_properties_t,
+        _pos: usize,
+        key_len: *mut usize,
+    ) -> *const c_char {
+        let _ = of_table(props);
+        words_at(None, key_len)
+    }
+    /// Returns the value of a readable property: null, beyond the last.
+    fn rocksdb_table_properties_readable_properties_value_at(
+        props: *const rocksdb_table_properties_t,
+        _pos: usize,
+        value_len: *mut usize,
+    ) -> *const c_char {
+        let _ = of_table(props);
+        words_at(None, value_len)
     }
     /// Returns the number of user-collected properties.
     fn rocksdb_table_properties_user_collected_properties_count(props: *const rocksdb_table_properties_t) -> usize {

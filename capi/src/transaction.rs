@@ -62,13 +62,33 @@ c_destructors! {
 }
 
 c_setters! { rocksdb_transaction_options_t:
-    rocksdb_transaction_options_set_set_snapshot(c_uchar) => set_snapshot;
     rocksdb_transaction_options_set_deadlock_detect(c_uchar) => deadlock_detect;
-    rocksdb_transaction_options_set_lock_timeout(i64) => lock_timeout;
-    rocksdb_transaction_options_set_expiration(i64) => expiration;
     rocksdb_transaction_options_set_deadlock_detect_depth(i64) => deadlock_detect_depth;
+    rocksdb_transaction_options_set_deadlock_timeout_us(i64) => deadlock_timeout_us;
+    rocksdb_transaction_options_set_expiration(i64) => expiration;
+    rocksdb_transaction_options_set_lock_timeout(i64) => lock_timeout;
     rocksdb_transaction_options_set_max_write_batch_size(usize) => max_write_batch_size;
+    rocksdb_transaction_options_set_set_snapshot(c_uchar) => set_snapshot;
+    rocksdb_transaction_options_set_skip_concurrency_control(c_uchar) => skip_concurrency_control;
     rocksdb_transaction_options_set_skip_prepare(c_uchar) => skip_prepare;
+    rocksdb_transaction_options_set_use_only_the_last_commit_time_batch_for_recovery(c_uchar) => use_only_the_last_commit_time_batch_for_recovery;
+    rocksdb_transaction_options_set_write_batch_flush_threshold(i64) => write_batch_flush_threshold;
+    rocksdb_transaction_options_set_write_batch_track_timestamp_size(c_uchar) => write_batch_track_timestamp_size;
+}
+
+c_getters! { rocksdb_transaction_options_t:
+    rocksdb_transaction_options_get_deadlock_detect(mut) -> c_uchar => deadlock_detect;
+    rocksdb_transaction_options_get_deadlock_detect_depth(mut) -> i64 => deadlock_detect_depth;
+    rocksdb_transaction_options_get_deadlock_timeout_us(mut) -> i64 => deadlock_timeout_us;
+    rocksdb_transaction_options_get_expiration(mut) -> i64 => expiration;
+    rocksdb_transaction_options_get_lock_timeout(mut) -> i64 => lock_timeout;
+    rocksdb_transaction_options_get_max_write_batch_size(mut) -> usize => max_write_batch_size;
+    rocksdb_transaction_options_get_set_snapshot(mut) -> c_uchar => set_snapshot;
+    rocksdb_transaction_options_get_skip_concurrency_control(mut) -> c_uchar => skip_concurrency_control;
+    rocksdb_transaction_options_get_skip_prepare(mut) -> c_uchar => skip_prepare;
+    rocksdb_transaction_options_get_use_only_the_last_commit_time_batch_for_recovery(mut) -> c_uchar => use_only_the_last_commit_time_batch_for_recovery;
+    rocksdb_transaction_options_get_write_batch_flush_threshold(mut) -> i64 => write_batch_flush_threshold;
+    rocksdb_transaction_options_get_write_batch_track_timestamp_size(mut) -> c_uchar => write_batch_track_timestamp_size;
 }
 
 /// Begins a transaction with `begin`, in the handle `old` unless it is null.
@@ -325,6 +345,10 @@ c_functions! {
     /// Sets `key` to `val` in the default family.
     fn rocksdb_transaction_put(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char) {
         report(errptr, || self::txn(txn).put(bytes(key, klen), bytes(val, vlen)));
+    }
+    /// Adds bytes that are written to the log only.
+    fn rocksdb_transaction_put_log_data(txn: *mut rocksdb_transaction_t, blob: *const c_char, len: usize) {
+        self::txn(txn).put_log_data(bytes(blob, len));
     }
     /// Sets `key` to `val` in a family.
     fn rocksdb_transaction_put_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char) {

@@ -6,6 +6,7 @@ use cairn_db::Db;
 use cairn_txn::{TransactionDb, TransactionDbOptions};
 
 use crate::batch::rocksdb_writebatch_t;
+use crate::control::rocksdb_flushwaloptions_t;
 use crate::database::{
     Database, ReadPoint, hold, release_snapshot, rocksdb_column_family_handle_t,
     rocksdb_snapshot_t, rocksdb_t,
@@ -15,7 +16,7 @@ use crate::db::{
     store_families,
 };
 use crate::error::{bytes, malloc_bytes, path, report, report_ptr, store, text};
-use crate::handle::{create, of, of_mut, take};
+use crate::handle::{create, maybe, of, of_mut, take};
 use crate::iter::{iter_over, rocksdb_iterator_t};
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
@@ -65,11 +66,31 @@ c_destructors! {
 }
 
 c_setters! { rocksdb_transactiondb_options_t:
+    rocksdb_transactiondb_options_set_default_lock_timeout(i64) => default_lock_timeout;
+    rocksdb_transactiondb_options_set_default_write_batch_flush_threshold(i64) => default_write_batch_flush_threshold;
+    rocksdb_transactiondb_options_set_enable_udt_validation(c_uchar) => enable_udt_validation;
+    rocksdb_transactiondb_options_set_max_num_deadlocks(u32) => max_num_deadlocks;
     rocksdb_transactiondb_options_set_max_num_locks(i64) => max_num_locks;
     rocksdb_transactiondb_options_set_num_stripes(usize) => num_stripes;
+    rocksdb_transactiondb_options_set_rollback_merge_operands(c_uchar) => rollback_merge_operands;
+    rocksdb_transactiondb_options_set_skip_concurrency_control(c_uchar) => skip_concurrency_control;
     rocksdb_transactiondb_options_set_transaction_lock_timeout(i64) => transaction_lock_timeout;
-    rocksdb_transactiondb_options_set_default_lock_timeout(i64) => default_lock_timeout;
     rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(c_uchar) => use_per_key_point_lock_mgr;
+    rocksdb_transactiondb_options_set_write_policy(c_int) => write_policy;
+}
+
+c_getters! { rocksdb_transactiondb_options_t:
+    rocksdb_transactiondb_options_get_default_lock_timeout(mut) -> i64 => default_lock_timeout;
+    rocksdb_transactiondb_options_get_default_write_batch_flush_threshold(mut) -> i64 => default_write_batch_flush_threshold;
+    rocksdb_transactiondb_options_get_enable_udt_validation(mut) -> c_uchar => enable_udt_validation;
+    rocksdb_transactiondb_options_get_max_num_deadlocks(mut) -> u32 => max_num_deadlocks;
+    rocksdb_transactiondb_options_get_max_num_locks(mut) -> i64 => max_num_locks;
+    rocksdb_transactiondb_options_get_num_stripes(mut) -> usize => num_stripes;
+    rocksdb_transactiondb_options_get_rollback_merge_operands(mut) -> c_uchar => rollback_merge_operands;
+    rocksdb_transactiondb_options_get_skip_concurrency_control(mut) -> c_uchar => skip_concurrency_control;
+    rocksdb_transactiondb_options_get_transaction_lock_timeout(mut) -> i64 => transaction_lock_timeout;
+    rocksdb_transactiondb_options_get_use_per_key_point_lock_mgr(mut) -> c_uchar => use_per_key_point_lock_mgr;
+    rocksdb_transactiondb_options_get_write_policy(mut) -> c_int => write_policy;
 }
 
 /// The underlying database of a handle.
@@ -408,6 +429,14 @@ c_functions! {
             let families = flushed_families(column_families, num_column_families);
             flush(base(txn_db), of(options), &families)
         });
+    }
+    /// Writes buffered WAL records to the file and syncs it if the options say so; they may be null.
+    fn rocksdb_transactiondb_flush_wal_with_options(
+        txn_db: *mut rocksdb_transactiondb_t,
+        options: *const rocksdb_flushwaloptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || base(txn_db).flush_wal(maybe(options).is_some_and(|options| options.sync)));
     }
     /// Writes buffered WAL records to the file and, with `sync`, syncs it.
     fn rocksdb_transactiondb_flush_wal(txn_db: *mut rocksdb_transactiondb_t, sync: c_uchar, errptr: *mut *mut c_char) {

@@ -376,6 +376,308 @@ static void options_of_11_12(void) {
   rocksdb_cache_destroy(cache);
 }
 
+/* Options that have an effect only in RocksDB are kept, with its defaults. */
+static void kept_options(void) {
+  rocksdb_readoptions_t* reads = rocksdb_readoptions_create();
+  CHECK(rocksdb_readoptions_get_io_activity(reads) == 0x7f);
+  CHECK(rocksdb_readoptions_get_rate_limiter_priority(reads) == 4);
+  rocksdb_readoptions_set_io_activity(reads, 3);
+  rocksdb_readoptions_set_rate_limiter_priority(reads, 1);
+  CHECK(rocksdb_readoptions_get_io_activity(reads) == 3);
+  CHECK(rocksdb_readoptions_get_rate_limiter_priority(reads) == 1);
+  size_t len = 7;
+  CHECK(rocksdb_readoptions_get_request_id(reads, &len) == NULL && len == 0);
+  rocksdb_readoptions_set_request_id(reads, "slate", 5);
+  const char* id = rocksdb_readoptions_get_request_id(reads, &len);
+  CHECK(len == 5 && memcmp(id, "slate", 5) == 0);
+  rocksdb_readoptions_clear_request_id(reads);
+  CHECK(rocksdb_readoptions_get_request_id(reads, NULL) == NULL);
+  char* err = NULL;
+  rocksdb_readoptions_set_table_index_factory_from_string(reads, "trie_index", 10, &err);
+  CHECK_ERROR(err, "Not implemented: ");
+  rocksdb_readoptions_set_table_index_factory_from_string(reads, NULL, 0, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_readoptions_get_table_index_factory_name(reads, &len) == NULL && len == 0);
+  CHECK(!rocksdb_readoptions_get_allow_unprepared_value(reads));
+  rocksdb_readoptions_set_allow_unprepared_value(reads, 1);
+  CHECK(rocksdb_readoptions_get_allow_unprepared_value(reads));
+  rocksdb_readoptions_destroy(reads);
+
+  rocksdb_options_t* options = rocksdb_options_create();
+  CHECK(rocksdb_options_calculate_sst_write_lifetime_hint_set_contains(options, rocksdb_level_compaction));
+  rocksdb_options_calculate_sst_write_lifetime_hint_set_add(options, rocksdb_universal_compaction);
+  CHECK(rocksdb_options_calculate_sst_write_lifetime_hint_set_count(options) == 2);
+  rocksdb_options_calculate_sst_write_lifetime_hint_set_remove(options, rocksdb_level_compaction);
+  CHECK(rocksdb_options_calculate_sst_write_lifetime_hint_set_count(options) == 1);
+  CHECK(rocksdb_options_checksum_handoff_file_types_count(options) == 0);
+  rocksdb_options_checksum_handoff_file_types_add(options, 2);
+  CHECK(rocksdb_options_checksum_handoff_file_types_contains(options, 2));
+  rocksdb_options_checksum_handoff_file_types_clear(options);
+  CHECK(!rocksdb_options_checksum_handoff_file_types_contains(options, 2));
+  rocksdb_options_set_last_level_temperature(options, 12);
+  CHECK(rocksdb_options_get_last_level_temperature(options) == 12);
+  rocksdb_options_set_block_protection_bytes_per_key(options, 8);
+  CHECK(rocksdb_options_get_block_protection_bytes_per_key(options) == 8);
+  rocksdb_options_destroy(options);
+
+  rocksdb_envoptions_t* env = rocksdb_envoptions_create();
+  CHECK(rocksdb_envoptions_get_writable_file_max_buffer_size(env) == 1 << 20);
+  CHECK(rocksdb_envoptions_get_fd_cloexec(env) && !rocksdb_envoptions_get_use_direct_writes(env));
+  rocksdb_envoptions_set_use_direct_writes(env, 1);
+  rocksdb_envoptions_set_bytes_per_sync(env, 4096);
+  CHECK(rocksdb_envoptions_get_use_direct_writes(env) && rocksdb_envoptions_get_bytes_per_sync(env) == 4096);
+  rocksdb_ratelimiter_t* limiter = rocksdb_ratelimiter_create(1 << 20, 100000, 10);
+  rocksdb_envoptions_set_rate_limiter(env, limiter);
+  rocksdb_ratelimiter_destroy(limiter);
+  rocksdb_envoptions_destroy(env);
+}
+
+/* What options of flushes, writes and estimates do. */
+static void effective_options(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_flushoptions_t* flushes = rocksdb_flushoptions_create();
+  CHECK(!rocksdb_flushoptions_get_force_atomic_flush(flushes) && !rocksdb_flushoptions_get_listener_wait(flushes));
+  rocksdb_flushoptions_set_force_atomic_flush(flushes, 1);
+  rocksdb_flushoptions_set_listener_wait(flushes, 1);
+  put(db, "together", "1");
+  rocksdb_flush(db, flushes, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(flushes);
+
+  rocksdb_writeoptions_t* writes = rocksdb_writeoptions_create();
+  CHECK(rocksdb_writeoptions_get_rate_limiter_priority(writes) == 4);
+  rocksdb_writeoptions_set_rate_limiter_priority(writes, 3);
+  rocksdb_put(db, writes, "limited", 7, "1", 1, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_set_rate_limiter_priority(writes, 0);
+  rocksdb_put(db, writes, "limited", 7, "2", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_writeoptions_destroy(writes);
+
+  rocksdb_writebatch_t* batch = rocksdb_writebatch_create();
+  rocksdb_writebatch_put(batch, "k", 1, "v", 1);
+  rocksdb_writebatch_verify_checksum(batch, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_destroy(batch);
+
+  rocksdb_size_approximation_options_t* sizes = rocksdb_size_approximation_options_create();
+  rocksdb_size_approximation_options_set_include_blob_files(sizes, 1);
+  CHECK(rocksdb_size_approximation_options_get_include_blob_files(sizes));
+  rocksdb_size_approximation_options_destroy(sizes);
+}
+
+static int filtered_families, filtered_records;
+
+static void see_families(void* state, const uint32_t* ids, const uint64_t* logs, size_t count,
+                         const char* const* names, const size_t* lengths, const uint32_t* named, size_t name_count) {
+  CHECK(state == &filtered_families && count == 1 && ids[0] == 0 && logs[0] > 0);
+  CHECK(name_count == 1 && named[0] == 0 && lengths[0] == 7 && memcmp(names[0], "default", 7) == 0);
+  filtered_families++;
+}
+
+/* Replaces the first batch, and ignores the others. */
+static int see_record(void* state, unsigned long long log, const char* path, size_t path_len,
+                      const rocksdb_writebatch_t* batch, rocksdb_writebatch_t* new_batch, unsigned char* changed) {
+  CHECK(state == &filtered_families && log > 0 && path_len > 4 && memcmp(path + path_len - 4, ".log", 4) == 0);
+  CHECK(rocksdb_writebatch_count((rocksdb_writebatch_t*)batch) == 1);
+  if (filtered_records++ > 0) return rocksdb_wal_filter_ignore_current_record;
+  rocksdb_writebatch_put(new_batch, "replaced", 8, "3", 1);
+  *changed = 1;
+  return rocksdb_wal_filter_continue_processing;
+}
+
+static const char* filter_name(void* state) {
+  (void)state;
+  return "filter";
+}
+
+/* `want` is NULL for no value. */
+static void expect(rocksdb_t* db, const char* key, const char* want) {
+  rocksdb_readoptions_t* options = rocksdb_readoptions_create();
+  CHECK_GET(db, options, key, want);
+  rocksdb_readoptions_destroy(options);
+}
+
+static void filtered_logs(const char* root) {
+  char* err = NULL;
+  char* path = below(root, "filtered");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_avoid_flush_during_shutdown(options, 1);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  put(db, "first", "1");
+  put(db, "second", "2");
+  rocksdb_close(db);
+  rocksdb_walfilter_t* filter =
+      rocksdb_walfilter_create(&filtered_families, NULL, see_families, see_record, filter_name);
+  rocksdb_options_set_wal_filter(options, filter);
+  rocksdb_walfilter_destroy(filter);
+  db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  CHECK(filtered_families == 1 && filtered_records == 2);
+  expect(db, "first", NULL);
+  expect(db, "second", NULL);
+  expect(db, "replaced", "3");
+  rocksdb_close(db);
+  rocksdb_options_clear_wal_filter(options);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
+static int progressed;
+
+static void see_progress(void* state) {
+  CHECK(state == &progressed);
+  progressed++;
+}
+
+static unsigned char exclude_all(void* state, const char* path, size_t path_len) {
+  CHECK(state == &progressed && path_len > 0 && path[0] != '/');
+  return 1;
+}
+
+/* Backups with options, metadata, excluded files and an end from outside. */
+static void chosen_backups(rocksdb_t* db, const char* root) {
+  char* err = NULL;
+  char* path = below(root, "backups");
+  rocksdb_backup_engine_options_t* engines = rocksdb_backup_engine_options_create(path);
+  size_t len = 0;
+  CHECK(same_at(rocksdb_backup_engine_options_get_backup_dir(engines, &len), &len, path));
+  CHECK(rocksdb_backup_engine_options_get_schema_version(engines) == 1);
+  rocksdb_backup_engine_options_set_schema_version(engines, 2);
+  CHECK(rocksdb_backup_engine_options_get_schema_version(engines) == 2);
+  CHECK(rocksdb_backup_engine_options_get_share_files_with_checksum(engines));
+  CHECK(rocksdb_backup_engine_options_get_io_buffer_size(engines) == 0);
+  rocksdb_backup_engine_options_set_io_buffer_size(engines, 4096);
+  rocksdb_backup_engine_options_set_callback_trigger_interval_size(engines, 1);
+  CHECK(!rocksdb_backup_engine_options_get_current_temperatures_override_manifest(engines));
+  rocksdb_ratelimiter_t* limiter = rocksdb_ratelimiter_create(1 << 28, 100000, 10);
+  rocksdb_backup_engine_options_set_backup_rate_limiter(engines, limiter);
+  rocksdb_backup_engine_options_set_restore_rate_limiter(engines, limiter);
+  rocksdb_ratelimiter_destroy(limiter);
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_backup_engine_t* engine = rocksdb_backup_engine_open_opts(engines, env, &err);
+  CHECK_OK(err);
+
+  rocksdb_create_backup_options_t* how = rocksdb_create_backup_options_create();
+  CHECK(rocksdb_create_backup_options_get_background_thread_cpu_priority(how) == 2);
+  CHECK(!rocksdb_create_backup_options_get_decrease_background_thread_cpu_priority(how));
+  CHECK(!rocksdb_create_backup_options_get_flush_before_backup(how));
+  rocksdb_create_backup_options_set_flush_before_backup(how, 1);
+  rocksdb_create_backup_options_set_atomic_flush(how, 1);
+  CHECK(rocksdb_create_backup_options_get_atomic_flush(how));
+  rocksdb_create_backup_options_set_progress_callback(how, &progressed, see_progress);
+  uint32_t id = 0;
+  rocksdb_backup_engine_create_new_backup_with_metadata(engine, db, how, "of quartz", 9, &id, &err);
+  CHECK_OK(err);
+  CHECK(id == 1 && progressed > 1);
+  rocksdb_backup_engine_create_new_backup_with_options(engine, db, NULL, &id, &err);
+  CHECK_OK(err);
+  CHECK(id == 2);
+  const rocksdb_backup_engine_info_t* info = rocksdb_backup_engine_get_backup_info(engine);
+  CHECK(same_at(rocksdb_backup_engine_info_app_metadata(info, 0, &len), &len, "of quartz"));
+  rocksdb_backup_engine_info_app_metadata(info, 1, &len);
+  CHECK(len == 0);
+  rocksdb_backup_engine_info_destroy(info);
+
+  rocksdb_restore_options_t* restores = rocksdb_restore_options_create();
+  CHECK(rocksdb_restore_options_get_mode(restores) == 0xffff && !rocksdb_restore_options_get_keep_log_files(restores));
+  rocksdb_restore_options_set_mode(restores, 2);
+  CHECK(rocksdb_restore_options_get_mode(restores) == 2);
+  char* restored = below(root, "restored");
+  rocksdb_backup_engine_restore_db_from_backup(engine, restored, restored, restores, 1, &err);
+  CHECK_OK(err);
+  rocksdb_restore_options_destroy(restores);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_t* copy = rocksdb_open(options, restored, &err);
+  CHECK_OK(err);
+  expect(copy, "together", "1");
+  rocksdb_close(copy);
+  rocksdb_options_destroy(options);
+  free(restored);
+
+  /* A file that no other directory has cannot be restored. */
+  put(db, "excluded", "1");
+  rocksdb_create_backup_options_set_progress_callback(how, NULL, NULL);
+  rocksdb_create_backup_options_set_exclude_files_callback(how, &progressed, exclude_all);
+  rocksdb_backup_engine_create_new_backup_with_options(engine, db, how, NULL, &err);
+  CHECK_OK(err);
+  rocksdb_backup_engine_stop_backup(engine);
+  rocksdb_backup_engine_create_new_backup_with_options(engine, db, NULL, NULL, &err);
+  CHECK_ERROR(err, "Result incomplete: ");
+  rocksdb_create_backup_options_destroy(how);
+  rocksdb_backup_engine_close(engine);
+  rocksdb_backup_engine_options_destroy(engines);
+  rocksdb_env_destroy(env);
+  free(path);
+}
+
+/* Options of transactions, and locks that optimistic databases share. */
+static void chosen_transactions(const char* root) {
+  char* err = NULL;
+  rocksdb_transaction_options_t* one = rocksdb_transaction_options_create();
+  CHECK(rocksdb_transaction_options_get_deadlock_timeout_us(one) == 500);
+  rocksdb_transaction_options_set_skip_concurrency_control(one, 1);
+  CHECK(rocksdb_transaction_options_get_skip_concurrency_control(one));
+  rocksdb_transaction_options_destroy(one);
+  rocksdb_transactiondb_options_t* own = rocksdb_transactiondb_options_create();
+  CHECK(rocksdb_transactiondb_options_get_max_num_deadlocks(own) == 5);
+  CHECK(rocksdb_transactiondb_options_get_write_policy(own) == 0);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  char* path = below(root, "locked");
+  rocksdb_transactiondb_t* locked = rocksdb_transactiondb_open(options, own, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* writes = rocksdb_writeoptions_create();
+  rocksdb_transaction_t* txn = rocksdb_transaction_begin(locked, writes, NULL, NULL);
+  rocksdb_transaction_put(txn, "k", 1, "v", 1, &err);
+  rocksdb_transaction_put_log_data(txn, "note", 4);
+  rocksdb_transaction_commit(txn, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_destroy(txn);
+  rocksdb_transactiondb_flush_wal_with_options(locked, NULL, &err);
+  CHECK_OK(err);
+  rocksdb_transactiondb_close(locked);
+  rocksdb_transactiondb_options_set_write_policy(own, 1);
+  CHECK(rocksdb_transactiondb_open(options, own, path, &err) == NULL);
+  CHECK_ERROR(err, "Not implemented: ");
+  rocksdb_transactiondb_options_destroy(own);
+  free(path);
+
+  rocksdb_optimistictransactiondb_options_t* checked = rocksdb_optimistictransactiondb_options_create();
+  CHECK(rocksdb_optimistictransactiondb_options_get_validate_policy(checked) == 1);
+  CHECK(rocksdb_optimistictransactiondb_options_get_occ_lock_buckets(checked) == 1 << 20);
+  rocksdb_optimistictransactiondb_options_set_occ_lock_buckets(checked, 64);
+  CHECK(rocksdb_optimistictransactiondb_options_get_occ_lock_buckets(checked) == 64);
+  rocksdb_optimistictransactiondb_lock_buckets_t* locks = rocksdb_optimistictransactiondb_lock_buckets_create(16, 1);
+  CHECK(rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(locks) >= 16 * 64);
+  rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(checked, locks);
+  rocksdb_optimistictransactiondb_lock_buckets_destroy(locks);
+  path = below(root, "optimistic");
+  const char* names[] = {"default"};
+  const rocksdb_options_t* family_options[] = {options};
+  rocksdb_column_family_handle_t* families[1];
+  for (int with_families = 0; with_families < 2; with_families++) {
+    rocksdb_optimistictransactiondb_t* db =
+        with_families ? rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(
+                            options, checked, path, 1, names, family_options, families, &err)
+                      : rocksdb_optimistictransactiondb_open_with_otxn_db_options(options, checked, path, &err);
+    CHECK_OK(err);
+    txn = rocksdb_optimistictransaction_begin(db, writes, NULL, NULL);
+    rocksdb_transaction_put(txn, "k", 1, "v", 1, &err);
+    rocksdb_transaction_commit(txn, &err);
+    CHECK_OK(err);
+    rocksdb_transaction_destroy(txn);
+    if (with_families) rocksdb_column_family_handle_destroy(families[0]);
+    rocksdb_optimistictransactiondb_close(db);
+  }
+  rocksdb_optimistictransactiondb_options_destroy(checked);
+  rocksdb_writeoptions_destroy(writes);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   char* path = below(argc > 1 ? argv[1] : NULL, "newer");
@@ -402,6 +704,11 @@ int main(int argc, char** argv) {
   ingestion();
   texts_and_choices();
   options_of_11_12();
+  kept_options();
+  effective_options(db);
+  filtered_logs(argc > 1 ? argv[1] : NULL);
+  chosen_backups(db, argc > 1 ? argv[1] : NULL);
+  chosen_transactions(argc > 1 ? argv[1] : NULL);
   with_metadata(db, family);
   rocksdb_column_family_handle_destroy(family);
   rocksdb_close(db);

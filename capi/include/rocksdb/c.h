@@ -414,6 +414,9 @@ typedef struct rocksdb_compactoptions_t rocksdb_compactoptions_t;
 // A comparator.
 typedef struct rocksdb_comparator_t rocksdb_comparator_t;
 
+// Options of one backup.
+typedef struct rocksdb_create_backup_options_t rocksdb_create_backup_options_t;
+
 // Options of CuckooTable files.
 typedef struct rocksdb_cuckoo_table_options_t rocksdb_cuckoo_table_options_t;
 
@@ -506,6 +509,12 @@ typedef struct rocksdb_open_and_compact_options_t rocksdb_open_and_compact_optio
 
 // Options of an optimistic transaction.
 typedef struct rocksdb_optimistictransaction_options_t rocksdb_optimistictransaction_options_t;
+
+// Locks for parallel validation, which databases can share.
+typedef struct rocksdb_optimistictransactiondb_lock_buckets_t rocksdb_optimistictransactiondb_lock_buckets_t;
+
+// Options of a database with optimistic transactions.
+typedef struct rocksdb_optimistictransactiondb_options_t rocksdb_optimistictransactiondb_options_t;
 
 // A database with optimistic transactions.
 typedef struct rocksdb_optimistictransactiondb_t rocksdb_optimistictransactiondb_t;
@@ -602,6 +611,9 @@ typedef struct rocksdb_wal_iterator_t rocksdb_wal_iterator_t;
 
 // Options of an iterator over WAL updates.
 typedef struct rocksdb_wal_readoptions_t rocksdb_wal_readoptions_t;
+
+// A WAL filter.
+typedef struct rocksdb_walfilter_t rocksdb_walfilter_t;
 
 // A memory limit for the memtables of several databases.
 typedef struct rocksdb_write_buffer_manager_t rocksdb_write_buffer_manager_t;
@@ -709,6 +721,11 @@ void rocksdb_backup_engine_options_destroy(struct rocksdb_backup_engine_options_
 // Does nothing for null.
 void rocksdb_restore_options_destroy(struct rocksdb_restore_options_t *handle);
 
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_create_backup_options_destroy(struct rocksdb_create_backup_options_t *handle);
+
 // Sets `backup_log_files`.
 void rocksdb_backup_engine_options_set_backup_log_files(struct rocksdb_backup_engine_options_t *opt,
                                                         unsigned char v);
@@ -725,9 +742,21 @@ void rocksdb_backup_engine_options_set_callback_trigger_interval_size(struct roc
 void rocksdb_backup_engine_options_set_destroy_old_data(struct rocksdb_backup_engine_options_t *opt,
                                                         unsigned char v);
 
+// Sets `io_buffer_size`.
+void rocksdb_backup_engine_options_set_io_buffer_size(struct rocksdb_backup_engine_options_t *opt,
+                                                      uint64_t v);
+
 // Sets `restore_rate_limit`.
 void rocksdb_backup_engine_options_set_restore_rate_limit(struct rocksdb_backup_engine_options_t *opt,
                                                           uint64_t v);
+
+// Sets `schema_version`.
+void rocksdb_backup_engine_options_set_schema_version(struct rocksdb_backup_engine_options_t *opt,
+                                                      int v);
+
+// Sets `share_files_with_checksum`.
+void rocksdb_backup_engine_options_set_share_files_with_checksum(struct rocksdb_backup_engine_options_t *opt,
+                                                                 unsigned char v);
 
 // Sets `share_table_files`.
 void rocksdb_backup_engine_options_set_share_table_files(struct rocksdb_backup_engine_options_t *opt,
@@ -749,8 +778,17 @@ uint64_t rocksdb_backup_engine_options_get_callback_trigger_interval_size(struct
 // The value of `destroy_old_data`.
 unsigned char rocksdb_backup_engine_options_get_destroy_old_data(struct rocksdb_backup_engine_options_t *opt);
 
+// The value of `io_buffer_size`.
+uint64_t rocksdb_backup_engine_options_get_io_buffer_size(struct rocksdb_backup_engine_options_t *opt);
+
 // The value of `restore_rate_limit`.
 uint64_t rocksdb_backup_engine_options_get_restore_rate_limit(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `schema_version`.
+int rocksdb_backup_engine_options_get_schema_version(struct rocksdb_backup_engine_options_t *opt);
+
+// The value of `share_files_with_checksum`.
+unsigned char rocksdb_backup_engine_options_get_share_files_with_checksum(struct rocksdb_backup_engine_options_t *opt);
 
 // The value of `share_table_files`.
 unsigned char rocksdb_backup_engine_options_get_share_table_files(struct rocksdb_backup_engine_options_t *opt);
@@ -760,6 +798,29 @@ unsigned char rocksdb_backup_engine_options_get_sync(struct rocksdb_backup_engin
 
 // Sets `keep_log_files`.
 void rocksdb_restore_options_set_keep_log_files(struct rocksdb_restore_options_t *opt, int v);
+
+// Sets `mode`.
+void rocksdb_restore_options_set_mode(struct rocksdb_restore_options_t *opt, int v);
+
+// The value of `keep_log_files`.
+unsigned char rocksdb_restore_options_get_keep_log_files(struct rocksdb_restore_options_t *opt);
+
+// The value of `mode`.
+int rocksdb_restore_options_get_mode(struct rocksdb_restore_options_t *opt);
+
+// Sets `atomic_flush`.
+void rocksdb_create_backup_options_set_atomic_flush(struct rocksdb_create_backup_options_t *opt,
+                                                    unsigned char v);
+
+// Sets `flush_before_backup`.
+void rocksdb_create_backup_options_set_flush_before_backup(struct rocksdb_create_backup_options_t *opt,
+                                                           unsigned char v);
+
+// The value of `atomic_flush`.
+unsigned char rocksdb_create_backup_options_get_atomic_flush(struct rocksdb_create_backup_options_t *opt);
+
+// The value of `flush_before_backup`.
+unsigned char rocksdb_create_backup_options_get_flush_before_backup(struct rocksdb_create_backup_options_t *opt);
 
 // Opens the backups in the directory `path_name`, which is created if it is missing, with default options and the
 // environment in `options`.
@@ -782,6 +843,25 @@ void rocksdb_backup_engine_create_new_backup_flush(struct rocksdb_backup_engine_
                                                    struct rocksdb_t *db,
                                                    unsigned char flush_before_backup,
                                                    char **errptr);
+
+// Creates a backup of `db` with options, which may be null, and stores its id unless `backup_id` is null.
+void rocksdb_backup_engine_create_new_backup_with_options(struct rocksdb_backup_engine_t *be,
+                                                          struct rocksdb_t *db,
+                                                          const struct rocksdb_create_backup_options_t *options,
+                                                          uint32_t *backup_id,
+                                                          char **errptr);
+
+// The same, with bytes that are stored with the backup.
+void rocksdb_backup_engine_create_new_backup_with_metadata(struct rocksdb_backup_engine_t *be,
+                                                           struct rocksdb_t *db,
+                                                           const struct rocksdb_create_backup_options_t *options,
+                                                           const char *app_metadata,
+                                                           size_t app_metadata_len,
+                                                           uint32_t *backup_id,
+                                                           char **errptr);
+
+// Ends the backups in progress, from another thread; they and all later ones of the engine fail.
+void rocksdb_backup_engine_stop_backup(struct rocksdb_backup_engine_t *be);
 
 // Deletes the oldest backups so that at most `num_backups_to_keep` remain.
 void rocksdb_backup_engine_purge_old_backups(struct rocksdb_backup_engine_t *be,
@@ -830,6 +910,11 @@ uint64_t rocksdb_backup_engine_info_size(const struct rocksdb_backup_engine_info
 uint32_t rocksdb_backup_engine_info_number_files(const struct rocksdb_backup_engine_info_t *info,
                                                  int index);
 
+// Returns the bytes of the application that are stored with a backup.
+const char *rocksdb_backup_engine_info_app_metadata(const struct rocksdb_backup_engine_info_t *info,
+                                                    int index,
+                                                    size_t *len);
+
 // Frees descriptions.
 //
 // Does nothing for null.
@@ -841,6 +926,18 @@ struct rocksdb_backup_engine_options_t *rocksdb_backup_engine_options_create(con
 // Sets the directory of the backups.
 void rocksdb_backup_engine_options_set_backup_dir(struct rocksdb_backup_engine_options_t *options,
                                                   const char *backup_dir);
+
+// Returns the directory of the backups, which is valid until the options are changed.
+const char *rocksdb_backup_engine_options_get_backup_dir(struct rocksdb_backup_engine_options_t *opt,
+                                                         size_t *size);
+
+// Sets the rate limiter of backups, which the options share. Does nothing for null.
+void rocksdb_backup_engine_options_set_backup_rate_limiter(struct rocksdb_backup_engine_options_t *options,
+                                                           struct rocksdb_ratelimiter_t *limiter);
+
+// Sets the rate limiter of restores, which the options share. Does nothing for null.
+void rocksdb_backup_engine_options_set_restore_rate_limiter(struct rocksdb_backup_engine_options_t *options,
+                                                            struct rocksdb_ratelimiter_t *limiter);
 
 // Sets the environment of the directory of backups; that of the database for null.
 void rocksdb_backup_engine_options_set_env(struct rocksdb_backup_engine_options_t *options,
@@ -869,6 +966,25 @@ int rocksdb_backup_engine_options_get_share_files_with_checksum_naming(struct ro
 
 // Creates options of a restore with RocksDB's defaults.
 struct rocksdb_restore_options_t *rocksdb_restore_options_create(void);
+
+// Creates options of a backup with RocksDB's defaults.
+struct rocksdb_create_backup_options_t *rocksdb_create_backup_options_create(void);
+
+// Sets a function that is called as the backup advances, with `state`, by the threads that copy; null removes it.
+void rocksdb_create_backup_options_set_progress_callback(struct rocksdb_create_backup_options_t *options,
+                                                         void *state,
+                                                         void (*callback)(void*));
+
+// Sets a function that selects shared files to exclude: it receives `state` and a path relative to the directory of
+// backups, and returns 0 to include the file. It requires schema 2; null removes it.
+void rocksdb_create_backup_options_set_exclude_files_callback(struct rocksdb_create_backup_options_t *options,
+                                                              void *state,
+                                                              unsigned char (*callback)(void*,
+                                                                                        const char*,
+                                                                                        size_t));
+
+// Verifies the checksums of the writes of a batch that was created with protection.
+void rocksdb_writebatch_verify_checksum(struct rocksdb_writebatch_t *b, char **errptr);
 
 // Frees a batch.
 //
@@ -2128,6 +2244,40 @@ struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_fixed_prefix(size
 // Creates an extractor whose prefix is the whole key.
 struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_noop(void);
 
+// Releases the program's reference to a filter.
+//
+// Does nothing for null.
+void rocksdb_walfilter_destroy(struct rocksdb_walfilter_t *handle);
+
+// Creates a filter. `column_family_log_number_map` receives the first log of each family that has unflushed data,
+// and the ids of families by name; `log_record_found` receives each batch before it is replayed, returns one of
+// `rocksdb_wal_filter_*`, and may fill `new_batch` to replace the batch. Null for either does nothing.
+struct rocksdb_walfilter_t *rocksdb_walfilter_create(void *state,
+                                                     void (*destructor)(void*),
+                                                     void (*column_family_log_number_map)(void*,
+                                                                                          const uint32_t*,
+                                                                                          const uint64_t*,
+                                                                                          size_t,
+                                                                                          const char*const *,
+                                                                                          const size_t*,
+                                                                                          const uint32_t*,
+                                                                                          size_t),
+                                                     int (*log_record_found)(void*,
+                                                                             unsigned long long,
+                                                                             const char*,
+                                                                             size_t,
+                                                                             const struct rocksdb_writebatch_t*,
+                                                                             struct rocksdb_writebatch_t*,
+                                                                             unsigned char*),
+                                                     const char *(*name)(void*));
+
+// Sets the filter. The options share it, and the program still destroys its handle; null removes the filter.
+void rocksdb_options_set_wal_filter(struct rocksdb_options_t *opt,
+                                    struct rocksdb_walfilter_t *filter);
+
+// Removes the filter.
+void rocksdb_options_clear_wal_filter(struct rocksdb_options_t *opt);
+
 // Frees options.
 //
 // Does nothing for null.
@@ -2570,6 +2720,12 @@ void rocksdb_env_destroy(struct rocksdb_env_t *handle);
 // Does nothing for null.
 void rocksdb_envoptions_destroy(struct rocksdb_envoptions_t *handle);
 
+// Sets `bytes_per_sync`.
+void rocksdb_envoptions_set_bytes_per_sync(struct rocksdb_envoptions_t *opt, uint64_t v);
+
+// The value of `bytes_per_sync`.
+uint64_t rocksdb_envoptions_get_bytes_per_sync(struct rocksdb_envoptions_t *opt);
+
 // Creates the default environment: the system's files and clock, and threads shared by all
 // databases of the process.
 struct rocksdb_env_t *rocksdb_create_default_env(void);
@@ -2579,6 +2735,10 @@ struct rocksdb_env_t *rocksdb_create_mem_env(void);
 
 // Creates options of files.
 struct rocksdb_envoptions_t *rocksdb_envoptions_create(void);
+
+// Keeps a rate limiter, which has no effect: a writer of tables takes no bytes from it. Null removes it.
+void rocksdb_envoptions_set_rate_limiter(struct rocksdb_envoptions_t *opt,
+                                         struct rocksdb_ratelimiter_t *rate_limiter);
 
 // Creates a directory unless it exists.
 void rocksdb_create_dir_if_missing(struct rocksdb_env_t *env, const char *path_name, char **errptr);
@@ -2627,6 +2787,10 @@ void rocksdb_env_lower_high_priority_thread_pool_cpu_priority(struct rocksdb_env
 void rocksdb_size_approximation_options_set_files_size_error_margin(struct rocksdb_size_approximation_options_t *opt,
                                                                     double v);
 
+// Sets `include_blob_files`.
+void rocksdb_size_approximation_options_set_include_blob_files(struct rocksdb_size_approximation_options_t *opt,
+                                                               unsigned char v);
+
 // Sets `include_files`.
 void rocksdb_size_approximation_options_set_include_files(struct rocksdb_size_approximation_options_t *opt,
                                                           unsigned char v);
@@ -2637,6 +2801,9 @@ void rocksdb_size_approximation_options_set_include_memtables(struct rocksdb_siz
 
 // The value of `files_size_error_margin`.
 double rocksdb_size_approximation_options_get_files_size_error_margin(struct rocksdb_size_approximation_options_t *opt);
+
+// The value of `include_blob_files`.
+unsigned char rocksdb_size_approximation_options_get_include_blob_files(struct rocksdb_size_approximation_options_t *opt);
 
 // The value of `include_files`.
 unsigned char rocksdb_size_approximation_options_get_include_files(struct rocksdb_size_approximation_options_t *opt);
@@ -3501,6 +3668,10 @@ void rocksdb_livefiles_storage_info_destroy(struct rocksdb_livefiles_storage_inf
 // Does nothing for null.
 void rocksdb_wal_file_destroy(struct rocksdb_wal_file_t *handle);
 
+// Sets `atomic_flush`.
+void rocksdb_livefiles_storage_info_options_set_atomic_flush(struct rocksdb_livefiles_storage_info_options_t *opt,
+                                                             unsigned char v);
+
 // Sets `include_checksum_info`.
 void rocksdb_livefiles_storage_info_options_set_include_checksum_info(struct rocksdb_livefiles_storage_info_options_t *opt,
                                                                       unsigned char v);
@@ -3508,6 +3679,9 @@ void rocksdb_livefiles_storage_info_options_set_include_checksum_info(struct roc
 // Sets `wal_size_for_flush`.
 void rocksdb_livefiles_storage_info_options_set_wal_size_for_flush(struct rocksdb_livefiles_storage_info_options_t *opt,
                                                                    uint64_t v);
+
+// The value of `atomic_flush`.
+unsigned char rocksdb_livefiles_storage_info_options_get_atomic_flush(struct rocksdb_livefiles_storage_info_options_t *opt);
 
 // The value of `include_checksum_info`.
 unsigned char rocksdb_livefiles_storage_info_options_get_include_checksum_info(struct rocksdb_livefiles_storage_info_options_t *opt);
@@ -3982,9 +4156,36 @@ void rocksdb_multi_get_cf_with_metadata(struct rocksdb_t *db,
 // Does nothing for null.
 void rocksdb_optimistictransaction_options_destroy(struct rocksdb_optimistictransaction_options_t *handle);
 
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_optimistictransactiondb_options_destroy(struct rocksdb_optimistictransactiondb_options_t *handle);
+
+// Releases the program's reference to locks.
+//
+// Does nothing for null.
+void rocksdb_optimistictransactiondb_lock_buckets_destroy(struct rocksdb_optimistictransactiondb_lock_buckets_t *handle);
+
 // Sets `set_snapshot`.
 void rocksdb_optimistictransaction_options_set_set_snapshot(struct rocksdb_optimistictransaction_options_t *opt,
                                                             unsigned char v);
+
+// The value of `set_snapshot`.
+unsigned char rocksdb_optimistictransaction_options_get_set_snapshot(struct rocksdb_optimistictransaction_options_t *opt);
+
+// Sets `occ_lock_buckets`.
+void rocksdb_optimistictransactiondb_options_set_occ_lock_buckets(struct rocksdb_optimistictransactiondb_options_t *opt,
+                                                                  uint32_t v);
+
+// Sets `validate_policy`.
+void rocksdb_optimistictransactiondb_options_set_validate_policy(struct rocksdb_optimistictransactiondb_options_t *opt,
+                                                                 int v);
+
+// The value of `occ_lock_buckets`.
+uint32_t rocksdb_optimistictransactiondb_options_get_occ_lock_buckets(struct rocksdb_optimistictransactiondb_options_t *opt);
+
+// The value of `validate_policy`.
+int rocksdb_optimistictransactiondb_options_get_validate_policy(struct rocksdb_optimistictransactiondb_options_t *opt);
 
 // Creates options with RocksDB's defaults.
 struct rocksdb_optimistictransaction_options_t *rocksdb_optimistictransaction_options_create(void);
@@ -3994,6 +4195,12 @@ struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open(c
                                                                                const char *name,
                                                                                char **errptr);
 
+// Opens the database in the directory `name` with options of transactions; null for the defaults.
+struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_with_otxn_db_options(const struct rocksdb_options_t *options,
+                                                                                                    const struct rocksdb_optimistictransactiondb_options_t *otxn_db_options,
+                                                                                                    const char *name,
+                                                                                                    char **errptr);
+
 // Opens a database with all of its families.
 struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_column_families(const struct rocksdb_options_t *options,
                                                                                                const char *name,
@@ -4002,6 +4209,30 @@ struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_c
                                                                                                const struct rocksdb_options_t *const *column_family_options,
                                                                                                struct rocksdb_column_family_handle_t **column_family_handles,
                                                                                                char **errptr);
+
+// Opens a database with all of its families and with options of transactions; null for the defaults.
+struct rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(const struct rocksdb_options_t *db_options,
+                                                                                                                    const struct rocksdb_optimistictransactiondb_options_t *otxn_db_options,
+                                                                                                                    const char *name,
+                                                                                                                    int num_column_families,
+                                                                                                                    const char *const *column_family_names,
+                                                                                                                    const struct rocksdb_options_t *const *column_family_options,
+                                                                                                                    struct rocksdb_column_family_handle_t **column_family_handles,
+                                                                                                                    char **errptr);
+
+// Creates options with RocksDB's defaults.
+struct rocksdb_optimistictransactiondb_options_t *rocksdb_optimistictransactiondb_options_create(void);
+
+// Sets locks that other databases use, too. The options share them; null for locks of the database.
+void rocksdb_optimistictransactiondb_options_set_shared_lock_buckets(struct rocksdb_optimistictransactiondb_options_t *opt,
+                                                                     struct rocksdb_optimistictransactiondb_lock_buckets_t *lock_buckets);
+
+// Creates locks: `bucket_count`, each on a cache line of its own if `cache_aligned`.
+struct rocksdb_optimistictransactiondb_lock_buckets_t *rocksdb_optimistictransactiondb_lock_buckets_create(size_t bucket_count,
+                                                                                                           unsigned char cache_aligned);
+
+// Returns the memory of locks in bytes.
+size_t rocksdb_optimistictransactiondb_lock_buckets_approximate_memory_usage(struct rocksdb_optimistictransactiondb_lock_buckets_t *lock_buckets);
 
 // Closes a database. Transactions, iterators, snapshots and family handles that still exist must be destroyed
 // afterwards; any other use of them reports that the database is closed.
@@ -4162,6 +4393,10 @@ size_t rocksdb_readoptions_get_merge_operand_count_threshold(struct rocksdb_read
 // Sets `adaptive_readahead`.
 void rocksdb_readoptions_set_adaptive_readahead(struct rocksdb_readoptions_t *opt, unsigned char v);
 
+// Sets `allow_unprepared_value`.
+void rocksdb_readoptions_set_allow_unprepared_value(struct rocksdb_readoptions_t *opt,
+                                                    unsigned char v);
+
 // Sets `async_io`.
 void rocksdb_readoptions_set_async_io(struct rocksdb_readoptions_t *opt, unsigned char v);
 
@@ -4228,6 +4463,9 @@ void rocksdb_readoptions_set_verify_checksums(struct rocksdb_readoptions_t *opt,
 
 // The value of `adaptive_readahead`.
 unsigned char rocksdb_readoptions_get_adaptive_readahead(struct rocksdb_readoptions_t *opt);
+
+// The value of `allow_unprepared_value`.
+unsigned char rocksdb_readoptions_get_allow_unprepared_value(struct rocksdb_readoptions_t *opt);
 
 // The value of `async_io`.
 unsigned char rocksdb_readoptions_get_async_io(struct rocksdb_readoptions_t *opt);
@@ -4307,6 +4545,9 @@ void rocksdb_writeoptions_set_no_slowdown(struct rocksdb_writeoptions_t *opt, un
 void rocksdb_writeoptions_set_protection_bytes_per_key(struct rocksdb_writeoptions_t *opt,
                                                        size_t v);
 
+// Sets `rate_limiter_priority`.
+void rocksdb_writeoptions_set_rate_limiter_priority(struct rocksdb_writeoptions_t *opt, int v);
+
 // Sets `sync`.
 void rocksdb_writeoptions_set_sync(struct rocksdb_writeoptions_t *opt, unsigned char v);
 
@@ -4328,6 +4569,9 @@ unsigned char rocksdb_writeoptions_get_no_slowdown(struct rocksdb_writeoptions_t
 // The value of `protection_bytes_per_key`.
 size_t rocksdb_writeoptions_get_protection_bytes_per_key(struct rocksdb_writeoptions_t *opt);
 
+// The value of `rate_limiter_priority`.
+int rocksdb_writeoptions_get_rate_limiter_priority(struct rocksdb_writeoptions_t *opt);
+
 // The value of `sync`.
 unsigned char rocksdb_writeoptions_get_sync(struct rocksdb_writeoptions_t *opt);
 
@@ -4335,11 +4579,24 @@ unsigned char rocksdb_writeoptions_get_sync(struct rocksdb_writeoptions_t *opt);
 void rocksdb_flushoptions_set_allow_write_stall(struct rocksdb_flushoptions_t *opt,
                                                 unsigned char v);
 
+// Sets `force_atomic_flush`.
+void rocksdb_flushoptions_set_force_atomic_flush(struct rocksdb_flushoptions_t *opt,
+                                                 unsigned char v);
+
+// Sets `listener_wait`.
+void rocksdb_flushoptions_set_listener_wait(struct rocksdb_flushoptions_t *opt, unsigned char v);
+
 // Sets `wait`.
 void rocksdb_flushoptions_set_wait(struct rocksdb_flushoptions_t *opt, unsigned char v);
 
 // The value of `allow_write_stall`.
 unsigned char rocksdb_flushoptions_get_allow_write_stall(struct rocksdb_flushoptions_t *opt);
+
+// The value of `force_atomic_flush`.
+unsigned char rocksdb_flushoptions_get_force_atomic_flush(struct rocksdb_flushoptions_t *opt);
+
+// The value of `listener_wait`.
+unsigned char rocksdb_flushoptions_get_listener_wait(struct rocksdb_flushoptions_t *opt);
 
 // The value of `wait`.
 unsigned char rocksdb_flushoptions_get_wait(struct rocksdb_flushoptions_t *opt);
@@ -4522,6 +4779,154 @@ uint64_t rocksdb_fifo_compaction_options_get_trivial_copy_buffer_size(struct roc
 // The value of `use_kv_ratio_compaction`.
 unsigned char rocksdb_fifo_compaction_options_get_use_kv_ratio_compaction(struct rocksdb_fifo_compaction_options_t *opt);
 
+// Keeps `io_activity`, which has no effect.
+void rocksdb_readoptions_set_io_activity(struct rocksdb_readoptions_t *opt, int v);
+
+// The value of `io_activity`, which has no effect.
+int rocksdb_readoptions_get_io_activity(struct rocksdb_readoptions_t *opt);
+
+// Keeps `rate_limiter_priority`, which has no effect.
+void rocksdb_readoptions_set_rate_limiter_priority(struct rocksdb_readoptions_t *opt, int v);
+
+// The value of `rate_limiter_priority`, which has no effect.
+int rocksdb_readoptions_get_rate_limiter_priority(struct rocksdb_readoptions_t *opt);
+
+// Keeps `io_activity`, which has no effect.
+void rocksdb_writeoptions_set_io_activity(struct rocksdb_writeoptions_t *opt, int v);
+
+// The value of `io_activity`, which has no effect.
+int rocksdb_writeoptions_get_io_activity(struct rocksdb_writeoptions_t *opt);
+
+// Keeps `current_temperatures_override_manifest`, which has no effect.
+void rocksdb_backup_engine_options_set_current_temperatures_override_manifest(struct rocksdb_backup_engine_options_t *opt,
+                                                                              unsigned char v);
+
+// The value of `current_temperatures_override_manifest`, which has no effect.
+unsigned char rocksdb_backup_engine_options_get_current_temperatures_override_manifest(struct rocksdb_backup_engine_options_t *opt);
+
+// Keeps `background_thread_cpu_priority`, which has no effect.
+void rocksdb_create_backup_options_set_background_thread_cpu_priority(struct rocksdb_create_backup_options_t *opt,
+                                                                      int v);
+
+// The value of `background_thread_cpu_priority`, which has no effect.
+int rocksdb_create_backup_options_get_background_thread_cpu_priority(struct rocksdb_create_backup_options_t *opt);
+
+// Keeps `decrease_background_thread_cpu_priority`, which has no effect.
+void rocksdb_create_backup_options_set_decrease_background_thread_cpu_priority(struct rocksdb_create_backup_options_t *opt,
+                                                                               unsigned char v);
+
+// The value of `decrease_background_thread_cpu_priority`, which has no effect.
+unsigned char rocksdb_create_backup_options_get_decrease_background_thread_cpu_priority(struct rocksdb_create_backup_options_t *opt);
+
+// Keeps `allow_fallocate`, which has no effect.
+void rocksdb_envoptions_set_allow_fallocate(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `allow_fallocate`, which has no effect.
+unsigned char rocksdb_envoptions_get_allow_fallocate(struct rocksdb_envoptions_t *opt);
+
+// Keeps `compaction_readahead_size`, which has no effect.
+void rocksdb_envoptions_set_compaction_readahead_size(struct rocksdb_envoptions_t *opt, size_t v);
+
+// The value of `compaction_readahead_size`, which has no effect.
+size_t rocksdb_envoptions_get_compaction_readahead_size(struct rocksdb_envoptions_t *opt);
+
+// Keeps `fallocate_with_keep_size`, which has no effect.
+void rocksdb_envoptions_set_fallocate_with_keep_size(struct rocksdb_envoptions_t *opt,
+                                                     unsigned char v);
+
+// The value of `fallocate_with_keep_size`, which has no effect.
+unsigned char rocksdb_envoptions_get_fallocate_with_keep_size(struct rocksdb_envoptions_t *opt);
+
+// Keeps `set_fd_cloexec`, which has no effect.
+void rocksdb_envoptions_set_fd_cloexec(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `set_fd_cloexec`, which has no effect.
+unsigned char rocksdb_envoptions_get_fd_cloexec(struct rocksdb_envoptions_t *opt);
+
+// Keeps `strict_bytes_per_sync`, which has no effect.
+void rocksdb_envoptions_set_strict_bytes_per_sync(struct rocksdb_envoptions_t *opt,
+                                                  unsigned char v);
+
+// The value of `strict_bytes_per_sync`, which has no effect.
+unsigned char rocksdb_envoptions_get_strict_bytes_per_sync(struct rocksdb_envoptions_t *opt);
+
+// Keeps `use_direct_reads`, which has no effect.
+void rocksdb_envoptions_set_use_direct_reads(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `use_direct_reads`, which has no effect.
+unsigned char rocksdb_envoptions_get_use_direct_reads(struct rocksdb_envoptions_t *opt);
+
+// Keeps `use_direct_writes`, which has no effect.
+void rocksdb_envoptions_set_use_direct_writes(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `use_direct_writes`, which has no effect.
+unsigned char rocksdb_envoptions_get_use_direct_writes(struct rocksdb_envoptions_t *opt);
+
+// Keeps `use_mmap_reads`, which has no effect.
+void rocksdb_envoptions_set_use_mmap_reads(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `use_mmap_reads`, which has no effect.
+unsigned char rocksdb_envoptions_get_use_mmap_reads(struct rocksdb_envoptions_t *opt);
+
+// Keeps `use_mmap_writes`, which has no effect.
+void rocksdb_envoptions_set_use_mmap_writes(struct rocksdb_envoptions_t *opt, unsigned char v);
+
+// The value of `use_mmap_writes`, which has no effect.
+unsigned char rocksdb_envoptions_get_use_mmap_writes(struct rocksdb_envoptions_t *opt);
+
+// Keeps `writable_file_max_buffer_size`, which has no effect.
+void rocksdb_envoptions_set_writable_file_max_buffer_size(struct rocksdb_envoptions_t *opt,
+                                                          size_t v);
+
+// The value of `writable_file_max_buffer_size`, which has no effect.
+size_t rocksdb_envoptions_get_writable_file_max_buffer_size(struct rocksdb_envoptions_t *opt);
+
+// Adds to `calculate_sst_write_lifetime_hint_set`, which has no effect.
+void rocksdb_options_calculate_sst_write_lifetime_hint_set_add(struct rocksdb_options_t *opt,
+                                                               int v);
+
+// Removes from `calculate_sst_write_lifetime_hint_set`, which has no effect.
+void rocksdb_options_calculate_sst_write_lifetime_hint_set_remove(struct rocksdb_options_t *opt,
+                                                                  int v);
+
+// True if `calculate_sst_write_lifetime_hint_set`, which has no effect, contains a number.
+unsigned char rocksdb_options_calculate_sst_write_lifetime_hint_set_contains(struct rocksdb_options_t *opt,
+                                                                             int v);
+
+// The number of elements of `calculate_sst_write_lifetime_hint_set`, which has no effect.
+size_t rocksdb_options_calculate_sst_write_lifetime_hint_set_count(struct rocksdb_options_t *opt);
+
+// Empties `calculate_sst_write_lifetime_hint_set`, which has no effect.
+void rocksdb_options_calculate_sst_write_lifetime_hint_set_clear(struct rocksdb_options_t *opt);
+
+// Adds to `checksum_handoff_file_types`, which has no effect.
+void rocksdb_options_checksum_handoff_file_types_add(struct rocksdb_options_t *opt, int v);
+
+// Removes from `checksum_handoff_file_types`, which has no effect.
+void rocksdb_options_checksum_handoff_file_types_remove(struct rocksdb_options_t *opt, int v);
+
+// True if `checksum_handoff_file_types`, which has no effect, contains a number.
+unsigned char rocksdb_options_checksum_handoff_file_types_contains(struct rocksdb_options_t *opt,
+                                                                   int v);
+
+// The number of elements of `checksum_handoff_file_types`, which has no effect.
+size_t rocksdb_options_checksum_handoff_file_types_count(struct rocksdb_options_t *opt);
+
+// Empties `checksum_handoff_file_types`, which has no effect.
+void rocksdb_options_checksum_handoff_file_types_clear(struct rocksdb_options_t *opt);
+
+// Keeps a name of the request, which has no effect. Copied; null removes it.
+void rocksdb_readoptions_set_request_id(struct rocksdb_readoptions_t *opt,
+                                        const char *request_id,
+                                        size_t request_id_len);
+
+// Removes the name of the request.
+void rocksdb_readoptions_clear_request_id(struct rocksdb_readoptions_t *opt);
+
+// Returns the name of the request, which is valid until it is changed, or null.
+const char *rocksdb_readoptions_get_request_id(struct rocksdb_readoptions_t *opt,
+                                               size_t *request_id_len);
+
 // Frees a path.
 //
 // Does nothing for null.
@@ -4666,6 +5071,32 @@ void rocksdb_options_set_hash_skip_list_rep(struct rocksdb_options_t *opt,
 // Sets the memtable with a linked list for each prefix.
 void rocksdb_options_set_hash_link_list_rep(struct rocksdb_options_t *opt, size_t bucket_count);
 
+// Reports that Cairn has no user-defined indexes, except for null.
+void rocksdb_block_based_options_set_user_defined_index_factory_from_string(struct rocksdb_block_based_table_options_t *options,
+                                                                            const char *value,
+                                                                            size_t value_len,
+                                                                            char **errptr);
+
+// Does nothing: there is no user-defined index.
+void rocksdb_block_based_options_clear_user_defined_index_factory(struct rocksdb_block_based_table_options_t *options);
+
+// Returns null: there is no user-defined index.
+const char *rocksdb_block_based_options_get_user_defined_index_factory_name(const struct rocksdb_block_based_table_options_t *options,
+                                                                            size_t *name_len);
+
+// Reports that Cairn has no user-defined indexes, except for null.
+void rocksdb_readoptions_set_table_index_factory_from_string(struct rocksdb_readoptions_t *opt,
+                                                             const char *value,
+                                                             size_t value_len,
+                                                             char **errptr);
+
+// Does nothing: there is no user-defined index.
+void rocksdb_readoptions_clear_table_index_factory(struct rocksdb_readoptions_t *opt);
+
+// Returns null: there is no user-defined index.
+const char *rocksdb_readoptions_get_table_index_factory_name(const struct rocksdb_readoptions_t *opt,
+                                                             size_t *name_len);
+
 // Tunes the options for `total_threads` background threads.
 void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt, int total_threads);
 
@@ -4792,6 +5223,9 @@ void rocksdb_options_set_blob_gc_age_cutoff(struct rocksdb_options_t *opt, doubl
 // Sets `family.blob_garbage_collection_force_threshold`.
 void rocksdb_options_set_blob_gc_force_threshold(struct rocksdb_options_t *opt, double v);
 
+// Sets `family.block_protection_bytes_per_key`.
+void rocksdb_options_set_block_protection_bytes_per_key(struct rocksdb_options_t *opt, uint8_t v);
+
 // Sets `family.bloom_locality`.
 void rocksdb_options_set_bloom_locality(struct rocksdb_options_t *opt, uint32_t v);
 
@@ -4845,6 +5279,12 @@ void rocksdb_options_set_create_missing_column_families(struct rocksdb_options_t
 
 // Sets `db.db_write_buffer_size`.
 void rocksdb_options_set_db_write_buffer_size(struct rocksdb_options_t *opt, size_t v);
+
+// Sets `family.default_temperature`.
+void rocksdb_options_set_default_temperature(struct rocksdb_options_t *opt, int v);
+
+// Sets `family.default_write_temperature`.
+void rocksdb_options_set_default_write_temperature(struct rocksdb_options_t *opt, int v);
 
 // Sets `db.delayed_write_rate`.
 void rocksdb_options_set_delayed_write_rate(struct rocksdb_options_t *opt, uint64_t v);
@@ -4933,6 +5373,9 @@ void rocksdb_options_set_is_fd_close_on_exec(struct rocksdb_options_t *opt, unsi
 
 // Sets `db.keep_log_file_num`.
 void rocksdb_options_set_keep_log_file_num(struct rocksdb_options_t *opt, size_t v);
+
+// Sets `family.last_level_temperature`.
+void rocksdb_options_set_last_level_temperature(struct rocksdb_options_t *opt, int v);
 
 // Sets `family.level0_file_num_compaction_trigger`.
 void rocksdb_options_set_level0_file_num_compaction_trigger(struct rocksdb_options_t *opt, int v);
@@ -5057,6 +5500,9 @@ void rocksdb_options_set_memtable_verify_per_key_checksum_on_seek(struct rocksdb
 // Sets `family.memtable_whole_key_filtering`.
 void rocksdb_options_set_memtable_whole_key_filtering(struct rocksdb_options_t *opt,
                                                       unsigned char v);
+
+// Sets `db.metadata_write_temperature`.
+void rocksdb_options_set_metadata_write_temperature(struct rocksdb_options_t *opt, int v);
 
 // Sets `family.min_blob_size`.
 void rocksdb_options_set_min_blob_size(struct rocksdb_options_t *opt, uint64_t v);
@@ -5237,6 +5683,9 @@ void rocksdb_options_set_wal_compression(struct rocksdb_options_t *opt, int v);
 // Sets `db.wal_recovery_mode`.
 void rocksdb_options_set_wal_recovery_mode(struct rocksdb_options_t *opt, int v);
 
+// Sets `db.wal_write_temperature`.
+void rocksdb_options_set_wal_write_temperature(struct rocksdb_options_t *opt, int v);
+
 // Sets `db.writable_file_max_buffer_size`.
 void rocksdb_options_set_writable_file_max_buffer_size(struct rocksdb_options_t *opt, uint64_t v);
 
@@ -5333,6 +5782,9 @@ double rocksdb_options_get_blob_gc_age_cutoff(struct rocksdb_options_t *opt);
 // The value of `family.blob_garbage_collection_force_threshold`.
 double rocksdb_options_get_blob_gc_force_threshold(struct rocksdb_options_t *opt);
 
+// The value of `family.block_protection_bytes_per_key`.
+uint8_t rocksdb_options_get_block_protection_bytes_per_key(struct rocksdb_options_t *opt);
+
 // The value of `family.bloom_locality`.
 uint32_t rocksdb_options_get_bloom_locality(struct rocksdb_options_t *opt);
 
@@ -5386,6 +5838,12 @@ unsigned char rocksdb_options_get_create_missing_column_families(struct rocksdb_
 
 // The value of `db.db_write_buffer_size`.
 size_t rocksdb_options_get_db_write_buffer_size(struct rocksdb_options_t *opt);
+
+// The value of `family.default_temperature`.
+int rocksdb_options_get_default_temperature(struct rocksdb_options_t *opt);
+
+// The value of `family.default_write_temperature`.
+int rocksdb_options_get_default_write_temperature(struct rocksdb_options_t *opt);
 
 // The value of `db.delayed_write_rate`.
 uint64_t rocksdb_options_get_delayed_write_rate(struct rocksdb_options_t *opt);
@@ -5467,6 +5925,9 @@ unsigned char rocksdb_options_get_is_fd_close_on_exec(struct rocksdb_options_t *
 
 // The value of `db.keep_log_file_num`.
 size_t rocksdb_options_get_keep_log_file_num(struct rocksdb_options_t *opt);
+
+// The value of `family.last_level_temperature`.
+int rocksdb_options_get_last_level_temperature(struct rocksdb_options_t *opt);
 
 // The value of `family.level0_file_num_compaction_trigger`.
 int rocksdb_options_get_level0_file_num_compaction_trigger(struct rocksdb_options_t *opt);
@@ -5581,6 +6042,9 @@ unsigned char rocksdb_options_get_memtable_verify_per_key_checksum_on_seek(struc
 
 // The value of `family.memtable_whole_key_filtering`.
 unsigned char rocksdb_options_get_memtable_whole_key_filtering(struct rocksdb_options_t *opt);
+
+// The value of `db.metadata_write_temperature`.
+int rocksdb_options_get_metadata_write_temperature(struct rocksdb_options_t *opt);
 
 // The value of `family.min_blob_size`.
 uint64_t rocksdb_options_get_min_blob_size(struct rocksdb_options_t *opt);
@@ -5746,6 +6210,9 @@ int rocksdb_options_get_wal_compression(struct rocksdb_options_t *opt);
 
 // The value of `db.wal_recovery_mode`.
 int rocksdb_options_get_wal_recovery_mode(struct rocksdb_options_t *opt);
+
+// The value of `db.wal_write_temperature`.
+int rocksdb_options_get_wal_write_temperature(struct rocksdb_options_t *opt);
 
 // The value of `db.writable_file_max_buffer_size`.
 uint64_t rocksdb_options_get_writable_file_max_buffer_size(struct rocksdb_options_t *opt);
@@ -6360,6 +6827,9 @@ uint64_t rocksdb_table_properties_orig_file_number(const struct rocksdb_table_pr
 // The compressed size of all data blocks.
 uint64_t rocksdb_table_properties_data_size(const struct rocksdb_table_properties_t *props);
 
+// The size of all data blocks before their compression; 0 if the table does not record it.
+uint64_t rocksdb_table_properties_uncompressed_data_size(const struct rocksdb_table_properties_t *props);
+
 // The size of the index.
 uint64_t rocksdb_table_properties_index_size(const struct rocksdb_table_properties_t *props);
 
@@ -6536,6 +7006,19 @@ unsigned char rocksdb_table_properties_has_key_smallest_seqno(const struct rocks
 // The encoded mapping of sequence numbers to times.
 const char *rocksdb_table_properties_seqno_to_time_mapping(const struct rocksdb_table_properties_t *props,
                                                            size_t *size);
+
+// Returns the number of readable properties: 0, since no collector of the C interface has any.
+size_t rocksdb_table_properties_readable_properties_count(const struct rocksdb_table_properties_t *props);
+
+// Returns the name of a readable property: null, beyond the last.
+const char *rocksdb_table_properties_readable_properties_key_at(const struct rocksdb_table_properties_t *props,
+                                                                size_t pos,
+                                                                size_t *key_len);
+
+// Returns the value of a readable property: null, beyond the last.
+const char *rocksdb_table_properties_readable_properties_value_at(const struct rocksdb_table_properties_t *props,
+                                                                  size_t pos,
+                                                                  size_t *value_len);
 
 // Returns the number of user-collected properties.
 size_t rocksdb_table_properties_user_collected_properties_count(const struct rocksdb_table_properties_t *props);
@@ -6715,33 +7198,89 @@ void rocksdb_transaction_destroy(struct rocksdb_transaction_t *handle);
 // Does nothing for null.
 void rocksdb_transaction_options_destroy(struct rocksdb_transaction_options_t *handle);
 
-// Sets `set_snapshot`.
-void rocksdb_transaction_options_set_set_snapshot(struct rocksdb_transaction_options_t *opt,
-                                                  unsigned char v);
-
 // Sets `deadlock_detect`.
 void rocksdb_transaction_options_set_deadlock_detect(struct rocksdb_transaction_options_t *opt,
                                                      unsigned char v);
-
-// Sets `lock_timeout`.
-void rocksdb_transaction_options_set_lock_timeout(struct rocksdb_transaction_options_t *opt,
-                                                  int64_t v);
-
-// Sets `expiration`.
-void rocksdb_transaction_options_set_expiration(struct rocksdb_transaction_options_t *opt,
-                                                int64_t v);
 
 // Sets `deadlock_detect_depth`.
 void rocksdb_transaction_options_set_deadlock_detect_depth(struct rocksdb_transaction_options_t *opt,
                                                            int64_t v);
 
+// Sets `deadlock_timeout_us`.
+void rocksdb_transaction_options_set_deadlock_timeout_us(struct rocksdb_transaction_options_t *opt,
+                                                         int64_t v);
+
+// Sets `expiration`.
+void rocksdb_transaction_options_set_expiration(struct rocksdb_transaction_options_t *opt,
+                                                int64_t v);
+
+// Sets `lock_timeout`.
+void rocksdb_transaction_options_set_lock_timeout(struct rocksdb_transaction_options_t *opt,
+                                                  int64_t v);
+
 // Sets `max_write_batch_size`.
 void rocksdb_transaction_options_set_max_write_batch_size(struct rocksdb_transaction_options_t *opt,
                                                           size_t v);
 
+// Sets `set_snapshot`.
+void rocksdb_transaction_options_set_set_snapshot(struct rocksdb_transaction_options_t *opt,
+                                                  unsigned char v);
+
+// Sets `skip_concurrency_control`.
+void rocksdb_transaction_options_set_skip_concurrency_control(struct rocksdb_transaction_options_t *opt,
+                                                              unsigned char v);
+
 // Sets `skip_prepare`.
 void rocksdb_transaction_options_set_skip_prepare(struct rocksdb_transaction_options_t *opt,
                                                   unsigned char v);
+
+// Sets `use_only_the_last_commit_time_batch_for_recovery`.
+void rocksdb_transaction_options_set_use_only_the_last_commit_time_batch_for_recovery(struct rocksdb_transaction_options_t *opt,
+                                                                                      unsigned char v);
+
+// Sets `write_batch_flush_threshold`.
+void rocksdb_transaction_options_set_write_batch_flush_threshold(struct rocksdb_transaction_options_t *opt,
+                                                                 int64_t v);
+
+// Sets `write_batch_track_timestamp_size`.
+void rocksdb_transaction_options_set_write_batch_track_timestamp_size(struct rocksdb_transaction_options_t *opt,
+                                                                      unsigned char v);
+
+// The value of `deadlock_detect`.
+unsigned char rocksdb_transaction_options_get_deadlock_detect(struct rocksdb_transaction_options_t *opt);
+
+// The value of `deadlock_detect_depth`.
+int64_t rocksdb_transaction_options_get_deadlock_detect_depth(struct rocksdb_transaction_options_t *opt);
+
+// The value of `deadlock_timeout_us`.
+int64_t rocksdb_transaction_options_get_deadlock_timeout_us(struct rocksdb_transaction_options_t *opt);
+
+// The value of `expiration`.
+int64_t rocksdb_transaction_options_get_expiration(struct rocksdb_transaction_options_t *opt);
+
+// The value of `lock_timeout`.
+int64_t rocksdb_transaction_options_get_lock_timeout(struct rocksdb_transaction_options_t *opt);
+
+// The value of `max_write_batch_size`.
+size_t rocksdb_transaction_options_get_max_write_batch_size(struct rocksdb_transaction_options_t *opt);
+
+// The value of `set_snapshot`.
+unsigned char rocksdb_transaction_options_get_set_snapshot(struct rocksdb_transaction_options_t *opt);
+
+// The value of `skip_concurrency_control`.
+unsigned char rocksdb_transaction_options_get_skip_concurrency_control(struct rocksdb_transaction_options_t *opt);
+
+// The value of `skip_prepare`.
+unsigned char rocksdb_transaction_options_get_skip_prepare(struct rocksdb_transaction_options_t *opt);
+
+// The value of `use_only_the_last_commit_time_batch_for_recovery`.
+unsigned char rocksdb_transaction_options_get_use_only_the_last_commit_time_batch_for_recovery(struct rocksdb_transaction_options_t *opt);
+
+// The value of `write_batch_flush_threshold`.
+int64_t rocksdb_transaction_options_get_write_batch_flush_threshold(struct rocksdb_transaction_options_t *opt);
+
+// The value of `write_batch_track_timestamp_size`.
+unsigned char rocksdb_transaction_options_get_write_batch_track_timestamp_size(struct rocksdb_transaction_options_t *opt);
 
 // Creates options with RocksDB's defaults.
 struct rocksdb_transaction_options_t *rocksdb_transaction_options_create(void);
@@ -6923,6 +7462,11 @@ void rocksdb_transaction_put(struct rocksdb_transaction_t *txn,
                              size_t vlen,
                              char **errptr);
 
+// Adds bytes that are written to the log only.
+void rocksdb_transaction_put_log_data(struct rocksdb_transaction_t *txn,
+                                      const char *blob,
+                                      size_t len);
+
 // Sets `key` to `val` in a family.
 void rocksdb_transaction_put_cf(struct rocksdb_transaction_t *txn,
                                 struct rocksdb_column_family_handle_t *column_family,
@@ -6976,6 +7520,22 @@ struct rocksdb_iterator_t *rocksdb_transaction_create_iterator_cf(struct rocksdb
 // Does nothing for null.
 void rocksdb_transactiondb_options_destroy(struct rocksdb_transactiondb_options_t *handle);
 
+// Sets `default_lock_timeout`.
+void rocksdb_transactiondb_options_set_default_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
+                                                            int64_t v);
+
+// Sets `default_write_batch_flush_threshold`.
+void rocksdb_transactiondb_options_set_default_write_batch_flush_threshold(struct rocksdb_transactiondb_options_t *opt,
+                                                                           int64_t v);
+
+// Sets `enable_udt_validation`.
+void rocksdb_transactiondb_options_set_enable_udt_validation(struct rocksdb_transactiondb_options_t *opt,
+                                                             unsigned char v);
+
+// Sets `max_num_deadlocks`.
+void rocksdb_transactiondb_options_set_max_num_deadlocks(struct rocksdb_transactiondb_options_t *opt,
+                                                         uint32_t v);
+
 // Sets `max_num_locks`.
 void rocksdb_transactiondb_options_set_max_num_locks(struct rocksdb_transactiondb_options_t *opt,
                                                      int64_t v);
@@ -6984,17 +7544,58 @@ void rocksdb_transactiondb_options_set_max_num_locks(struct rocksdb_transactiond
 void rocksdb_transactiondb_options_set_num_stripes(struct rocksdb_transactiondb_options_t *opt,
                                                    size_t v);
 
+// Sets `rollback_merge_operands`.
+void rocksdb_transactiondb_options_set_rollback_merge_operands(struct rocksdb_transactiondb_options_t *opt,
+                                                               unsigned char v);
+
+// Sets `skip_concurrency_control`.
+void rocksdb_transactiondb_options_set_skip_concurrency_control(struct rocksdb_transactiondb_options_t *opt,
+                                                                unsigned char v);
+
 // Sets `transaction_lock_timeout`.
 void rocksdb_transactiondb_options_set_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
                                                                 int64_t v);
 
-// Sets `default_lock_timeout`.
-void rocksdb_transactiondb_options_set_default_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
-                                                            int64_t v);
-
 // Sets `use_per_key_point_lock_mgr`.
 void rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt,
                                                                   unsigned char v);
+
+// Sets `write_policy`.
+void rocksdb_transactiondb_options_set_write_policy(struct rocksdb_transactiondb_options_t *opt,
+                                                    int v);
+
+// The value of `default_lock_timeout`.
+int64_t rocksdb_transactiondb_options_get_default_lock_timeout(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `default_write_batch_flush_threshold`.
+int64_t rocksdb_transactiondb_options_get_default_write_batch_flush_threshold(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `enable_udt_validation`.
+unsigned char rocksdb_transactiondb_options_get_enable_udt_validation(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `max_num_deadlocks`.
+uint32_t rocksdb_transactiondb_options_get_max_num_deadlocks(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `max_num_locks`.
+int64_t rocksdb_transactiondb_options_get_max_num_locks(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `num_stripes`.
+size_t rocksdb_transactiondb_options_get_num_stripes(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `rollback_merge_operands`.
+unsigned char rocksdb_transactiondb_options_get_rollback_merge_operands(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `skip_concurrency_control`.
+unsigned char rocksdb_transactiondb_options_get_skip_concurrency_control(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `transaction_lock_timeout`.
+int64_t rocksdb_transactiondb_options_get_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `use_per_key_point_lock_mgr`.
+unsigned char rocksdb_transactiondb_options_get_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `write_policy`.
+int rocksdb_transactiondb_options_get_write_policy(struct rocksdb_transactiondb_options_t *opt);
 
 // Creates options with RocksDB's defaults.
 struct rocksdb_transactiondb_options_t *rocksdb_transactiondb_options_create(void);
@@ -7192,6 +7793,11 @@ void rocksdb_transactiondb_flush_cfs(struct rocksdb_transactiondb_t *txn_db,
                                      struct rocksdb_column_family_handle_t **column_families,
                                      int num_column_families,
                                      char **errptr);
+
+// Writes buffered WAL records to the file and syncs it if the options say so; they may be null.
+void rocksdb_transactiondb_flush_wal_with_options(struct rocksdb_transactiondb_t *txn_db,
+                                                  const struct rocksdb_flushwaloptions_t *options,
+                                                  char **errptr);
 
 // Writes buffered WAL records to the file and, with `sync`, syncs it.
 void rocksdb_transactiondb_flush_wal(struct rocksdb_transactiondb_t *txn_db,

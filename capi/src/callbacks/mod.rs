@@ -15,6 +15,7 @@ pub mod logger;
 pub mod merge;
 pub mod tables;
 pub mod transform;
+pub mod wal_filter;
 
 /// Destroys the state of a callback object.
 pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;

@@ -10,6 +10,7 @@ use crate::handle::{of, of_mut};
 
 c_setters! { rocksdb_readoptions_t:
     rocksdb_readoptions_set_adaptive_readahead(c_uchar) => adaptive_readahead;
+    rocksdb_readoptions_set_allow_unprepared_value(c_uchar) => allow_unprepared_value;
     rocksdb_readoptions_set_async_io(c_uchar) => async_io;
     rocksdb_readoptions_set_auto_prefix_mode(c_uchar) => auto_prefix_mode;
     rocksdb_readoptions_set_auto_readahead_size(c_uchar) => auto_readahead_size;
@@ -33,6 +34,7 @@ c_setters! { rocksdb_readoptions_t:
 
 c_getters! { rocksdb_readoptions_t:
     rocksdb_readoptions_get_adaptive_readahead(mut) -> c_uchar => adaptive_readahead;
+    rocksdb_readoptions_get_allow_unprepared_value(mut) -> c_uchar => allow_unprepared_value;
     rocksdb_readoptions_get_async_io(mut) -> c_uchar => async_io;
     rocksdb_readoptions_get_auto_prefix_mode(mut) -> c_uchar => auto_prefix_mode;
     rocksdb_readoptions_get_auto_readahead_size(mut) -> c_uchar => auto_readahead_size;
@@ -61,6 +63,7 @@ c_setters! { rocksdb_writeoptions_t:
     rocksdb_writeoptions_set_memtable_insert_hint_per_batch(c_uchar) => memtable_insert_hint_per_batch;
     rocksdb_writeoptions_set_no_slowdown(c_uchar) => no_slowdown;
     rocksdb_writeoptions_set_protection_bytes_per_key(usize) => protection_bytes_per_key;
+    rocksdb_writeoptions_set_rate_limiter_priority(c_int) => rate_limiter_priority;
     rocksdb_writeoptions_set_sync(c_uchar) => sync;
 }
 
@@ -71,16 +74,21 @@ c_getters! { rocksdb_writeoptions_t:
     rocksdb_writeoptions_get_memtable_insert_hint_per_batch(mut) -> c_uchar => memtable_insert_hint_per_batch;
     rocksdb_writeoptions_get_no_slowdown(mut) -> c_uchar => no_slowdown;
     rocksdb_writeoptions_get_protection_bytes_per_key(mut) -> usize => protection_bytes_per_key;
+    rocksdb_writeoptions_get_rate_limiter_priority(mut) -> c_int => rate_limiter_priority;
     rocksdb_writeoptions_get_sync(mut) -> c_uchar => sync;
 }
 
 c_setters! { rocksdb_flushoptions_t:
     rocksdb_flushoptions_set_allow_write_stall(c_uchar) => allow_write_stall;
+    rocksdb_flushoptions_set_force_atomic_flush(c_uchar) => force_atomic_flush;
+    rocksdb_flushoptions_set_listener_wait(c_uchar) => listener_wait;
     rocksdb_flushoptions_set_wait(c_uchar) => wait;
 }
 
 c_getters! { rocksdb_flushoptions_t:
     rocksdb_flushoptions_get_allow_write_stall(mut) -> c_uchar => allow_write_stall;
+    rocksdb_flushoptions_get_force_atomic_flush(mut) -> c_uchar => force_atomic_flush;
+    rocksdb_flushoptions_get_listener_wait(mut) -> c_uchar => listener_wait;
     rocksdb_flushoptions_get_wait(mut) -> c_uchar => wait;
 }
 

@@ -17,19 +17,22 @@ use cairn_types::{Error, Result};
 
 use crate::error::{array, maybe_bytes, path, report, text};
 use crate::handle::{create, of, of_mut};
+use kept::Kept;
 
 pub mod call_scalars;
+pub mod kept;
 pub mod objects;
 pub mod presets;
 pub mod scalar;
 pub mod scalars;
 pub mod table_scalars;
 
-/// Options, and the error for the first invalid value passed to a setter.
+/// Options, the error for the first invalid value passed to a setter, and the options that have no effect.
 #[derive(Clone)]
 pub struct Checked<T> {
     value: T,
     refused: Option<Error>,
+    kept: Kept,
 }
 
 /// An invalid number, for an error message.
@@ -64,7 +67,18 @@ impl<T> Checked<T> {
         Checked {
             value,
             refused: None,
+            kept: Kept::default(),
         }
+    }
+
+    /// The options that have no effect.
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// The same, to be changed.
+    fn kept_mut(&mut self) -> &mut Kept {
+        &mut self.kept
     }
 
     /// Records that `setter` was given an invalid value.

@@ -12,6 +12,7 @@ use crate::callbacks::filter_policy::rocksdb_filterpolicy_t;
 use crate::callbacks::merge::rocksdb_mergeoperator_t;
 use crate::callbacks::transform::rocksdb_slicetransform_t;
 use crate::env::rocksdb_env_t;
+use crate::error::store;
 use crate::handle::{maybe, take};
 use crate::table_properties::words;
 
@@ -53,6 +54,17 @@ unsafe fn paths(values: *mut *const rocksdb_dbpath_t, count: usize) -> Vec<DbPat
     unsafe {
         let handles = array(values.cast_const(), count);
         handles.iter().map(|handle| of(*handle).clone()).collect()
+    }
+}
+
+/// The error for the name of a factory of indexes.
+fn no_index_factory(name: Option<&[u8]>) -> Result<()> {
+    match name {
+        None => Ok(()),
+        Some(name) => Err(Error::not_supported(format!(
+            "user-defined indexes: {}",
+            String::from_utf8_lossy(name)
+        ))),
     }
 }
 
@@ -283,5 +295,44 @@ c_functions! {
     /// Sets the memtable with a linked list for each prefix.
     fn rocksdb_options_set_hash_link_list_rep(opt: *mut rocksdb_options_t, _bucket_count: usize) {
         of_mut(opt).family.memtable_factory = MemtableFactory::HashLinkList;
+    }
+
+    /// Reports that Cairn has no user-defined indexes, except for null.
+    fn rocksdb_block_based_options_set_user_defined_index_factory_from_string(
+        _options: *mut rocksdb_block_based_table_options_t,
+        value: *const c_char,
+        value_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || no_index_factory(maybe_bytes(value, value_len)));
+    }
+    /// Does nothing: there is no user-defined index.
+    fn rocksdb_block_based_options_clear_user_defined_index_factory(_options: *mut rocksdb_block_based_table_options_t) {}
+    /// Returns null: there is no user-defined index.
+    fn rocksdb_block_based_options_get_user_defined_index_factory_name(
+        _options: *const rocksdb_block_based_table_options_t,
+        name_len: *mut usize,
+    ) -> *const c_char {
+        store(name_len, 0);
+        std::ptr::null()
+    }
+    /// Reports that Cairn has no user-defined indexes, except for null.
+    fn rocksdb_readoptions_set_table_index_factory_from_string(
+        _opt: *mut rocksdb_readoptions_t,
+        value: *const c_char,
+        value_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || no_index_factory(maybe_bytes(value, value_len)));
+    }
+    /// Does nothing: there is no user-defined index.
+    fn rocksdb_readoptions_clear_table_index_factory(_opt: *mut rocksdb_readoptions_t) {}
+    /// Returns null: there is no user-defined index.
+    fn rocksdb_readoptions_get_table_index_factory_name(
+        _opt: *const rocksdb_readoptions_t,
+        name_len: *mut usize,
+    ) -> *const c_char {
+        store(name_len, 0);
+        std::ptr::null()
     }
 }

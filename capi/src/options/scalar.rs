@@ -2,12 +2,15 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
+use cairn_backup::RestoreMode;
+use cairn_format::backup::Schema;
 use cairn_options::enums::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
-    IndexShortening, IndexType, InfoLogLevel, IoMode, KeyCommonPrefix, PinningTier,
-    PrepopulateBlobCache, PrepopulateBlockCache, ReadTier, WalRecoveryMode,
+    IndexShortening, IndexType, InfoLogLevel, IoCharge, IoMode, KeyCommonPrefix, PinningTier,
+    PrepopulateBlobCache, PrepopulateBlockCache, ReadTier, Temperature, WalRecoveryMode,
 };
+use cairn_txn::{ValidatePolicy, WritePolicy};
 
 /// A value of an option that has the type `C` in the C interface.
 pub trait Scalar<C> {
@@ -102,6 +105,45 @@ choices! {
     IndexShortening: c_int;
     KeyCommonPrefix: c_int;
     IoMode: c_int;
+    IoCharge: c_int;
+}
+
+/// Enumerations without names, in the order of their numbers.
+macro_rules! numbered {
+    ($($option:ty: $($variant:ident = $number:literal),+;)+) => {$(
+        impl Scalar<c_int> for $option {
+            fn set(&mut self, value: c_int) -> bool {
+                *self = match value {
+                    $($number => <$option>::$variant,)+
+                    _ => return false,
+                };
+                true
+            }
+            fn get(&self) -> c_int {
+                match self {
+                    $(<$option>::$variant => $number,)+
+                }
+            }
+        }
+    )+};
+}
+
+numbered! {
+    WritePolicy: Committed = 0, Prepared = 1, Unprepared = 2;
+    ValidatePolicy: Serial = 0, Parallel = 1;
+    RestoreMode: KeepLatestDbSessionIdFiles = 1, VerifyChecksum = 2, PurgeAllFiles = 0xffff;
+    Schema: One = 1, Two = 2;
+}
+
+impl Scalar<c_int> for Temperature {
+    fn set(&mut self, value: c_int) -> bool {
+        let number = u8::try_from(value).unwrap_or(u8::MAX);
+        *self = Temperature::from_number(number);
+        c_int::from(self.number()) == value
+    }
+    fn get(&self) -> c_int {
+        self.number().into()
+    }
 }
 
 impl Scalar<c_int> for Compression {

@@ -12,8 +12,8 @@ use cairn_types::{Error, Result};
 
 use crate::callback::Reporter;
 
-/// The number of bytes read and written at a time.
-const PIECE: usize = 1 << 20;
+/// The number of bytes read and written at a time, unless `io_buffer_size` is set.
+pub(crate) const PIECE: usize = 1 << 20;
 
 /// The content of a file that was copied or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct Content {
 pub(crate) struct Transfer<'a> {
     pub(crate) limiter: Option<&'a RateLimiter>,
     pub(crate) clock: &'a dyn Clock,
+    /// The number of bytes read and written at a time.
+    pub(crate) piece: usize,
     /// Set when the transfer is to end.
     pub(crate) stopped: Option<&'a AtomicBool>,
     pub(crate) reporter: Option<&'a Reporter>,
@@ -72,11 +74,12 @@ impl Transfer<'_> {
         if len < end {
             return Err(short(len));
         }
-        let mut piece = vec![0; PIECE.min(usize::try_from(end).unwrap_or(PIECE)).max(1)];
+        let most = self.piece;
+        let mut piece = vec![0; most.min(usize::try_from(end).unwrap_or(most)).max(1)];
         let mut content = Content { size: 0, crc32c: 0 };
         while content.size < end {
             self.check()?;
-            let left = usize::try_from(end - content.size).unwrap_or(PIECE);
+            let left = usize::try_from(end - content.size).unwrap_or(most);
             let want = left.min(piece.len());
             self.pass(want, IoKind::Read);
             let got = file.read_at(content.size, &mut piece[..want])?;

@@ -158,6 +158,7 @@ fn live_files(
             true => 0,
             false => u64::MAX,
         },
+        atomic_flush: options.atomic_flush,
     })?;
     if !core.options.backup_log_files {
         files.retain(|file| file.file_type != FileType::Wal);

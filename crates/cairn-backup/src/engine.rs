@@ -152,6 +152,7 @@ impl Core {
         Transfer {
             limiter: self.backup_limiter.as_deref(),
             clock: &*self.world.clock,
+            piece: self.options.piece(),
             stopped: None,
             reporter: None,
         }

@@ -9,6 +9,7 @@ use cairn_platform::{RateLimiter, World};
 use cairn_types::{Error, Result};
 
 use crate::callback::ProgressCallback;
+use crate::copy::PIECE;
 use crate::engine::BackupEngineReadOnly;
 
 /// The bits of a [`ShareFilesNaming`] other than flags.
@@ -79,6 +80,8 @@ pub struct BackupEngineOptions {
     pub restore_rate_limit: u64,
     /// The rate limiter of restores; overrides `restore_rate_limit`.
     pub restore_rate_limiter: Option<Arc<RateLimiter>>,
+    /// The number of bytes that a copy reads and writes at a time, at most 64 MiB; 0 for 1 MiB.
+    pub io_buffer_size: u64,
     /// Maximum number of files copied, or read for their checksums, at the same time.
     pub max_background_operations: usize,
     /// The number of copied bytes between calls of progress callbacks.
@@ -108,11 +111,22 @@ impl BackupEngineOptions {
             backup_rate_limiter: None,
             restore_rate_limit: 0,
             restore_rate_limiter: None,
+            io_buffer_size: 0,
             max_background_operations: 1,
             callback_trigger_interval_size: 4 << 20,
             max_valid_backups_to_open: usize::MAX,
             schema_version: Schema::One,
             info_log: None,
+        }
+    }
+
+    /// The number of bytes that a copy reads and writes at a time.
+    pub(crate) fn piece(&self) -> usize {
+        match usize::try_from(self.io_buffer_size) {
+            Ok(0) => PIECE,
+            bytes => bytes.map_or(MOST_BYTES_AT_A_TIME, |bytes| {
+                bytes.min(MOST_BYTES_AT_A_TIME)
+            }),
         }
     }
 
@@ -129,6 +143,9 @@ impl BackupEngineOptions {
     }
 }
 
+/// The maximum of [`BackupEngineOptions::io_buffer_size`].
+const MOST_BYTES_AT_A_TIME: usize = 64 << 20;
+
 /// A function that selects files to exclude from a backup. It receives the paths of the shared files that would be
 /// copied, relative to the directory of backups, and sets the second part of a pair to true to exclude a file.
 pub type ExcludeFiles = Arc<dyn Fn(&mut [(String, bool)]) + Send + Sync>;
@@ -139,6 +156,9 @@ pub struct CreateBackupOptions {
     /// True to flush the memtables first. Otherwise unflushed data is in the logs of the backup, if
     /// `backup_log_files` is set. The database may flush anyway if it has data that is not in its logs.
     pub flush_before_backup: bool,
+    /// True if that flush is of all families together, so that unlogged writes of a batch are in the backup completely
+    /// or not at all.
+    pub atomic_flush: bool,
     /// Bytes of the application, at most 1 MiB, stored with the backup.
     pub app_metadata: Vec<u8>,
     /// Called after every `callback_trigger_interval_size` copied bytes, and at the end, by the threads that copy.

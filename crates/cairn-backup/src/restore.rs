@@ -296,6 +296,7 @@ fn restore_transfer<'a>(core: &'a Core, reporter: Option<&'a Reporter>) -> Trans
     Transfer {
         limiter: core.restore_limiter.as_deref(),
         clock: &*core.db_world.clock,
+        piece: core.options.piece(),
         stopped: None,
         reporter,
     }

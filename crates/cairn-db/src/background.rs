@@ -65,7 +65,8 @@ impl Work for Shared {
             return;
         }
         match kind {
-            JobKind::Flush if self.flushes_atomically() => {
+            JobKind::Flush if tree.forced.blocks() => {}
+            JobKind::Flush if self.flushes_atomically() || tree.forced.is_atomic() => {
                 if self.reserve_atomic_flush(tree) {
                     start(tree, DueJob::AtomicFlush);
                 }

@@ -51,8 +51,8 @@ impl JobHost for Shared {
         Shared::flush_led(self, families)
     }
 
-    fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
-        Shared::flush_for_copy(self, wal_bytes)
+    fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64, atomic: bool) -> Result<()> {
+        Shared::flush_for_copy(self, wal_bytes, atomic)
     }
 
     fn with_inputs<T>(

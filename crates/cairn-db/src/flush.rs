@@ -100,6 +100,9 @@ impl Shared {
             .families
             .values()
             .any(|state| !state.immutables.is_empty());
+        if !waits {
+            tree.forced.nothing_waits();
+        }
         // One job at a time: a later state must not be installed before this one.
         let mut retries = tree.families.values().map(|state| &state.retry_flush);
         if tree.jobs.flushes() > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref()))
@@ -115,6 +118,7 @@ impl Shared {
         for state in tree.families.values_mut() {
             state.flushing = !state.immutables.is_empty();
         }
+        tree.forced.start();
         true
     }
 
@@ -137,6 +141,7 @@ impl Shared {
             state.reporting.clear();
             state.flush_requested = false;
         }
+        tree.forced.finish(result.is_ok());
     }
 
     /// Notifies listeners of the end of a flush, and of the stall that it causes, before callers that wait for the
@@ -257,8 +262,9 @@ impl Shared {
         self.flush_with(&self.flushed_with(families), &at_once)
     }
 
-    /// Flushes all memtables for a copy of the database if the logs have at least `wal_bytes` bytes.
-    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+    /// Flushes all memtables for a copy of the database if the logs have at least `wal_bytes` bytes; together if
+    /// `atomic`.
+    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64, atomic: bool) -> Result<()> {
         self.context.check_process()?;
         if wal_bytes == u64::MAX || self.context.read_only {
             return Ok(());
@@ -269,7 +275,12 @@ impl Shared {
             return Ok(());
         }
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
-        self.flush(&families)
+        let options = FlushOptions {
+            allow_write_stall: true,
+            force_atomic_flush: atomic,
+            ..FlushOptions::default()
+        };
+        self.flush_with(&families, &options)
     }
 
     /// Switches the memtables of `families` only, as `options` specify.
@@ -312,7 +323,7 @@ impl Shared {
                     flush_reason: FlushReason::ManualFlush,
                 })
                 .collect();
-            let together = match self.flushes_atomically() {
+            let together = match self.flushes_atomically() || options.force_atomic_flush {
                 true => infos.len().max(1),
                 false => 1,
             };
@@ -342,7 +353,9 @@ impl Shared {
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
+        self.tree.lock().forced.seal(options.force_atomic_flush);
         let switched = self.only_switch_memtables(families, true);
+        self.tree.lock().forced.sealed(switched.is_ok());
         drop(lead);
         // Listeners are notified of the sealed memtable without the lead, which their calls may need, and
         // before its flush starts.
@@ -462,8 +475,8 @@ impl Tree {
 }
 
 impl Db {
-    /// Flushes the memtables of `families`; an empty list means all families. With `atomic_flush`, after a
-    /// crash their data is recovered either completely or not at all.
+    /// Flushes the memtables of `families`; an empty list means all families. With `atomic_flush` or
+    /// [`FlushOptions::force_atomic_flush`], after a crash their data is recovered either completely or not at all.
     ///
     /// # Errors
     ///

@@ -31,6 +31,7 @@ mod files;
 mod files_host;
 mod flush;
 mod follow;
+mod forced_flush;
 mod futures;
 mod handle;
 pub(crate) mod header;

@@ -22,6 +22,7 @@ use crate::catch_up::CatchUp;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
+use crate::forced_flush::ForcedFlush;
 use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
@@ -136,6 +137,8 @@ pub(crate) struct Tree {
     pub(crate) condition: Condition,
     /// The holders of `lock_wal`.
     pub(crate) wal_locks: WalLocks,
+    /// The flush of all families together that a program has requested.
+    pub(crate) forced: ForcedFlush,
 }
 
 /// The part of [`Tree`] that belongs to one family.
@@ -185,6 +188,7 @@ impl Tree {
             jobs: Jobs::default(),
             condition: Condition::Normal,
             wal_locks: WalLocks::default(),
+            forced: ForcedFlush::default(),
         }
     }
 }

@@ -15,8 +15,10 @@ use crate::handle::Family;
 pub struct SizeApproximationOptions {
     /// True to include memtables.
     pub include_memtables: bool,
-    /// True to include files.
+    /// True to include tables.
     pub include_files: bool,
+    /// True to include blob files, in proportion to the tables: blobs may be distributed differently.
+    pub include_blob_files: bool,
     /// The permitted relative error of the result for files: files at the ends of a range are not opened if
     /// they contribute less than this share. 0 or less gives the most precise result.
     pub files_size_error_margin: f64,
@@ -27,6 +29,7 @@ impl Default for SizeApproximationOptions {
         SizeApproximationOptions {
             include_memtables: false,
             include_files: true,
+            include_blob_files: false,
             files_size_error_margin: -1.0,
         }
     }
@@ -44,30 +47,36 @@ pub enum MayExist {
 }
 
 impl Family {
-    /// Returns the approximate bytes of files (and, if included, of memtables) with the keys of each of
-    /// `ranges`, whose ends are exclusive. Blob files are not included.
+    /// Returns the approximate bytes of tables (and, if included, of memtables and blob files) with the keys of each
+    /// of `ranges`, whose ends are exclusive.
     ///
     /// Reads the indexes of up to two files per level and range, and iterates over memtables.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if neither is included; errors of reading indexes.
+    /// `InvalidArgument` if nothing is included; errors of reading indexes.
     pub fn approximate_sizes(
         &self,
         ranges: &[Range<'_>],
         options: &SizeApproximationOptions,
     ) -> Result<Vec<u64>> {
-        if !options.include_memtables && !options.include_files {
+        if !options.include_memtables && !options.include_files && !options.include_blob_files {
             return Err(Error::invalid_argument(
                 "approximate sizes of neither memtables nor files",
             ));
         }
         let view = self.state.view_full();
         check_held(&view)?;
+        let blobs_per_byte = match options.include_blob_files {
+            true => blobs_per_byte_of_tables(&view),
+            false => 0.0,
+        };
         let size = |range: &Range<'_>| {
             let mut total = 0;
-            if options.include_files {
-                total += size_in_files(&view, range, options.files_size_error_margin)?;
+            if options.include_files || options.include_blob_files {
+                let tables = size_in_files(&view, range, options.files_size_error_margin)?;
+                total += u64::from(options.include_files) * tables;
+                total += (tables as f64 * blobs_per_byte) as u64;
             }
             if options.include_memtables {
                 total += stats_in_memtables(&view, range).1;
@@ -118,6 +127,14 @@ impl Family {
             value.len()
         }))
     }
+}
+
+/// The bytes of blob files for each byte of tables.
+fn blobs_per_byte_of_tables(view: &View) -> f64 {
+    let tables: u64 = view.version.files().map(|(_, file)| file.size).sum();
+    let blobs = view.version.blob_files().values();
+    let blobs: u64 = blobs.map(|file| file.file_size()).sum();
+    blobs as f64 / tables.max(1) as f64
 }
 
 /// Returns the internal key that sorts before all versions of `user`.

@@ -227,7 +227,7 @@ pub struct CompactionJobInfo {
     pub output_files: Vec<String>,
     /// Details of the outputs.
     pub output_file_infos: Vec<CompactionFileInfo>,
-    /// The table properties of the outputs, by path.
+    /// The table properties of the inputs and, once they exist, of the outputs, by path.
     pub table_properties: Vec<(String, Arc<Properties>)>,
     /// The reason of the compaction.
     pub compaction_reason: CompactionReason,

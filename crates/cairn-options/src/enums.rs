@@ -299,6 +299,19 @@ choices! {
         /// Memtables only.
         Memtable = "kMemtableTier",
     }
+    /// The priority with which an operation takes bytes from the rate limiter.
+    IoCharge {
+        /// That of compactions.
+        Low = "IO_LOW",
+        /// Between compactions and flushes.
+        Mid = "IO_MID",
+        /// That of flushes.
+        High = "IO_HIGH",
+        /// That of user operations.
+        User = "IO_USER",
+        /// It takes none.
+        Uncharged = "IO_TOTAL",
+    }
     /// Rewriting of the bottommost level by manual compactions.
     BottommostLevelCompaction {
         /// No.

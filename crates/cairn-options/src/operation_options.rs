@@ -3,7 +3,7 @@
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::compaction::Canceled;
-use crate::enums::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
+use crate::enums::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, IoCharge, ReadTier};
 use crate::row::refuse_all;
 use crate::rows::{Options, options};
 use crate::table_filter::TableFilter;
@@ -87,6 +87,9 @@ options! {
         low_pri: bool = false;
         /// True if insertions of a batch reuse the position of the previous one.
         memtable_insert_hint_per_batch: bool = false, hint;
+        /// The priority with which the bytes of the batch are taken from `rate_limiter` before it is logged: `IO_USER` or
+        /// none. It excludes `disable_wal` and `manual_wal_flush`.
+        rate_limiter_priority: IoCharge = IoCharge::Uncharged;
         /// Bytes of checksum for each key of the batch, from the call to the memtable: 0 or 8.
         protection_bytes_per_key: u64 = 0;
     }
@@ -99,6 +102,10 @@ options! {
         wait: bool = true;
         /// True if the flush may start even if it causes a write stall.
         allow_write_stall: bool = false;
+        /// True if the families are flushed together, as with `atomic_flush`.
+        force_atomic_flush: bool = false;
+        /// Without effect: a flush that waits always waits for its listeners, too.
+        listener_wait: bool = false, hint;
     }
 }
 
@@ -141,10 +148,15 @@ impl WriteOptions {
     /// `InvalidArgument`, with the name of the option.
     #[inline]
     pub fn check_supported(&self) -> Result<()> {
-        match self.protection_bytes_per_key {
-            0 | 8 => Ok(()),
-            _ => Err(Error::invalid_argument(
+        if !matches!(self.protection_bytes_per_key, 0 | 8) {
+            return Err(Error::invalid_argument(
                 "WriteOptions::protection_bytes_per_key must be 0 or 8",
+            ));
+        }
+        match self.rate_limiter_priority {
+            IoCharge::Uncharged | IoCharge::User => Ok(()),
+            _ => Err(Error::invalid_argument(
+                "WriteOptions::rate_limiter_priority must be IO_USER or IO_TOTAL",
             )),
         }
     }

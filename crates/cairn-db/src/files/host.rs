@@ -75,8 +75,8 @@ pub(crate) trait JobHost {
     fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()>;
 
     /// Flushes all families for a copy of the database if the logs have at least `wal_bytes`, or do not have
-    /// all writes.
-    fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()>;
+    /// all writes; together if `atomic`.
+    fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64, atomic: bool) -> Result<()>;
 
     /// Calls `change` with the files and ranges used by compactions of `family`, under the lock under which
     /// compactions choose theirs; `None` if the family was dropped.

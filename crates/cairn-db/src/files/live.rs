@@ -200,6 +200,8 @@ pub struct LiveFilesStorageInfoOptions {
     pub include_checksum_info: bool,
     /// Memtables are flushed first if the logs have this many bytes or more: 0 always, `u64::MAX` never.
     pub wal_size_for_flush: u64,
+    /// True if that flush is of all families together, as with the option of the same name.
+    pub atomic_flush: bool,
 }
 
 /// Captures the current state. The caller prevents the deletion of files. Writers wait briefly.
@@ -474,7 +476,7 @@ impl Db {
     pub fn live_files(&self, flush: bool) -> Result<(Vec<String>, u64)> {
         let shared = self.shared();
         if flush {
-            shared.flush_for_copy(0)?;
+            shared.flush_for_copy(0, false)?;
         }
         let capture = capture(&**shared)?;
         let infos = storage_infos(shared.components(), &capture, false)?;
@@ -496,7 +498,7 @@ impl Db {
         options: &LiveFilesStorageInfoOptions,
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let shared = self.shared();
-        shared.flush_for_copy(options.wal_size_for_flush)?;
+        shared.flush_for_copy(options.wal_size_for_flush, options.atomic_flush)?;
         let capture = capture(&**shared)?;
         storage_infos(shared.components(), &capture, options.include_checksum_info)
     }
@@ -530,7 +532,7 @@ impl Db {
         let shared = self.shared();
         if shared.options().file_checksum_gen_factory.is_none() {
             return Err(Error::invalid_argument(
-                "checksums of files cannot be verified: file_checksum_gen_factory is not set",
+                "file_checksum_gen_factory is null: files have no checksums that could be verified",
             ));
         }
         let database = shared.components();

@@ -177,7 +177,7 @@ impl JobHost for FakeHost {
         self.flush(families)
     }
 
-    fn flush_for_copy(self: &Arc<Self>, _: u64) -> Result<()> {
+    fn flush_for_copy(self: &Arc<Self>, _: u64, _: bool) -> Result<()> {
         self.flush(&[self.it.default()])
     }
 

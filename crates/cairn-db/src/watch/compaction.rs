@@ -69,6 +69,10 @@ impl Watch {
                 .files()
                 .map(|(level, file)| file_info(level, file))
                 .collect(),
+            table_properties: match self.telemetry.has_listeners() {
+                true => self.properties_of_inputs(pick, family),
+                false => Vec::new(),
+            },
             compaction_reason: reason,
             compression: pick.output.compression,
             stats: CompactionJobStats {
@@ -260,19 +264,29 @@ impl Watch {
         info
     }
 
+    /// The properties of the inputs of `pick`, by path. Tables that cannot be opened are left out.
+    fn properties_of_inputs(
+        &self,
+        pick: &Pick,
+        family: &FamilyState,
+    ) -> Vec<(String, Arc<Properties>)> {
+        let io = &self.telemetry.context().io;
+        let properties = pick.files().filter_map(|(level, file)| {
+            let table = family.tables().open(file, level, io).ok()?;
+            Some((path_of(family, file), Arc::new(table.properties().clone())))
+        });
+        properties.collect()
+    }
+
     /// The number of entries in the inputs of `pick`, without range tombstones. Tables whose properties cannot be read
     /// count as empty.
     fn entries_of(&self, pick: &Pick, family: &FamilyState) -> u64 {
-        let tables = pick.files().filter_map(|(level, file)| {
-            let table = family
-                .tables()
-                .open(file, level, &self.telemetry.context().io)
-                .ok()?;
-            let properties = table.properties();
+        let properties = self.properties_of_inputs(pick, family);
+        let entries = properties.iter().map(|(_, properties)| {
             let ranges = properties.num_range_deletions;
-            Some(properties.num_entries.saturating_sub(ranges))
+            properties.num_entries.saturating_sub(ranges)
         });
-        tables.sum()
+        entries.sum()
     }
 
     fn log_compaction(&self, info: &CompactionJobInfo, family: &FamilyState, pick: &Pick) {

@@ -48,6 +48,8 @@ use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
 use cairn_options::WriteOptions;
+use cairn_options::enums::IoCharge;
+use cairn_platform::{IoKind, IoPriority};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -131,7 +133,8 @@ impl Shared {
         batch.dated(now)
     }
 
-    /// Checks `batch`, in its stored form, and the options of its write, and delays it if it has low priority.
+    /// Checks `batch`, in its stored form, and the options of its write, and delays it if it has low priority or is
+    /// limited.
     pub(crate) fn check_write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.context.check_process()?;
         if options.sync && options.disable_wal {
@@ -158,6 +161,26 @@ impl Shared {
         options.check_supported()?;
         if options.low_pri {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
+        }
+        if options.rate_limiter_priority != IoCharge::Uncharged {
+            self.charge_log_write(batch.data().len(), options)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of a batch from the rate limiter, which may have to wait.
+    #[cold]
+    fn charge_log_write(&self, bytes: usize, options: &WriteOptions) -> Result<()> {
+        let own = self.options();
+        if options.disable_wal || own.manual_wal_flush {
+            return Err(Error::invalid_argument(
+                "WriteOptions::rate_limiter_priority limits the writes of records to logs: it excludes \
+                 disableWAL and manual_wal_flush",
+            ));
+        }
+        if let Some(limiter) = &own.rate_limiter {
+            let clock = &*self.context.world.clock;
+            limiter.request(clock, bytes as u64, IoPriority::User, IoKind::Write);
         }
         Ok(())
     }

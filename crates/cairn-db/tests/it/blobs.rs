@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Db, FamilyDescriptor};
+use cairn_db::{Db, FamilyDescriptor, Range, SizeApproximationOptions};
 use cairn_memory::{BlockCache, CacheOptions, CacheRole};
 use cairn_options::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, FamilyOptions,
@@ -143,6 +143,32 @@ fn large_values_lie_in_blob_files_until_they_are_garbage() {
     db.wait_until_quiet().unwrap();
     assert_eq!(blob_files(&world), [""; 0]);
     check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
+}
+
+#[test]
+fn sizes_of_ranges_include_blob_files_in_proportion() {
+    let world = World::in_memory();
+    let db = opened(&world, with_blobs());
+    fill(&db, 0, 1);
+    let tables = SizeApproximationOptions::default();
+    let both = SizeApproximationOptions {
+        include_blob_files: true,
+        ..tables
+    };
+    let blobs = SizeApproximationOptions {
+        include_files: false,
+        ..both
+    };
+    let size = |end: &[u8], options| {
+        let range = Range::new(b"", end);
+        db.approximate_sizes(&[range], options).unwrap()[0]
+    };
+    let all = db.property_number("rocksdb.total-blob-file-size").unwrap();
+    assert!(all > 0);
+    let end = [0xff; 8];
+    assert_eq!(size(&end, &blobs), all);
+    assert_eq!(size(&end, &both), size(&end, &tables) + all);
+    assert_eq!(size(b"", &both), 0);
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn switch(db: &Db) {
     db.flush_with(&FlushOptions {
         wait: false,
         allow_write_stall: true,
+        ..FlushOptions::default()
     })
     .expect("no file fails");
 }

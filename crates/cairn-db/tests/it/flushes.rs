@@ -7,7 +7,7 @@ use cairn_options::{
     DbOptions, FamilyOptions, FlushOptions, Options, WaitForCompactOptions, WriteOptions,
 };
 use cairn_platform::World;
-use cairn_sim::SimWorld;
+use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::Code;
 
 use crate::basic::db_options;
@@ -190,6 +190,59 @@ fn the_tables_of_a_dropped_family_are_deleted_with_its_last_handle() {
         assert_eq!(tables(), usize::from(in_background));
         db.wait_until_quiet().unwrap();
         assert_eq!(tables(), 0);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_forced_atomic_flush_installs_all_families_or_none() {
+    for force_atomic_flush in [false, true] {
+        let sim = SimWorld::new(5);
+        let by_hand = FamilyOptions {
+            disable_auto_compactions: true,
+            ..FamilyOptions::default()
+        };
+        let db = open_two(&sim.world, &db_options(), &by_hand);
+        let other = db.family("other").unwrap();
+        let all = [db.default_family(), &other];
+        for family in all {
+            family.put_with(b"k", b"v", &unlogged()).unwrap();
+        }
+        // The table of the second family cannot be created.
+        sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
+            trigger: Trigger::Class {
+                call: Call::Create,
+                name_end: ".sst".to_owned(),
+                count: 1,
+            },
+            fault: Fault::Denied,
+            lasts: 1,
+        }]));
+        let options = FlushOptions {
+            force_atomic_flush,
+            ..FlushOptions::default()
+        };
+        db.flush_families_with(&all, &options).unwrap_err();
+        let found = || (files(&db, "default"), files(&db, "other"));
+        let expected = match force_atomic_flush {
+            true => (Some(0), Some(0)),
+            false => (Some(1), Some(0)),
+        };
+        assert_eq!(found(), expected);
+        // The next attempt is of all families again, whoever requests it.
+        sim.fs.set_plan(FaultPlan::default());
+        other.flush().unwrap();
+        assert_eq!(found(), (Some(1), Some(1)));
+        // Afterwards, families are flushed one by one.
+        for family in all {
+            family.put_with(b"k", b"v", &unlogged()).unwrap();
+        }
+        other.flush().unwrap();
+        assert_eq!(found(), (Some(1), Some(2)));
+        // Nothing to flush leaves nothing behind.
+        db.flush_families_with(&[&other], &options).unwrap();
+        db.default_family().flush().unwrap();
+        assert_eq!(found(), (Some(2), Some(2)));
         db.close().unwrap();
     }
 }

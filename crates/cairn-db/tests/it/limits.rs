@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
-use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions};
+use cairn_options::enums::IoCharge;
+use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions, WriteOptions};
 use cairn_platform::{IoPriority, RateLimited, RateLimiter, World};
+use cairn_types::Code;
 
 use crate::basic::db_options;
 
@@ -95,5 +97,38 @@ fn flushes_and_compactions_pass_the_limiter_with_their_priorities() {
         Some("1")
     );
     assert_eq!(db.get(b"large").unwrap().unwrap().to_vec(), [1; 20_000]);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_write_is_charged_if_it_asks_for_it() {
+    let world = World::in_memory();
+    let limiter = Arc::new(RateLimiter::new(
+        1 << 30,
+        100_000,
+        10,
+        RateLimited::WritesOnly,
+        false,
+    ));
+    let db = open_with(&world, &limiter);
+    let charged = |rate_limiter_priority| WriteOptions {
+        rate_limiter_priority,
+        ..WriteOptions::default()
+    };
+    let through = || limiter.total_bytes_through(Some(IoPriority::User));
+    db.put(b"k", b"v").unwrap();
+    assert_eq!(through(), 0);
+    db.put_with(b"k", b"v", &charged(IoCharge::User)).unwrap();
+    // The header of the batch, the tag of its entry, and key and value with their lengths.
+    assert_eq!(through(), 12 + 1 + 2 + 2);
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..charged(IoCharge::User)
+    };
+    for refused in [charged(IoCharge::High), charged(IoCharge::Low), unlogged] {
+        let error = db.put_with(b"k", b"v", &refused).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+    }
+    assert_eq!(through(), 17);
     db.close().unwrap();
 }

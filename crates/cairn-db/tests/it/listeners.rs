@@ -74,6 +74,9 @@ impl EventListener for Diary {
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         assert!(info.status.is_none());
+        let described: Vec<_> = info.table_properties.iter().map(|(path, _)| path).collect();
+        let files: Vec<_> = info.input_files.iter().chain(&info.output_files).collect();
+        assert_eq!(described, files, "inputs and outputs have properties");
         assert_eq!(info.input_files.len() as u64, info.stats.num_input_files);
         assert_eq!(info.output_files.len() as u64, info.stats.num_output_files);
         self.note(format!(

@@ -30,6 +30,7 @@ impl Operation for Switch {
             let options = FlushOptions {
                 wait: false,
                 allow_write_stall: true,
+                ..FlushOptions::default()
             };
             cairn.db.flush_families_with(&[], &options)?;
         }
