@@ -39,13 +39,6 @@ pub const rocksdb_write_buffer_manager_flush_policy_oldest: c_int = 0;
 pub const rocksdb_write_buffer_manager_flush_policy_largest: c_int = 1;
 pub const rocksdb_write_buffer_manager_flush_policy_largest_across_dbs: c_int = 2;
 
-pub const rocksdb_trace_filter_none: c_int = 0;
-pub const rocksdb_trace_filter_get: c_int = 1;
-pub const rocksdb_trace_filter_write: c_int = 1 << 1;
-pub const rocksdb_trace_filter_iterator_seek: c_int = 1 << 2;
-pub const rocksdb_trace_filter_iterator_seek_for_prev: c_int = 1 << 3;
-pub const rocksdb_trace_filter_multi_get: c_int = 1 << 4;
-
 pub const rocksdb_prepopulate_blob_disable: c_int = 0;
 pub const rocksdb_prepopulate_blob_flush_only: c_int = 1;
 

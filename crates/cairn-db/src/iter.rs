@@ -234,6 +234,15 @@ impl Iter {
         }
     }
 
+    /// Records a move to the first key, or to the last one with `back`, if there is a trace.
+    #[inline]
+    fn trace_seek_to_end(&self, back: bool) {
+        let shared = &self.family.db.shared;
+        if shared.trace.is_on() && self.traced {
+            shared.trace_seek_to_end(self.family.id(), &self.options, back);
+        }
+    }
+
     #[inline]
     fn inner_mut(&mut self) -> &mut DbIter {
         self.inner.as_mut().expect("present until dropped")
@@ -270,6 +279,7 @@ impl Iter {
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
         if self.before_seek() {
+            self.trace_seek_to_end(false);
             self.inner_mut().seek_to_first();
         }
     }
@@ -277,6 +287,7 @@ impl Iter {
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
         if !self.refuses_back() && self.before_seek() {
+            self.trace_seek_to_end(true);
             self.inner_mut().seek_to_last();
         }
     }

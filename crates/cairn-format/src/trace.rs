@@ -499,6 +499,63 @@ mod tests {
         );
     }
 
+    /// The operations that RocksJava 11.1.1 recorded, in order, with their kinds.
+    #[test]
+    fn a_trace_of_rocksdb_is_decoded_and_encoded_to_the_same_bytes() {
+        let trace = include_bytes!("../testdata/queries_11_1.trace");
+        let mut rest = &trace[..];
+        let mut seen = Vec::new();
+        let mut versions = None;
+        while !rest.is_empty() {
+            let metadata = Metadata::decode(rest).unwrap();
+            let (record, after) = rest.split_at(METADATA_LEN + metadata.payload_len as usize);
+            let payload = &record[METADATA_LEN..];
+            match &versions {
+                None => {
+                    assert_eq!(begin(metadata.micros, "11.1"), record);
+                    versions = Some(TraceVersions::decode(payload).unwrap());
+                }
+                Some(_) if metadata.kind == END => assert_eq!(end(metadata.micros), record),
+                Some(versions) => {
+                    let query = Query::decode(metadata.kind, versions, payload).unwrap();
+                    let mut again = Vec::new();
+                    assert!(query.encode(metadata.micros, &mut again));
+                    assert_eq!(again, record);
+                    seen.push(query);
+                }
+            }
+            rest = after;
+        }
+        let seek = |key| Seek {
+            family: 0,
+            key,
+            lower: b"a",
+            upper: b"z",
+        };
+        assert!(matches!(
+            seen[..3],
+            [Query::Write(_), Query::Write(_), Query::Write(_)]
+        ));
+        assert_eq!(
+            seen[3..],
+            [
+                Query::Get {
+                    family: 0,
+                    key: b"a"
+                },
+                Query::Get {
+                    family: 1,
+                    key: b"missing"
+                },
+                Query::Seek(seek(b"b")),
+                Query::SeekForPrev(seek(b"b")),
+                // A move to the first key.
+                Query::Seek(seek(b"a")),
+                Query::MultiGet(vec![(1, b"b"), (0, b"c")]),
+            ]
+        );
+    }
+
     #[test]
     fn older_versions_have_no_map() {
         let text = b"feedcafedeadbeef\tTrace Version: 0.1\tRocksDB Version: 6.20\tFormat\n";

@@ -289,14 +289,16 @@ impl AsyncIter {
             family, options, ..
         } = &self.source;
         let shared = &family.db.shared;
+        if !shared.trace.is_on() {
+            return;
+        }
+        let id = family.id();
         match motion {
-            Motion::Seek(target) if shared.trace.is_on() => {
-                shared.trace_seek(family.id(), target, options, false);
-            }
-            Motion::SeekForPrev(target) if shared.trace.is_on() => {
-                shared.trace_seek(family.id(), target, options, true);
-            }
-            _ => {}
+            Motion::Seek(target) => shared.trace_seek(id, target, options, false),
+            Motion::SeekForPrev(target) => shared.trace_seek(id, target, options, true),
+            Motion::First => shared.trace_seek_to_end(id, options, false),
+            Motion::Last => shared.trace_seek_to_end(id, options, true),
+            Motion::Next | Motion::Prev => {}
         }
     }
 

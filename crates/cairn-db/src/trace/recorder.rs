@@ -311,6 +311,20 @@ impl Shared {
         self.trace.record(&self.context, &query);
     }
 
+    /// Records a move to the first key, or to the last one with `back`. As in RocksDB, it is a seek to the bound there;
+    /// without a bound, it is not recorded.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_seek_to_end(&self, family: u32, options: &ReadOptions, back: bool) {
+        let bound = match back {
+            false => &options.iterate_lower_bound,
+            true => &options.iterate_upper_bound,
+        };
+        if let Some(bound) = bound {
+            self.trace_seek(family, bound, options, back);
+        }
+    }
+
     /// Calls `write` of `batch`, in its serialized form, and records it: before `write`, or if the order matters or the
     /// write is conditional, after the check that `write` is given, which runs when all earlier writes are visible.
     #[cold]

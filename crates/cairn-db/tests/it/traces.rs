@@ -124,6 +124,8 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
     iter.seek(b"b");
     iter.next();
     iter.seek_for_prev(b"b");
+    iter.seek_to_first();
+    iter.seek_to_last();
     drop(iter);
     db.end_trace().unwrap();
     db.put(b"after", b"not traced").unwrap();
@@ -158,6 +160,8 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
             Query::MultiGet(vec![(other.id(), b"b"), (0, b"c")]),
             Query::Seek(seek),
             Query::SeekForPrev(seek),
+            // The move to the last key.
+            Query::SeekForPrev(Seek { key: b"z", ..seek }),
         ]
     );
     assert!(records.is_sorted_by_key(TraceRecord::timestamp_micros));
@@ -183,6 +187,7 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
             Replayed::Values(vec![Some(b"2".to_vec()), Some(b"3".to_vec())]),
             entry(b"c", b"3"),
             entry(b"a", b"1"),
+            entry(b"c", b"3"),
         ]
     );
     let ended = replayer.replay(&at_once(1), None).unwrap_err();
