@@ -41,7 +41,7 @@ c_destructors! {
 /// # Safety
 ///
 /// `env` is valid as `c.h` requires.
-unsafe fn world<'a>(db: &'a Db, env: *const rocksdb_env_t) -> &'a World {
+unsafe fn world(db: &Db, env: *const rocksdb_env_t) -> &World {
     // SAFETY: guaranteed by the caller.
     unsafe { maybe(env) }.map_or(db.world(), |env| &env.world)
 }
