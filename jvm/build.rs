@@ -7,7 +7,7 @@
 //! setWaitForFlush (JZ)V = set FlushOptions wait
 //! createNewHandler0 ()J = this batch::new_handler     passes the object too
 //! getReadBytes (J)J = perf GetReadBytes               a counter of the calling thread
-//! startTrace (JJJ)V                         not implemented: throws RocksDBException
+//! newPersistentCache (JLjava/lang/String;JJZ)J    not implemented: throws RocksDBException
 //! ```
 //!
 //! Each method is exported under its long name, which contains the descriptor: the virtual machine looks for it

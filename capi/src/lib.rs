@@ -58,6 +58,7 @@ pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;
 pub mod timestamps;
+pub mod trace;
 pub mod transaction;
 pub mod transaction_db;
 mod value_copy;

@@ -32,6 +32,7 @@ mod slice;
 mod task_limiter;
 mod threads;
 mod tickers;
+mod trace;
 mod transaction_db;
 mod txn;
 mod versions;

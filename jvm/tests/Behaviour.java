@@ -336,6 +336,78 @@ public final class Behaviour {
     }
   }
 
+  /** A trace writer: the first records succeed, then it throws. */
+  private static final class Recorder extends AbstractTraceWriter {
+    private final List<byte[]> records = new ArrayList<>();
+    private final RuntimeException unchecked;
+    private final boolean fails;
+    private boolean closed;
+
+    Recorder(final boolean fails, final RuntimeException unchecked) {
+      this.fails = fails;
+      this.unchecked = unchecked;
+    }
+
+    @Override
+    public void write(final Slice record) throws RocksDBException {
+      records.add(record.data());
+      if (records.size() > 1 && unchecked != null) {
+        throw unchecked;
+      }
+      if (records.size() > 1 && fails) {
+        throw new RocksDBException("trace", new Status(Status.Code.IOError, Status.SubCode.None, ""));
+      }
+    }
+
+    @Override
+    public void closeWriter() {
+      closed = true;
+    }
+
+    @Override
+    public long getFileSize() {
+      return records.size() * 100L;
+    }
+  }
+
+  /** Traces have their records in order, and a writer that throws fails no operation. */
+  private static void traces(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      fails(RocksDBException.class, "No trace file to close", db::endTrace);
+      try (Recorder recorder = new Recorder(false, null)) {
+        db.startTrace(new TraceOptions(), recorder);
+        db.put(bytes("a"), bytes("1"));
+        check(db.get(bytes("a")) != null, "the write is missing");
+        db.endTrace();
+        final StringBuilder kinds = new StringBuilder();
+        for (final byte[] record : recorder.records) {
+          kinds.append(record[8]).append(' ');
+        }
+        check(kinds.toString().equals("1 3 4 2 "), "the kinds of records are " + kinds);
+        check(recorder.closed, "the writer was not closed");
+      }
+      try (Recorder recorder = new Recorder(false, null)) {
+        db.startTrace(new TraceOptions(250), recorder);
+        for (int n = 0; n < 10; n++) {
+          db.put(bytes("a"), bytes("1"));
+        }
+        db.endTrace();
+        check(recorder.records.size() == 4, "not limited: " + recorder.records.size());
+      }
+      for (final Recorder failing : new Recorder[] {
+          new Recorder(true, null), new Recorder(false, new IllegalStateException("on purpose"))}) {
+        try (Recorder recorder = failing) {
+          db.startTrace(new TraceOptions(), recorder);
+          db.put(bytes("b"), bytes("2"));
+          check(db.get(bytes("b")) != null, "the write is missing");
+          fails(RocksDBException.class, "the trace writer", db::endTrace);
+          check(recorder.records.size() == 2 && recorder.closed, "records after a failure");
+        }
+      }
+    }
+  }
+
   /** Listeners and loggers cannot fail an operation: their exceptions are printed. */
   private static void exceptionsInListenersAndLoggers(final String path) throws Exception {
     final AtomicInteger calls = new AtomicInteger();
@@ -813,6 +885,7 @@ public final class Behaviour {
     cases.put("exceptionInTableFilter", Behaviour::exceptionInTableFilter);
     cases.put("exceptionInHandler", Behaviour::exceptionInHandler);
     cases.put("exceptionInWalFilter", Behaviour::exceptionInWalFilter);
+    cases.put("traces", Behaviour::traces);
     cases.put("exceptionsInListenersAndLoggers", Behaviour::exceptionsInListenersAndLoggers);
     cases.put("twoDatabases", Behaviour::twoDatabases);
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);

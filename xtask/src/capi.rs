@@ -19,7 +19,7 @@ use crate::tool_requirements::Selection;
 use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 17] = [
     "awaited",
     "backups",
     "basic",
@@ -34,6 +34,7 @@ const PROGRAMS: [&str; 16] = [
     "remote",
     "scans",
     "tables",
+    "traces",
     "transactions",
     "ttl",
 ];

@@ -85,7 +85,7 @@ const UNSAFE_ALLOWED: [&str; 11] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 24] = [
+const FUZZED: [(&str, &str); 25] = [
     ("backup", "backup_meta"),
     ("compaction_service", "compaction_service"),
     ("coding", "varint_key"),
@@ -100,6 +100,7 @@ const FUZZED: [(&str, &str); 24] = [
     ("protection", "block"),
     ("range_del", "range_del"),
     ("table", "footer_meta_props"),
+    ("trace", "trace"),
     ("log", "wal"),
     ("batch", "write_batch"),
     ("manifest", "manifest"),

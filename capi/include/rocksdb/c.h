@@ -540,6 +540,12 @@ typedef struct rocksdb_ratelimiter_t rocksdb_ratelimiter_t;
 // Options of a read.
 typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 
+// Options of a replay.
+typedef struct rocksdb_replay_options_t rocksdb_replay_options_t;
+
+// Replays a trace on a database. It must be destroyed before the database is closed.
+typedef struct rocksdb_replayer_t rocksdb_replayer_t;
+
 // Options of a restore.
 typedef struct rocksdb_restore_options_t rocksdb_restore_options_t;
 
@@ -581,6 +587,12 @@ typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_proper
 
 // The properties of a table.
 typedef struct rocksdb_table_properties_t rocksdb_table_properties_t;
+
+// Options of a trace.
+typedef struct rocksdb_trace_options_t rocksdb_trace_options_t;
+
+// Reads the records of a trace.
+typedef struct rocksdb_trace_reader_t rocksdb_trace_reader_t;
 
 // Options of a pessimistic transaction.
 typedef struct rocksdb_transaction_options_t rocksdb_transaction_options_t;
@@ -7186,6 +7198,122 @@ struct rocksdb_t *rocksdb_open_and_trim_history(const struct rocksdb_options_t *
 void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoptions_t *opt,
                                                     char *ts,
                                                     size_t tslen);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_trace_options_destroy(struct rocksdb_trace_options_t *handle);
+
+// Closes the trace and frees the reader.
+//
+// Does nothing for null.
+void rocksdb_trace_reader_destroy(struct rocksdb_trace_reader_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_replay_options_destroy(struct rocksdb_replay_options_t *handle);
+
+// Frees a replayer.
+//
+// Does nothing for null.
+void rocksdb_replayer_destroy(struct rocksdb_replayer_t *handle);
+
+// Creates default options: every operation, up to 64 GiB.
+struct rocksdb_trace_options_t *rocksdb_trace_options_create(void);
+
+// Sets the size of the trace in bytes above which no more operations are recorded.
+void rocksdb_trace_options_set_max_trace_file_size(struct rocksdb_trace_options_t *opt, uint64_t v);
+
+// The value of `max_trace_file_size`.
+uint64_t rocksdb_trace_options_get_max_trace_file_size(struct rocksdb_trace_options_t *opt);
+
+// Sets that one of `v` operations is recorded.
+void rocksdb_trace_options_set_sampling_frequency(struct rocksdb_trace_options_t *opt, uint64_t v);
+
+// The value of `sampling_frequency`.
+uint64_t rocksdb_trace_options_get_sampling_frequency(struct rocksdb_trace_options_t *opt);
+
+// Sets the operations that are not recorded, a sum of `rocksdb_trace_filter_...`.
+void rocksdb_trace_options_set_filter(struct rocksdb_trace_options_t *opt, uint64_t v);
+
+// The value of `filter`.
+uint64_t rocksdb_trace_options_get_filter(struct rocksdb_trace_options_t *opt);
+
+// Sets that writes are recorded in the order in which they take effect.
+void rocksdb_trace_options_set_preserve_write_order(struct rocksdb_trace_options_t *opt,
+                                                    unsigned char v);
+
+// The value of `preserve_write_order`.
+unsigned char rocksdb_trace_options_get_preserve_write_order(struct rocksdb_trace_options_t *opt);
+
+// Starts to record the reads and writes of the database in the file `trace_path`. A trace that is active is ended
+// first. Without `env`, the file is in the environment of the database; without `options`, everything is recorded.
+// `env_options` has no effect.
+void rocksdb_start_trace(struct rocksdb_t *db,
+                         struct rocksdb_env_t *env,
+                         const struct rocksdb_envoptions_t *env_options,
+                         const struct rocksdb_trace_options_t *options,
+                         const char *trace_path,
+                         char **errptr);
+
+// Ends the trace. An error means that records may be missing.
+void rocksdb_end_trace(struct rocksdb_t *db, char **errptr);
+
+// Opens a trace.
+struct rocksdb_trace_reader_t *rocksdb_trace_reader_create(struct rocksdb_env_t *env,
+                                                           const struct rocksdb_envoptions_t *env_options,
+                                                           const char *trace_path,
+                                                           char **errptr);
+
+// Returns the next record, which the program frees; null at the end of the trace, and after an error.
+char *rocksdb_trace_reader_read(struct rocksdb_trace_reader_t *reader,
+                                size_t *size,
+                                char **errptr);
+
+// Returns to the first record.
+void rocksdb_trace_reader_reset(struct rocksdb_trace_reader_t *reader, char **errptr);
+
+// Closes the file. The reader must still be destroyed.
+void rocksdb_trace_reader_close(struct rocksdb_trace_reader_t *reader, char **errptr);
+
+// Creates default options: one thread, at the speed of the trace.
+struct rocksdb_replay_options_t *rocksdb_replay_options_create(void);
+
+// Sets the number of threads that execute operations.
+void rocksdb_replay_options_set_num_threads(struct rocksdb_replay_options_t *options,
+                                            uint32_t num_threads);
+
+// The value of `num_threads`.
+uint32_t rocksdb_replay_options_get_num_threads(struct rocksdb_replay_options_t *options);
+
+// Sets the speed, relative to that of the trace.
+void rocksdb_replay_options_set_fast_forward(struct rocksdb_replay_options_t *options,
+                                             double fast_forward);
+
+// The value of `fast_forward`.
+double rocksdb_replay_options_get_fast_forward(struct rocksdb_replay_options_t *options);
+
+// Creates a replayer of a trace for a database. Reads of other families than the given ones and the default family
+// are errors. Without `env`, the file is in the environment of the database. `env_options` has no effect.
+struct rocksdb_replayer_t *rocksdb_new_default_replayer(struct rocksdb_t *db,
+                                                        struct rocksdb_column_family_handle_t **column_families,
+                                                        size_t num_column_families,
+                                                        struct rocksdb_env_t *env,
+                                                        const struct rocksdb_envoptions_t *env_options,
+                                                        const char *trace_path,
+                                                        char **errptr);
+
+// Reads the header of the trace, and returns to its first operation.
+void rocksdb_replayer_prepare(struct rocksdb_replayer_t *replayer, char **errptr);
+
+// Returns the time of the start of the trace, in microseconds since 1970; 0 unless it is prepared.
+uint64_t rocksdb_replayer_get_header_timestamp(const struct rocksdb_replayer_t *replayer);
+
+// Executes the operations of the trace at their times. It stops at the first error.
+void rocksdb_replayer_replay(struct rocksdb_replayer_t *replayer,
+                             const struct rocksdb_replay_options_t *options,
+                             char **errptr);
 
 // Destroys a transaction. It is rolled back if it was not committed or prepared. A prepared one keeps its locks, and
 // `rocksdb_transactiondb_get_prepared_transactions` returns it.

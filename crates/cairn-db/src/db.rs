@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
-use cairn_platform::Clock;
+use cairn_platform::{Clock, World};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -78,6 +78,12 @@ impl Db {
     #[must_use]
     pub fn session_id(&self) -> &str {
         &self.shared().context.session_id
+    }
+
+    /// Returns the database's world.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.shared().context.world
     }
 
     /// Returns the clock of the database's world.

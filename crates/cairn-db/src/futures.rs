@@ -99,7 +99,11 @@ impl Family {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<Option<Value>>> {
-        let found = self.find_in_memory(key, options)?;
+        let found = self.found_untraced(key, options, try_get)?;
+        // Otherwise the caller repeats the get.
+        if found.is_some() && self.db.shared.trace.is_on() {
+            self.db.shared.trace_get(self.id(), key);
+        }
         found.map(Found::into_value).transpose()
     }
 

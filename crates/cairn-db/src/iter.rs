@@ -42,6 +42,8 @@ pub struct Iter {
     options: Box<ReadOptions>,
     renewal: Renewal,
     listed: Listed,
+    /// False for a cursor of another iterator, which records the seeks itself.
+    traced: bool,
 }
 
 impl Family {
@@ -117,6 +119,7 @@ impl Iter {
             family: family.clone(),
             options,
             renewal,
+            traced: true,
         }
     }
 
@@ -222,6 +225,24 @@ impl Iter {
         }
     }
 
+    /// Records a seek, if there is a trace.
+    #[inline(always)]
+    fn trace_seek(&self, target: &[u8], for_prev: bool) {
+        let shared = &self.family.db.shared;
+        if shared.trace.is_on() && self.traced {
+            shared.trace_seek(self.family.id(), target, &self.options, for_prev);
+        }
+    }
+
+    /// Records a move to the first key, or to the last one with `back`, if there is a trace.
+    #[inline]
+    fn trace_seek_to_end(&self, back: bool) {
+        let shared = &self.family.db.shared;
+        if shared.trace.is_on() && self.traced {
+            shared.trace_seek_to_end(self.family.id(), &self.options, back);
+        }
+    }
+
     #[inline]
     fn inner_mut(&mut self) -> &mut DbIter {
         self.inner.as_mut().expect("present until dropped")
@@ -242,6 +263,7 @@ impl Iter {
     #[inline]
     pub fn seek(&mut self, target: &[u8]) {
         if self.before_seek() {
+            self.trace_seek(target, false);
             self.inner_mut().seek(target);
         }
     }
@@ -249,6 +271,7 @@ impl Iter {
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
         if !self.refuses_back() && self.before_seek() {
+            self.trace_seek(target, true);
             self.inner_mut().seek_for_prev(target);
         }
     }
@@ -256,6 +279,7 @@ impl Iter {
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
         if self.before_seek() {
+            self.trace_seek_to_end(false);
             self.inner_mut().seek_to_first();
         }
     }
@@ -263,6 +287,7 @@ impl Iter {
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
         if !self.refuses_back() && self.before_seek() {
+            self.trace_seek_to_end(true);
             self.inner_mut().seek_to_last();
         }
     }

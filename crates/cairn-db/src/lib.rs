@@ -67,6 +67,7 @@ mod table_properties;
 mod telemetry;
 mod timers;
 mod timestamps;
+mod trace;
 mod ttl;
 mod two_phase;
 mod verify;
@@ -79,6 +80,7 @@ pub use batch::WriteBatch;
 pub use bounds::Range;
 pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::{PreparePolicy, Record};
+pub use cairn_format::trace::{Query, Seek};
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{
@@ -112,6 +114,10 @@ pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
+pub use trace::{
+    FileTraceReader, FileTraceWriter, ReplayOptions, Replayed, Replayer, TraceFilter, TraceOptions,
+    TraceReader, TraceRecord, TraceRecordResult, TraceWriter,
+};
 pub use two_phase::{CommitParts, PreparedTransaction};
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};

@@ -255,6 +255,9 @@ fn views_of(
     keys: &[(&Family, &[u8])],
     options: &ReadOptions,
 ) -> Result<(Vec<Arc<View>>, Vec<usize>, SequenceNumber)> {
+    if shared.trace.is_on() {
+        shared.trace_multi_get(keys);
+    }
     shared.context.check_reader()?;
     shared.context.check_snapshot(options.snapshot)?;
     let (families, of_key) = families_of(keys);

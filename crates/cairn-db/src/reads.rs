@@ -179,6 +179,21 @@ impl Family {
         get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<T>,
     ) -> Result<T> {
         let shared = &self.db.shared;
+        if shared.trace.is_on() {
+            shared.trace_get(self.id(), key);
+        }
+        self.found_untraced(key, options, get)
+    }
+
+    /// [`Family::found_by`] without a record of it in a trace.
+    #[inline(always)]
+    pub(crate) fn found_untraced<T>(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+        get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<T>,
+    ) -> Result<T> {
+        let shared = &self.db.shared;
         shared.context.check_reader()?;
         let view = self.state.view();
         check_held(&view)?;

@@ -31,6 +31,7 @@ use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
+use crate::trace::QueryTrace;
 use crate::write::commit::CommitPipeline;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
+    /// The trace of reads and writes.
+    pub(crate) trace: QueryTrace,
     /// Writes that futures wait for.
     pub(crate) awaited: Arc<AwaitedWrites>,
 

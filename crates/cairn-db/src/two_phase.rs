@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use cairn_format::batch::{HEADER_LEN, WriteBatch as Encoded};
+use cairn_format::batch::{HEADER_LEN, Record, WriteBatch as Encoded};
+use cairn_format::dated;
 use cairn_options::WriteOptions;
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Malformed, Result};
 
 use crate::batch::WriteBatch;
 use crate::db::Db;
@@ -132,7 +133,15 @@ impl Shared {
             false => Batch::only_logged(marker.as_bytes()),
         };
         loop {
-            match self.write_decision(&section, parts, &options) {
+            let write = |check: Option<&mut dyn FnMut() -> Result<()>>| {
+                self.write_decision(&section, parts, &options, check)
+            };
+            let written = match is_commit && self.trace.is_on() {
+                false => write(None),
+                true => plain_writes(&section, self.context.dated)
+                    .and_then(|plain| self.trace_write(plain.as_bytes(), None, write)),
+            };
+            match written {
                 Ok(()) if is_commit => return Ok(()),
                 Ok(()) if self.writes.sections.rolled_back(name) => return Ok(()),
                 Ok(()) => {}
@@ -192,11 +201,12 @@ impl Shared {
         section: &Encoded,
         parts: Batch<'_>,
         options: &WriteOptions,
+        check: Option<&mut dyn FnMut() -> Result<()>>,
     ) -> Result<()> {
         if self.signals.has_stalls() {
             self.delay_write(&WriteBatch::of_section(section)?, options.no_slowdown)?;
         }
-        self.write_parts(parts, options, None)
+        self.write_parts(parts, options, check)
     }
 }
 
@@ -206,6 +216,31 @@ fn logged(options: &WriteOptions) -> WriteOptions {
         disable_wal: false,
         ..options.clone()
     }
+}
+
+/// Returns the writes of a section that is committed as one plain batch: without markers, and if they are `dated`,
+/// without the dates.
+#[cold]
+fn plain_writes(section: &Encoded, dated: bool) -> Result<Encoded> {
+    let malformed = |malformed: Malformed| malformed.in_file("a prepared section", 0);
+    let undated = |value| match dated {
+        false => Ok(value),
+        true => dated::split(value).map(|(value, _)| value),
+    };
+    let mut plain = Encoded::new();
+    for record in section.view().records() {
+        let mut record = record.map_err(malformed)?;
+        match &mut record {
+            Record::BeginPrepare(_) | Record::EndPrepare { .. } => continue,
+            Record::Put { value, .. } | Record::TimedPut { value, .. } => {
+                *value = undated(value).map_err(malformed)?;
+            }
+            Record::Merge { operand, .. } => *operand = undated(operand).map_err(malformed)?,
+            _ => {}
+        }
+        plain.push(&record)?;
+    }
+    Ok(plain)
 }
 
 /// Returns the writes of the prepared section of the transaction `name`.

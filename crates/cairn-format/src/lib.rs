@@ -28,4 +28,5 @@ pub mod range_del;
 pub mod seqno_times;
 mod sorted_u64;
 pub mod table;
+pub mod trace;
 pub mod wide;

@@ -82,6 +82,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("cache_segment", targets::cache_segment::run)
         .with_repair(targets::cache_segment::repair),
     Target::new("cache_dump", targets::cache_dump::run).with_repair(targets::cache_dump::repair),
+    Target::new("trace", targets::trace::run),
     Target::new("wide_columns", targets::wide_columns::run),
     Target::new("dated_values", targets::dated_values::run),
     Target::new("table_whole", targets::table_whole::run)

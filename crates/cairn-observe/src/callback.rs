@@ -25,6 +25,8 @@ pub enum Within {
     Job,
     /// Closing of the database.
     Closing,
+    /// Output of a record of a trace, with its lock held.
+    Trace,
 }
 
 impl Within {
@@ -43,6 +45,7 @@ impl Within {
                 "a callback of background work may not wait for flushes, compactions or the closing of the \
                  database"
             }
+            Within::Trace => "a trace writer may not change the database that it traces",
             Within::Closing => "a shutdown listener may not close the database again",
         }
     }

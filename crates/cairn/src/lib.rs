@@ -118,6 +118,7 @@ mod set_options;
 mod snapshot;
 mod tables;
 mod timestamps;
+pub mod trace;
 pub mod transactions;
 pub mod ttl;
 mod wal;

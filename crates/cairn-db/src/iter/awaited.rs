@@ -108,7 +108,9 @@ impl Source {
             ..ReadOptions::clone(&self.options)
         };
         let view = self.view.shared_view().clone();
-        Iter::new(&self.family, view, self.seq, &options)
+        let mut cursor = Iter::new(&self.family, view, self.seq, &options);
+        cursor.traced = false;
+        cursor
     }
 
     /// True if a helper thread is used.
@@ -241,6 +243,7 @@ impl AsyncIter {
     /// Starts a move. No fetch is in progress.
     fn start(&mut self, motion: &Motion, context: &mut Context<'_>) -> Poll<Result<bool>> {
         if motion.is_seek() {
+            self.trace_seek(motion);
             self.wanted = FETCHED.start;
             if let Some(moved) = self.seek_near(motion) {
                 return Poll::Ready(moved);
@@ -277,6 +280,25 @@ impl AsyncIter {
                 let from = self.fetched.entries[at].0.to_vec();
                 self.fetch(motion, Some(from), context)
             }
+        }
+    }
+
+    /// Records a seek, if there is a trace.
+    fn trace_seek(&self, motion: &Motion) {
+        let Source {
+            family, options, ..
+        } = &self.source;
+        let shared = &family.db.shared;
+        if !shared.trace.is_on() {
+            return;
+        }
+        let id = family.id();
+        match motion {
+            Motion::Seek(target) => shared.trace_seek(id, target, options, false),
+            Motion::SeekForPrev(target) => shared.trace_seek(id, target, options, true),
+            Motion::First => shared.trace_seek_to_end(id, options, false),
+            Motion::Last => shared.trace_seek_to_end(id, options, true),
+            Motion::Next | Motion::Prev => {}
         }
     }
 

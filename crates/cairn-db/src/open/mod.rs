@@ -52,6 +52,7 @@ use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
+use crate::trace::QueryTrace;
 use crate::ttl;
 use crate::write::signals::Signals;
 use recovery_info::RecoveryInfo;
@@ -474,6 +475,7 @@ fn assemble(
         writes,
         iterators: OpenIterators::new(),
         signals: Signals::default(),
+        trace: QueryTrace::default(),
         awaited: Arc::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),

@@ -90,22 +90,39 @@ impl Shared {
         options: &WriteOptions,
         check: Option<Check<'_>>,
     ) -> Result<()> {
+        let given = batch;
         self.with_stored(batch, |batch| {
             self.check_write(batch, options)?;
             cairn_wal::check_record(batch.data().len() as u64)?;
-            let began = self.telemetry.began();
-            let protection = batch.protection();
-            let parts = Batch {
-                protection: protection.as_ref(),
-                ..Batch::whole(batch.data())
-            };
-            let written = self.write_checked(batch, parts, options, check);
-            let micros = self.telemetry.time_since(began, Histogram::DbWrite);
-            if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
-                self.log_slow_write(batch.data().len(), micros);
+            if self.trace.is_on() {
+                return self.trace_write(given.data(), check, |check| {
+                    self.write_stored(batch, options, check)
+                });
             }
-            written
+            self.write_stored(batch, options, check)
         })
+    }
+
+    /// Writes `batch`, in its stored form, which has passed the checks.
+    #[inline]
+    fn write_stored(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
+        let began = self.telemetry.began();
+        let protection = batch.protection();
+        let parts = Batch {
+            protection: protection.as_ref(),
+            ..Batch::whole(batch.data())
+        };
+        let written = self.write_checked(batch, parts, options, check);
+        let micros = self.telemetry.time_since(began, Histogram::DbWrite);
+        if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
+            self.log_slow_write(batch.data().len(), micros);
+        }
+        written
     }
 
     /// Calls `write` with the stored form of `batch`: with a date after each value, if the database has a time to live.

@@ -59,6 +59,7 @@ mod tickers;
 mod tiers;
 mod timers;
 mod timestamps;
+mod traces;
 mod ttl;
 mod views;
 mod wal;

@@ -17,6 +17,7 @@ pub mod names;
 pub mod options_text;
 pub mod range_del;
 pub mod table_whole;
+pub mod trace;
 pub mod varint_key;
 pub mod wal;
 pub mod wide_columns;

@@ -22,6 +22,7 @@ mod preserved;
 mod secondary;
 mod sizes;
 mod timestamps;
+mod traces;
 mod ttl;
 mod turns;
 

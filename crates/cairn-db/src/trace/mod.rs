@@ -1,0 +1,17 @@
+//! Query traces: a record of the reads and writes of a database, and their replay.
+//!
+//! ```text
+//! get, multi-get, seek, write -> [filter, sampling] -> record with its time -> TraceWriter
+//! TraceReader -> record -> [wait until its time] -> the same operation on a database
+//! ```
+//!
+//! While no trace is active, an operation tests one flag (`QueryTrace::is_on`). `cairn_format::trace` has the format.
+
+mod file;
+mod recorder;
+mod replay;
+
+pub use file::{FileTraceReader, FileTraceWriter, TraceReader, TraceWriter};
+pub(crate) use recorder::QueryTrace;
+pub use recorder::{TraceFilter, TraceOptions};
+pub use replay::{ReplayOptions, Replayed, Replayer, TraceRecord, TraceRecordResult};
