@@ -1,4 +1,4 @@
-//! Twenty code paths of the engine, for counting their costs.
+//! Code paths of the engine, for counting their costs.
 //!
 //! `cargo xtask counts` runs this program under Valgrind and compares the instructions, system calls,
 //! allocations and copied bytes of the functions named `path_*` with `bench/path_costs.txt`. Each runs
@@ -19,6 +19,7 @@ const OPERATIONS: u64 = 20_000;
 const BATCH: u64 = 100;
 const TOGETHER: u64 = 32;
 const OPERANDS: u64 = 1000;
+const RUNS: u64 = 4;
 const VALUE: [u8; 100] = [b'v'; 100];
 const OPTIONS: &str = "compression=kNoCompression;disable_auto_compactions=true;\
     block_based_table_factory={block_cache=100M;filter_policy=bloomfilter:10:false}";
@@ -67,6 +68,7 @@ fn main() -> Result<()> {
     let db = Db::open(dir.join("db"), &options)?;
     path_put(&db)?;
     path_get_memtable(&db)?;
+    path_seek_memtable(&db)?;
     db.flush()?;
     (0..OPERATIONS).try_for_each(|i| db.put(&key(scattered(i)), &VALUE))?;
     db.flush()?;
@@ -83,6 +85,23 @@ fn main() -> Result<()> {
     path_seek_kept(&db)?;
     path_next(&db)?;
     path_prev(&db)?;
+    db.close()?;
+
+    let db = Db::open(dir.join("runs"), &options)?;
+    for run in 0..RUNS {
+        (0..OPERATIONS)
+            .filter(|i| i % RUNS == run)
+            .try_for_each(|i| db.put(&key(scattered(i)), &VALUE))?;
+        db.flush()?;
+    }
+    let mut iter = db.iter();
+    warm_up(|key| {
+        iter.seek(key);
+        iter.status()
+    })?;
+    drop(iter);
+    path_seek_runs(&db)?;
+    path_seek_runs_kept(&db)?;
     db.close()
 }
 
@@ -99,7 +118,7 @@ fn scattered(i: u64) -> u64 {
 }
 
 /// Reads each key three times: search words are built on the second use of a block.
-fn warm_up(get: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
+fn warm_up(mut get: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     (0..3 * OPERATIONS).try_for_each(|number| get(&key(scattered(number))))
 }
 
@@ -279,21 +298,49 @@ fn get_together(get: impl Fn(&[[u8; 16]]) -> Vec<Result<Option<Value>>>) -> Resu
 
 #[inline(never)]
 fn path_seek_new(db: &Db) -> Result<()> {
+    seek_anew(db, "in a level")
+}
+
+/// Seeks in [`RUNS`] sorted runs.
+#[inline(never)]
+fn path_seek_runs(db: &Db) -> Result<()> {
+    seek_anew(db, "in several runs")
+}
+
+#[inline(never)]
+fn path_seek_runs_kept(db: &Db) -> Result<()> {
+    seek_all(db, "in several runs")
+}
+
+/// Makes an iterator for each seek. As for `seek_all`.
+#[inline(always)]
+fn seek_anew(db: &Db, place: &str) -> Result<()> {
     let options = ReadOptions::default();
     for i in 0..OPERATIONS {
         let mut iter = db.iter_with(&options);
         iter.seek(&key(scattered(i)));
-        assert_eq!(iter.value(), VALUE);
+        assert_eq!(iter.value(), VALUE, "{place}");
     }
     Ok(())
 }
 
 #[inline(never)]
 fn path_seek_kept(db: &Db) -> Result<()> {
+    seek_all(db, "in a level")
+}
+
+#[inline(never)]
+fn path_seek_memtable(db: &Db) -> Result<()> {
+    seek_all(db, "in the memtable")
+}
+
+/// Seeks with one iterator. Without `place`, which is printed on failure, the compiler would merge the paths.
+#[inline(always)]
+fn seek_all(db: &Db, place: &str) -> Result<()> {
     let mut iter = db.iter();
     for i in 0..OPERATIONS {
         iter.seek(&key(scattered(i)));
-        assert_eq!(iter.value(), VALUE);
+        assert_eq!(iter.value(), VALUE, "{place}");
     }
     iter.status()
 }

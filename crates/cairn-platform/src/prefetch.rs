@@ -17,9 +17,11 @@ pub fn first(bytes: &[u8]) {
 /// Prefetches the last `len` bytes of `bytes`.
 #[inline]
 pub fn last(bytes: &[u8], len: usize) {
-    let from = bytes.len().saturating_sub(len);
-    for at in (from..bytes.len()).step_by(LINE) {
-        line(bytes[at..].as_ptr());
+    let range = bytes[bytes.len().saturating_sub(len)..].as_ptr_range();
+    let mut at = range.start.addr();
+    while at < range.end.addr() {
+        prefetch_address(at);
+        at += LINE;
     }
 }
 

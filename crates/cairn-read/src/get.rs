@@ -599,14 +599,16 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                         self.stage = Stage::Level(level + 1);
                     }
                 }
-                Stage::Level(level) if level < version.num_levels() => {
-                    let files = version.level(level);
-                    self.stage = match files.is_empty() {
-                        true => Stage::Level(level + 1),
-                        false => Stage::File(level, files.find(order, self.lookup.internal())),
+                Stage::Level(level) => {
+                    // Most levels have no files.
+                    let mut levels = version.levels().iter().enumerate().skip(level);
+                    let Some((level, files)) = levels.find(|(_, files)| !files.is_empty()) else {
+                        self.stage = Stage::Done;
+                        return None;
                     };
+                    self.stage = Stage::File(level, files.find(order, self.lookup.internal()));
                 }
-                _ => {
+                Stage::Memtables | Stage::Done => {
                     self.stage = Stage::Done;
                     return None;
                 }
@@ -888,7 +890,9 @@ pub fn get_in(
     let mut get = PointGet::new(view, lookup, options, scratch.0.take());
     let found = get.run_blocking();
     let mut state = std::mem::take(&mut get.state);
-    state.reset();
+    if found.is_err() {
+        state.reset();
+    }
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
     count_get(&view.family, began, state.counts(), hit, &found);

@@ -94,7 +94,8 @@ macro_rules! counts {
             #[inline]
             #[must_use]
             pub fn is_empty(&self) -> bool {
-                $(self.$name.get() == 0)&&+
+                // Without a branch for each.
+                0 $(| self.$name.get())+ == 0
             }
 
             /// Adds the counts to the statistics and resets them.

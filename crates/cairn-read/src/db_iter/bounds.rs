@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cairn_format::key;
+use cairn_format::key::{self, InternalKey};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadDriver;
 use cairn_table::{Background, PlannedReads, ReadAhead, ScanRange, Table};
@@ -241,15 +241,14 @@ fn chosen(
 /// True if the key range of `file` intersects the bounds.
 fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
     let order = &view.family.order;
-    let plain = |user| key::strip_timestamp(user, order.timestamp_size());
-    let (smallest, largest) = (
-        plain(file.smallest.user_key()),
-        plain(file.largest.user_key()),
-    );
+    let compare = |file_end: &InternalKey, bound: &[u8]| {
+        let plain = key::strip_timestamp(file_end.user_key(), order.timestamp_size());
+        key::compare_plain(order, plain, bound)
+    };
     let upper = options.iterate_upper_bound.as_ref();
     let lower = options.iterate_lower_bound.as_ref();
-    upper.is_none_or(|upper| key::compare_plain(order, smallest, upper).is_lt())
-        && lower.is_none_or(|lower| key::compare_plain(order, largest, lower).is_ge())
+    upper.is_none_or(|upper| compare(&file.smallest, upper).is_lt())
+        && lower.is_none_or(|lower| compare(&file.largest, lower).is_ge())
 }
 
 impl DbIter {

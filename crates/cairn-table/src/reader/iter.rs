@@ -123,7 +123,7 @@ pub struct TableIter {
     block_handle: Handle,
     calm: NoPrefetch,
     landing: Option<Landing>,
-    /// The place of the target in the current block, if a stage of the seek has found it.
+    /// The place of the target of a forward seek, if a stage of the seek has loaded its block and found it.
     near: Option<Place>,
     filter: PrefixFilter,
     target: Vec<u8>,
@@ -480,7 +480,7 @@ impl TableIter {
             && let Some(place) = words.near(block, layout, key::user_key(&self.target))
         {
             block.prefetch_at(place.at(), SCANNED);
-            self.near = Some(place);
+            self.near = (landing == Landing::Seek).then_some(place);
         }
     }
 
@@ -635,9 +635,7 @@ impl TableIter {
         self.near = None;
         self.target.clear();
         if let Some(target) = target {
-            let mut buffer = Vec::new();
-            let stored = self.table.stored_target(target, &mut buffer);
-            self.target.extend_from_slice(stored);
+            self.table.store_target(target, &mut self.target);
         }
         self.searches = self.searches.saturating_add(u8::from(target.is_some()));
         self.filter = match self.options.prefix_filter && target.is_some() {
@@ -724,19 +722,22 @@ impl TableIter {
     }
 
     fn drive(&mut self) -> Result<Option<MissingBlock>> {
-        if let Some(lack) = self.check_filter()? {
+        let mut is_loaded = self.near.is_some();
+        if !is_loaded && let Some(lack) = self.check_filter()? {
             return Ok(Some(lack));
         }
         while let Some(landing) = self.landing {
-            if let Some(lack) = self.settle()? {
-                return Ok(Some(lack));
-            }
-            if !self.walk.valid() || landing.is_back() && self.begins_after_block() {
-                self.landing = None;
-                break;
-            }
-            if let Some(lack) = self.load_block(landing)? {
-                return Ok(Some(lack));
+            if !std::mem::take(&mut is_loaded) {
+                if let Some(lack) = self.settle()? {
+                    return Ok(Some(lack));
+                }
+                if !self.walk.valid() || landing.is_back() && self.begins_after_block() {
+                    self.landing = None;
+                    break;
+                }
+                if let Some(lack) = self.load_block(landing)? {
+                    return Ok(Some(lack));
+                }
             }
             self.land(landing)?;
             if self.data.valid() {

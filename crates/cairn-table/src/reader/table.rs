@@ -678,6 +678,17 @@ impl Table {
         self.strip_target(target, buffer)
     }
 
+    /// Stores the internal key `target` in `buffer`, which is empty, as the file would store it.
+    #[inline]
+    pub(crate) fn store_target(&self, target: &[u8], buffer: &mut Vec<u8>) {
+        match self.pad {
+            0 => buffer.extend_from_slice(target),
+            _ => {
+                self.strip_target(target, buffer);
+            }
+        }
+    }
+
     /// Strips the timestamp from a target. Entries of the file have the minimum timestamp, so they all
     /// follow a target of the same key with a later one.
     #[cold]

@@ -146,8 +146,9 @@ impl Shard {
         }
         for (node, _) in hits {
             let Node { prev, next, .. } = self.nodes[*node as usize];
-            let neighbours = [prev, next].map(|at| self.nodes.get(at as usize));
-            neighbours.into_iter().flatten().for_each(prefetch);
+            for at in [prev, next] {
+                self.nodes.get(at as usize).into_iter().for_each(prefetch);
+            }
         }
         for &(node, pool) in hits {
             self.use_node(node, pool);

@@ -130,7 +130,6 @@ impl TableIter {
         self.lack = None;
         self.supplied.clear();
         self.supplied.forget_on_device();
-        self.supplied.counts.forget();
         self.held = None;
         self.prefetch.reset();
         self.searches = 0;
