@@ -39,6 +39,7 @@
 //! ```
 
 mod archive;
+mod beside;
 mod capi;
 mod circles;
 mod commands;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::beside::Beside;
 use crate::commands::{announce, printed};
 use crate::tool_requirements::Selection;
 use crate::{capi, deny, header, kafka_streams, loom, packages, path_costs, soak, tidy};
@@ -78,13 +79,22 @@ pub fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
+/// The stage after which others run beside those that follow.
+const ALONE: &str = "unit";
+
 /// Installs the tools and runs the stages in `words`, or all. Stops at the first failure.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let mut selection = Selection::parse(words, &names())?;
     provide(root, &mut selection);
     let mut summary = Vec::new();
-    let chosen = |stage: &&Stage| selection.stages.contains(&stage.name);
-    for stage in STAGES.iter().filter(chosen) {
+    let mut beside = None;
+    for stage in &STAGES {
+        if !selection.stages.contains(&stage.name) {
+            continue;
+        }
+        if let Some(beside) = &mut beside {
+            Beside::check(beside)?;
+        }
         println!("\n== {}", stage.name);
         let (started, cpu) = (Instant::now(), cpu_of_children());
         (stage.run)(root, &selection)
@@ -92,6 +102,12 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         let seconds = started.elapsed().as_secs_f64();
         let cores = (cpu_of_children() - cpu) / seconds;
         summary.push(format!("{} {seconds:.0} s on {cores:.1} cores", stage.name));
+        if stage.name == ALONE {
+            beside = Beside::start(root, &mut selection)?;
+        }
+    }
+    if let Some(beside) = beside {
+        summary.push(beside.finish()?);
     }
     println!("\nall stages passed: {}", summary.join(", "));
     println!("{}", selection.verdict()?);
