@@ -63,7 +63,11 @@ impl Text for FileTemperatureAges {
     fn parse(text: &str) -> Result<FileTemperatureAges, Refusal> {
         let list = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
         let list = list.filter(|list| list.is_empty() || list.starts_with('{'));
-        Vec::parse(list.unwrap_or(text)).map(FileTemperatureAges)
+        let list = list.unwrap_or(text);
+        if !list.is_empty() && list.split(':').any(str::is_empty) {
+            return Err("expected a temperature and an age between colons".to_owned());
+        }
+        Vec::parse(list).map(FileTemperatureAges)
     }
 
     fn print(&self) -> String {
