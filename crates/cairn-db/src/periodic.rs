@@ -116,11 +116,16 @@ impl Shared {
 /// reads make one due, or `None` if compactions depend on writes only.
 fn shortest_age(options: &FamilyOptions) -> Option<u64> {
     let shape = ShapeOptions::from(options);
+    let temperatures = &options
+        .compaction_options_fifo
+        .file_temperature_age_thresholds
+        .0;
     let ages = [
         shape.periodic,
         shape.ttl,
         shape.bottommost_delay,
         options.preclude_last_level_data_seconds,
+        temperatures.first().map_or(0, |first| first.age),
     ];
     let shortest = ages.into_iter().filter(|&age| age > 0).min();
     match shape.reads_per_byte > 0.0 {

@@ -19,6 +19,7 @@ use cairn_observe::Activity;
 use cairn_observe::perf::iostats::{self, FileTimes};
 use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage, Tracked};
+use cairn_options::CompactionStyle;
 use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::IterOptions;
@@ -734,6 +735,15 @@ fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
+/// Returns the creation time of the newest data of `inputs`, which tables of FIFO trees record; 0 if it is unknown.
+fn newest_time<'a>(context: &JobContext, inputs: impl Iterator<Item = &'a Arc<FileMeta>>) -> u64 {
+    let times = inputs.map(|file| file.newest_time());
+    match context.family.options.compaction_style {
+        CompactionStyle::Fifo => times.max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
 fn params(
     job: &CompactJob,
     output: &Output,
@@ -759,9 +769,13 @@ fn params(
         path_id: output.path_id,
         compression: output.compression,
         compression_options: output.compression_options.clone(),
+        temperature: output
+            .temperature
+            .unwrap_or_else(|| context.family.options.temperature_at(output.level)),
         target_bytes: output.target_bytes,
         epoch: inputs().map(|file| file.epoch).min().unwrap_or_default(),
         oldest_time: oldest_time.unwrap_or(now),
+        newest_time: newest_time(context, inputs()),
         now,
         unhindered: context.snapshots.iter().all(|&snapshot| snapshot >= newest),
         bottommost,

@@ -4,7 +4,7 @@ use cairn_format::range_del::Fragments;
 use cairn_memtable::Memtable;
 use cairn_observe::Activity;
 use cairn_observe::threads::{self, Stage};
-use cairn_options::Compression;
+use cairn_options::{CompactionStyle, Compression};
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
@@ -83,9 +83,14 @@ fn params(job: &FlushJob) -> OutputParams {
         path_id: 0,
         compression: compression(options),
         compression_options: options.compression_opts.clone(),
+        temperature: options.temperature_at(0),
         target_bytes: u64::MAX,
         epoch: job.epoch,
         oldest_time,
+        newest_time: match options.compaction_style {
+            CompactionStyle::Fifo => now,
+            _ => 0,
+        },
         now,
         unhindered: job
             .context
@@ -225,6 +230,7 @@ fn uncut(job: &FlushJob) -> OutputSplitter {
         path_id: 0,
         compression: Compression::None,
         compression_options: job.context.family.options.compression_opts.clone(),
+        temperature: None,
         target_bytes: u64::MAX,
         max_bytes: u64::MAX,
         max_compaction_bytes: u64::MAX,

@@ -344,11 +344,7 @@ impl<'a> Outputs<'a> {
             bound(&stored_bound(self.params, largest))?,
         );
         file.path_id = self.params.path_id;
-        file.temperature = context
-            .family
-            .options
-            .temperature_at(self.params.level)
-            .number();
+        file.temperature = self.params.temperature.number();
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
         (file.seqs.smallest, file.seqs.largest) = seqs;
         file.epoch = self.params.epoch;
@@ -356,6 +352,8 @@ impl<'a> Outputs<'a> {
         file.oldest_blob = open.oldest_blob;
         file.times.oldest_ancester = self.params.oldest_time;
         file.times.file = self.params.now;
+        let (oldest, newest) = (self.params.oldest_time, self.params.newest_time);
+        file.table.note_times(oldest, newest, self.params.now);
         file.unique_id = UniqueId::of_table(
             &context.database.id,
             &context.database.session_id,

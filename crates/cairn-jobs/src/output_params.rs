@@ -6,6 +6,7 @@ use cairn_compress::{CodecOptions, Compression};
 use cairn_memory::CachePriority;
 use cairn_options::{
     CompressionOptions, FamilyOptions, PrepopulateBlobCache, PrepopulateBlockCache, TableOptions,
+    Temperature,
 };
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableIdentity, TableTimes, WarmBlocks};
@@ -26,10 +27,13 @@ pub(crate) struct OutputParams {
     pub(crate) path_id: u32,
     pub(crate) compression: Compression,
     pub(crate) compression_options: CompressionOptions,
+    pub(crate) temperature: Temperature,
     pub(crate) target_bytes: u64,
     pub(crate) epoch: u64,
     /// Creation time of the oldest input data, in seconds since 1970.
     pub(crate) oldest_time: u64,
+    /// Creation time of the newest input data, in seconds since 1970; 0 if it is not recorded.
+    pub(crate) newest_time: u64,
     pub(crate) now: u64,
     /// True if no snapshot forces the job to keep versions it would otherwise drop.
     pub(crate) unhindered: bool,
@@ -109,7 +113,7 @@ impl OutputParams {
             times: TableTimes {
                 creation: self.oldest_time,
                 oldest_key: self.oldest_time,
-                newest_key: 0,
+                newest_key: self.newest_time,
                 file_creation: self.now,
             },
             target_file_size: self.target_bytes,

@@ -386,6 +386,8 @@ struct Expected<'a> {
     smallest: InternalKey,
     largest: InternalKey,
     largest_seqno: SequenceNumber,
+    /// The temperature of the files; `None` for the one that the worker reports.
+    temperature: Option<Temperature>,
     /// The number of entries of the inputs; `None` if it is unknown.
     entries: Option<u64>,
 }
@@ -405,6 +407,7 @@ impl<'a> Expected<'a> {
             smallest,
             largest,
             largest_seqno: seqs.max().unwrap_or_default(),
+            temperature: pick.output.temperature,
             entries: counts.sum::<Option<u64>>().filter(|_| whole),
         }
     }
@@ -425,7 +428,9 @@ impl<'a> Expected<'a> {
         };
         let (smallest, largest) = (bound(&output.smallest)?, bound(&output.largest)?);
         let mut file = FileMeta::new(FileNumber(0), output.file_size, smallest, largest);
-        file.temperature = Temperature::from_name(&output.file_temperature).number();
+        // The request has no place for a temperature.
+        let reported = || Temperature::from_name(&output.file_temperature);
+        file.temperature = self.temperature.unwrap_or_else(reported).number();
         let within = |low: &[u8], high: &[u8]| {
             let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
             let end = compare(file.largest.user_key(), high);

@@ -180,7 +180,8 @@ pub const SETS: &[NamedSet] = &[
         db: "",
         family: "compaction_style=kCompactionStyleFIFO;num_levels=1;\
                  disable_auto_compactions=false;level0_file_num_compaction_trigger=2;\
-                 compaction_options_fifo={allow_compaction=true}",
+                 compaction_options_fifo={allow_compaction=true;file_temperature_age_thresholds=\
+                 {{age=1;temperature=kWarm}:{age=2;temperature=kCold}}}",
         table: "",
     },
     NamedSet {

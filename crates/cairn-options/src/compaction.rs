@@ -21,8 +21,8 @@ options! {
         max_subcompactions: u32 = 0;
         /// Cancellation flag.
         canceled: Canceled = Canceled::default(), unwritten;
-        /// Temperature of the outputs.
-        output_temperature_override: Temperature = Temperature::Unknown, missing;
+        /// Temperature of the outputs; unknown for that of their level.
+        output_temperature_override: Temperature = Temperature::Unknown;
         /// True if files without overlap are moved instead of rewritten.
         allow_trivial_move: bool = false;
     }

@@ -74,3 +74,4 @@ pub use struct_options::{
 };
 pub use table::TableOptions;
 pub use table_filter::TableFilter;
+pub use temperature::{FileTemperatureAge, FileTemperatureAges};

@@ -432,14 +432,23 @@ impl FamilyOptions {
     /// Returns the unsupported options of compaction styles.
     fn unsupported_styles(&self) -> Vec<&'static str> {
         let fifo = &self.compaction_options_fifo;
+        let ages = &fifo.file_temperature_age_thresholds.0;
         let asked = [
             (
                 fifo.age_for_warm > 0,
                 "compaction_options_fifo.age_for_warm",
             ),
             (
-                !fifo.file_temperature_age_thresholds.is_empty(),
-                "compaction_options_fifo.file_temperature_age_thresholds",
+                self.compaction_style != CompactionStyle::Fifo && !ages.is_empty(),
+                "compaction_options_fifo.file_temperature_age_thresholds without FIFO compaction",
+            ),
+            (
+                self.num_levels > 1 && !ages.is_empty(),
+                "compaction_options_fifo.file_temperature_age_thresholds with several levels",
+            ),
+            (
+                !ages.is_sorted_by(|a, b| a.age < b.age),
+                "compaction_options_fifo.file_temperature_age_thresholds that do not ascend",
             ),
         ];
         let refused = asked.into_iter().filter(|(asked, _)| *asked);

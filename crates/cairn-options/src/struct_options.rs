@@ -4,6 +4,7 @@ use cairn_memory::{MemoryUse, MemoryUses};
 
 use crate::enums::{ChargeDecision, CompactionStopStyle, PinningTier};
 use crate::rows::options;
+use crate::temperature::FileTemperatureAges;
 
 options! {
     /// Compression options.
@@ -74,9 +75,9 @@ options! {
         allow_compaction: bool = false, dynamic;
         /// Age of warm data, in seconds; superseded by the thresholds below.
         age_for_warm: u64 = 0, dynamic;
-        /// Temperature thresholds by age.
-        file_temperature_age_thresholds: String = String::new(), dynamic, recent;
-        /// True if a change of temperature copies the file unchanged.
+        /// The temperatures of files whose data has reached an age, in the order of their ages.
+        file_temperature_age_thresholds: FileTemperatureAges = FileTemperatureAges::default(), dynamic, recent;
+        /// True if a change of temperature may copy the file unchanged; it rewrites the file in either case.
         allow_trivial_copy_when_change_temperature: bool = false, dynamic, recent;
         /// Buffer size of that copy, in bytes.
         trivial_copy_buffer_size: u64 = 4096, dynamic, recent;

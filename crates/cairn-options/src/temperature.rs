@@ -2,6 +2,8 @@
 
 use crate::enums::{CompactionStyle, Temperature};
 use crate::family::FamilyOptions;
+use crate::rows::options;
+use crate::text::{Refusal, Text};
 
 /// The numbers of temperatures in RocksDB's files.
 const NUMBERS: [(Temperature, u8); 6] = [
@@ -43,6 +45,39 @@ impl Temperature {
     }
 }
 
+options! {
+    /// The temperature of files whose data has reached an age.
+    FileTemperatureAge, "FileTemperatureAge" {
+        /// The temperature.
+        temperature: Temperature = Temperature::Unknown, dynamic;
+        /// The age, in seconds.
+        age: u64 = 0, dynamic;
+    }
+}
+
+/// Temperatures by age. The text form is `{{temperature=kWarm;age=60}:{temperature=kCold;age=3600}}`.
+#[derive(Clone, Debug, Default)]
+pub struct FileTemperatureAges(pub Vec<FileTemperatureAge>);
+
+impl Text for FileTemperatureAges {
+    fn parse(text: &str) -> Result<FileTemperatureAges, Refusal> {
+        let list = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let list = list.filter(|list| list.is_empty() || list.starts_with('{'));
+        let list = list.unwrap_or(text);
+        if !list.is_empty() && list.split(':').any(str::is_empty) {
+            return Err("expected a temperature and an age between colons".to_owned());
+        }
+        Vec::parse(list).map(FileTemperatureAges)
+    }
+
+    fn print(&self) -> String {
+        match self.0.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", self.0.print()),
+        }
+    }
+}
+
 impl FamilyOptions {
     /// Returns the temperature of a new table in `level`.
     #[must_use]
@@ -77,6 +112,37 @@ mod tests {
             assert_eq!(Temperature::from_name(name), *temperature);
         }
         assert_eq!(Temperature::from_number(0x55), Temperature::Unknown);
+    }
+
+    #[test]
+    fn thresholds_are_read_in_the_forms_of_options_files_and_strings() {
+        let parse = |text: &str| FileTemperatureAges::parse(text).unwrap();
+        let shown = |ages: &FileTemperatureAges| {
+            let ages = ages.0.iter();
+            ages.map(|one| format!("{}@{} ", one.temperature.name(), one.age))
+                .collect::<String>()
+        };
+        for (text, expected) in [
+            ("", ""),
+            ("{}", ""),
+            ("{age=10;temperature=kWarm}", "kWarm@10 "),
+            ("{{temperature=kWarm;age=10;}}", "kWarm@10 "),
+            (
+                "{{age=10;temperature=kWarm}:{age=1K;temperature=kCold}}",
+                "kWarm@10 kCold@1024 ",
+            ),
+            (
+                "{age=10;temperature=kWarm}:{age=20;temperature=kIce}",
+                "kWarm@10 kIce@20 ",
+            ),
+        ] {
+            let ages = parse(text);
+            assert_eq!(shown(&ages), expected, "{text}");
+            assert_eq!(shown(&parse(&ages.print())), expected, "{text}");
+        }
+        for text in ["kWarm", "{age=x}", "{{age=1}", "{heat=1}", "{age=1}:"] {
+            assert!(FileTemperatureAges::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -206,6 +206,22 @@ impl FileMeta {
             time => time,
         }
     }
+
+    /// Returns the creation time of the newest data in seconds since 1970, or of the file if that of the data is not
+    /// recorded or the table has not been opened; 0 if unknown.
+    #[must_use]
+    pub fn newest_time(&self) -> u64 {
+        match self.table.times().newest {
+            0 => self.created(),
+            time => time,
+        }
+    }
+
+    /// True if [`FileMeta::newest_time`] is that of the data.
+    #[must_use]
+    pub fn knows_newest_time(&self) -> bool {
+        self.table.times().newest > 0
+    }
 }
 
 impl std::fmt::Debug for FileMeta {

@@ -36,6 +36,8 @@ pub struct TableSlot {
 pub(crate) struct Times {
     /// Creation time of its oldest data.
     pub(crate) oldest: u64,
+    /// Creation time of its newest data.
+    pub(crate) newest: u64,
     /// Creation time of the file.
     pub(crate) created: u64,
 }
@@ -162,6 +164,7 @@ impl TableSlot {
         let properties = table.properties();
         let _ = self.times.set(Times {
             oldest: properties.creation_time,
+            newest: properties.newest_key_time,
             created: properties.file_creation_time,
         });
         if owner.limit().is_none() {
@@ -188,7 +191,17 @@ impl TableSlot {
         TableRef::Held(held)
     }
 
-    /// Returns the times recorded in the table, once it has been opened.
+    /// Stores the times of a table that was just written, in seconds since 1970: the creation of its oldest and its
+    /// newest data, and of its file.
+    pub fn note_times(&self, oldest: u64, newest: u64, created: u64) {
+        let _ = self.times.set(Times {
+            oldest,
+            newest,
+            created,
+        });
+    }
+
+    /// Returns the times recorded in the table, once it has been opened or written.
     pub(crate) fn times(&self) -> Times {
         self.times.get().copied().unwrap_or_default()
     }

@@ -247,6 +247,11 @@ impl Telemetry {
             }
             update.time(Histogram::CompactionTime, stats.elapsed_micros);
             update.time(Histogram::CompactionCpuTime, stats.cpu_micros);
+            let is_change = info.compaction_reason == Reason::ChangeTemperature;
+            update.add(
+                Ticker::FifoChangeTemperatureCompactions,
+                u64::from(is_change),
+            );
             let of_reason = match info.compaction_reason {
                 Reason::FilesMarkedForCompaction => Some((
                     Ticker::CompactReadBytesMarked,

@@ -39,6 +39,7 @@ fn compaction_reason(reason: Reason) -> CompactionReason {
         Reason::FifoMaxSize => CompactionReason::FifoMaxSize,
         Reason::FifoReduceNumFiles => CompactionReason::FifoReduceNumFiles,
         Reason::FifoTtl => CompactionReason::FifoTtl,
+        Reason::ChangeTemperature => CompactionReason::ChangeTemperature,
         Reason::RefitLevel => CompactionReason::RefitLevel,
     }
 }

@@ -14,9 +14,9 @@ use cairn_format::compaction_service::{Reply, Request};
 use cairn_observe::listener::{EventListener, TableFileCreationInfo};
 use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_options::{
-    BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionService,
+    BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, CompactionService,
     CompactionServiceJobInfo, CompactionServiceJobStatus as Status,
-    CompactionServiceScheduleResponse, DbOptions, FamilyOptions, ReadOptions,
+    CompactionServiceScheduleResponse, DbOptions, FamilyOptions, ReadOptions, Temperature,
     WaitForCompactOptions,
 };
 use cairn_platform::fs::FileMode;
@@ -231,6 +231,35 @@ fn a_worker_compacts_like_the_database() {
     db.close().unwrap();
     let db = open_at(&world, &family, &db_options()).unwrap();
     assert!(contents(&db) == expected(&family).0);
+    db.close().unwrap();
+}
+
+/// The worker does not know the temperature that was asked for.
+#[test]
+fn a_compaction_of_files_by_a_worker_has_the_temperature_asked_for() {
+    let (world, family) = (World::in_memory(), manual());
+    let service = Service::new(&world, &family, Service::honest);
+    let db = open_remote(&world, &family, &service);
+    drop(write(&db));
+    let (jobs, before) = (service.jobs(), contents(&db));
+    let names = |db: &Db| -> Vec<String> {
+        let tables = db.live_files_metadata().into_iter();
+        tables.map(|table| table.relative_filename).collect()
+    };
+    let inputs = names(&db);
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let options = CompactionOptions {
+        output_temperature_override: Temperature::Cold,
+        ..CompactionOptions::default()
+    };
+    db.compact_files(&options, &inputs, 6, None).unwrap();
+    assert!(service.jobs() > jobs && service.all_ended_with(Status::Success));
+    let tables = db.live_files_metadata();
+    assert!(!tables.is_empty());
+    for table in &tables {
+        assert_eq!(table.temperature, Temperature::Cold.number());
+    }
+    assert!(contents(&db) == before);
     db.close().unwrap();
 }
 

@@ -151,6 +151,7 @@ fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
          allow_compaction=true;use_kv_ratio_compaction=true}",
     );
     let db = open_with(&world, &family).unwrap();
+    let mut tables = Vec::new();
     for round in 0..64_u32 {
         for n in 0..20_u32 {
             let key = format!("key{n:04}{round:04}");
@@ -159,10 +160,13 @@ fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
         db.flush().unwrap();
         db.wait_for_compact(&WaitForCompactOptions::default())
             .unwrap();
+        tables.push(files(&db, 1)[0]);
     }
     assert_eq!(count(&db), 64 * 20);
-    let tables = files(&db, 1)[0];
-    assert!((2..12).contains(&tables), "{tables}");
+    // Few at all times, but not one after every flush.
+    assert!(tables.iter().all(|&tables| tables < 12), "{tables:?}");
+    let several = tables.iter().filter(|&&tables| tables > 1).count();
+    assert!(several > 40, "{tables:?}");
     // Merged, not dropped.
     for round in [0_u32, 63] {
         let key = format!("key0007{round:04}");

@@ -98,7 +98,10 @@ const ZERO: &[(&str, &str)] = &[
     ("cool.file.", "reads are not counted by temperature"),
     ("cold.file.", "reads are not counted by temperature"),
     ("ice.file.", "reads are not counted by temperature"),
-    ("fifo.change_temperature.", "FIFO changes no temperatures"),
+    (
+        "fifo.change_temperature.",
+        "the test of temperatures counts them",
+    ),
     (
         "last.level.seek.",
         "seeks of single tables are not counted separately",

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use cairn_format::key::InternalKey;
-use cairn_options::CompactionOptions;
+use cairn_options::{CompactionOptions, Temperature};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::AgeLimits;
@@ -93,17 +93,27 @@ pub fn pick_files(
     })?;
     let options = request.options;
     pick.output.path_id = request.path_id;
-    pick.output.target_bytes = options.output_file_size_limit;
-    pick.output.max_bytes = options.output_file_size_limit;
+    let temperature = match options.output_temperature_override {
+        Temperature::Unknown => None,
+        asked => Some(asked),
+    };
+    let outputs = std::iter::once(&mut pick.output);
+    let young = pick.young.as_mut().map(|young| &mut young.output);
+    for output in outputs.chain(young) {
+        output.temperature = temperature;
+        output.target_bytes = options.output_file_size_limit;
+        output.max_bytes = options.output_file_size_limit;
+    }
     if let Some(compression) = options.compression {
         pick.output.compression = compression;
     }
     if options.max_subcompactions > 0 {
         pick.max_subcompactions = options.max_subcompactions;
     }
-    let stays = pick
-        .files()
-        .all(|(_, file)| file.path_id == request.path_id);
+    let stays = pick.files().all(|(_, file)| {
+        let has_temperature = |asked: Temperature| file.temperature == asked.number();
+        file.path_id == request.path_id && temperature.is_none_or(has_temperature)
+    });
     pick.trivial_move &= options.allow_trivial_move && stays;
     if cfg!(debug_assertions) {
         invariants::check(&tree, &pick);

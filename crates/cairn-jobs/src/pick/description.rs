@@ -1,7 +1,7 @@
 //! The description of a compaction: its inputs, its output, and its reason.
 
 use cairn_format::key::InternalKey;
-use cairn_options::{Compression, CompressionOptions};
+use cairn_options::{Compression, CompressionOptions, Temperature};
 use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit, bounds};
@@ -39,6 +39,8 @@ pub enum Reason {
     FifoReduceNumFiles,
     /// Files of a FIFO tree have expired.
     FifoTtl,
+    /// A file of a FIFO tree has reached the age of another temperature.
+    ChangeTemperature,
     /// Files are moved to another level at the user's request.
     RefitLevel,
 }
@@ -63,6 +65,8 @@ pub struct Output {
     pub compression: Compression,
     /// Compression options.
     pub compression_options: CompressionOptions,
+    /// The temperature of the files; `None` for that of the level.
+    pub temperature: Option<Temperature>,
     /// Target file size, in bytes.
     pub target_bytes: u64,
     /// Maximum file size, in bytes.

@@ -330,6 +330,7 @@ pub(super) fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
             .options
             .compression_options(tree.version, level)
             .clone(),
+        temperature: None,
         target_bytes,
         max_bytes: target_bytes.saturating_mul(match nothing_below || tree.options.strict_target {
             true => 1,

@@ -2,8 +2,9 @@
 //!
 //! All files are in level 0, unless the tree previously had another compaction style; then the
 //! files of the lowest level are deleted first, in key order. One compaction runs at a time; it
-//! deletes files or merges small ones.
+//! deletes files, merges small ones, or rewrites one at another temperature.
 
+use cairn_options::{FileTemperatureAge, Temperature};
 use cairn_platform::sync::Arc;
 use cairn_version::FileMeta;
 
@@ -19,6 +20,7 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
     expired(tree)
         .or_else(|| too_much(tree))
         .or_else(|| merged(tree))
+        .or_else(|| another_temperature(tree))
 }
 
 /// Returns the bytes counted against the size limit: tables, and blob files if they are limited too.
@@ -63,18 +65,6 @@ fn dropped(tree: &Tree, reason: Reason, level: usize, files: Vec<Arc<FileMeta>>)
     })
 }
 
-/// Returns the creation time of the newest entry of a file, if known.
-fn newest_time(file: &FileMeta) -> u64 {
-    match file
-        .table
-        .get()
-        .map(|table| table.properties().newest_key_time)
-    {
-        Some(time) if time > 0 => time,
-        _ => file.created(),
-    }
-}
-
 /// Returns the deletion of expired files if the remaining files are within the size limit;
 /// otherwise the size limit decides.
 fn expired(tree: &Tree) -> Option<Pick> {
@@ -82,7 +72,7 @@ fn expired(tree: &Tree) -> Option<Pick> {
     let before = (ttl > 0).then(|| tree.limits.now.checked_sub(ttl))??;
     let oldest_first = tree.version.level(0).files().iter().rev();
     let is_old = |file: &&Arc<FileMeta>| {
-        let time = newest_time(file);
+        let time = file.newest_time();
         time > 0 && time < before
     };
     let files: Vec<_> = oldest_first.take_while(is_old).cloned().collect();
@@ -234,4 +224,43 @@ fn small_files(tree: &Tree) -> Option<Pick> {
     }];
     let reason = Reason::FifoReduceNumFiles;
     expand::assemble(tree, reason, 0.0, inputs, 0, false)
+}
+
+/// Returns the rewriting of the oldest file whose temperature is not that of its age.
+fn another_temperature(tree: &Tree) -> Option<Pick> {
+    let ages = &tree.options.fifo.file_temperature_age_thresholds.0;
+    if ages.is_empty() || tree.version.num_levels() > 1 {
+        return None;
+    }
+    let files = tree.version.level(0).files();
+    let (file, wanted) = files.iter().rev().find_map(|file| {
+        let wanted = temperature_of_age(ages, file, tree.limits.now)?;
+        Some((file, wanted))
+    })?;
+    let inputs = vec![LevelInputs {
+        level: 0,
+        files: vec![file.clone()],
+    }];
+    let reason = Reason::ChangeTemperature;
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, 0, false)?;
+    pick.output.temperature = Some(wanted);
+    Some(pick)
+}
+
+/// Returns the temperature of the age of `file`, if the file has another one.
+fn temperature_of_age(
+    ages: &[FileTemperatureAge],
+    file: &FileMeta,
+    now: u64,
+) -> Option<Temperature> {
+    let age = match file.newest_time() {
+        0 => return None,
+        newest => now.saturating_sub(newest),
+    };
+    let reached = ages.partition_point(|threshold| threshold.age <= age);
+    let wanted = ages[..reached].last()?.temperature;
+    let has = |threshold: &FileTemperatureAge| threshold.temperature.number() == file.temperature;
+    // The data may be older than the file, and have reached a later threshold before it was rewritten.
+    let is_ahead = !file.knows_newest_time() && ages[reached..].iter().any(has);
+    (file.temperature != wanted.number() && !is_ahead).then_some(wanted)
 }

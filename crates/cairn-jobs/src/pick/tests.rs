@@ -119,7 +119,7 @@ impl Case {
                 self.options.universal = UniversalCompactionOptions::from_text(&text).unwrap();
             }
             "fifo" => {
-                let text = value.replace(',', ";").replace(':', "=");
+                let text = value.replace(',', ";").replace(':', "=").replace('+', ":");
                 self.options.fifo = FifoCompactionOptions::from_text(&text).unwrap();
             }
             "snapshot" => self.limits.oldest_snapshot = SequenceNumber(number()),
@@ -278,6 +278,7 @@ fn running(inputs: LevelInputs) -> Pick {
             path_id: 0,
             compression: Compression::None,
             compression_options: CompressionOptions::default(),
+            temperature: None,
             target_bytes: 10,
             max_bytes: 10,
             max_compaction_bytes: 1000,
@@ -314,7 +315,7 @@ fn as_if_run(pick: &Pick, next: &mut u64) -> TreeEdit {
     }
 }
 
-/// `12[a..c]:size=40,seq=3,marked,age=500`; an upper bound in parentheses is the end of a range
+/// `12[a..c]:size=40,seq=3,marked,age=500,temperature=8`; an upper bound in parentheses is the end of a range
 /// tombstone: `12[a..c)`.
 fn file(text: &str, level: usize, at: usize) -> FileMeta {
     let (head, attributes) = text.split_once(':').unwrap_or((text, ""));
@@ -358,6 +359,7 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
                 (file.seqs.smallest, file.seqs.largest) =
                     (SequenceNumber(value), SequenceNumber(value));
             }
+            "temperature" => file.temperature = u8::try_from(value).unwrap(),
             "marked" => file.hints.marked = true,
             "reads" => file.hints.wasted_reads.add(value),
             "age" => {
@@ -404,9 +406,11 @@ fn shown(pick: &Pick) -> String {
         let files = files.collect::<String>();
         format!(", may go on to{files}: {} too much", offer.excess)
     });
+    let temperature = pick.output.temperature.map(|it| format!(", {}", it.name()));
     format!(
-        "{how} {inputs} -> L{}{bottom}{below}{stored}{offer}",
-        pick.output.level
+        "{how} {inputs} -> L{}{bottom}{below}{stored}{offer}{}",
+        pick.output.level,
+        temperature.unwrap_or_default()
     )
 }
 

@@ -2,7 +2,9 @@
 //! level, `steer file default 2 1` compacts one table into a level.
 
 use cairn_format::names::FileName;
-use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionOptions};
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, Temperature,
+};
 use cairn_types::{Code, Result};
 
 use crate::cairn::Cairn;
@@ -97,6 +99,10 @@ impl Steer {
         let options = CompactionOptions {
             allow_trivial_move: self.table % 2 == 1,
             output_file_size_limit: 4096,
+            output_temperature_override: match self.table % 3 {
+                0 => Temperature::Cold,
+                _ => Temperature::Unknown,
+            },
             ..CompactionOptions::default()
         };
         let done = family.compact_files(&options, &[name], self.level, None);
