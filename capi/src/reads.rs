@@ -1,6 +1,6 @@
 //! Point reads: copied, pinned, into a buffer, and batched.
 
-use std::ffi::{c_char, c_int, c_uchar};
+use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::mem::ManuallyDrop;
 
 use cairn_db::{Db, Family, Found, GetScratch, Operand, Value};
@@ -68,8 +68,8 @@ pub enum Answer {
     Missing,
     /// The value.
     Value(Value),
-    /// The text of the error.
-    Error(String),
+    /// The text of the error, which programs may read as a string.
+    Error(CString),
 }
 
 handles! {
@@ -95,7 +95,10 @@ impl From<Result<Option<Value>>> for Answer {
         match result {
             Ok(None) => Answer::Missing,
             Ok(Some(value)) => Answer::Value(value),
-            Err(error) => Answer::Error(error.to_string()),
+            Err(error) => {
+                let text = error.to_string().replace('\0', " ");
+                Answer::Error(CString::new(text).unwrap_or_default())
+            }
         }
     }
 }
@@ -656,7 +659,7 @@ c_functions! {
             None => (rocksdb_pinnable_multi_get_out_of_bounds, None, None),
             Some(Answer::Missing) => (rocksdb_pinnable_multi_get_not_found, None, None),
             Some(Answer::Value(bytes)) => (rocksdb_pinnable_multi_get_found, Some(&**bytes), None),
-            Some(Answer::Error(text)) => (rocksdb_pinnable_multi_get_error, None, Some(text.as_bytes())),
+            Some(Answer::Error(text)) => (rocksdb_pinnable_multi_get_error, None, Some(text.to_bytes())),
         };
         let start = |bytes: Option<&[u8]>| bytes.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast());
         store(value, start(found));

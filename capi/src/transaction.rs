@@ -62,10 +62,13 @@ c_destructors! {
 }
 
 c_setters! { rocksdb_transaction_options_t:
+    rocksdb_transaction_options_set_commit_bypass_memtable(c_uchar) => commit_bypass_memtable;
     rocksdb_transaction_options_set_deadlock_detect(c_uchar) => deadlock_detect;
     rocksdb_transaction_options_set_deadlock_detect_depth(i64) => deadlock_detect_depth;
     rocksdb_transaction_options_set_deadlock_timeout_us(i64) => deadlock_timeout_us;
     rocksdb_transaction_options_set_expiration(i64) => expiration;
+    rocksdb_transaction_options_set_large_txn_commit_optimize_byte_threshold(u64) => large_txn_commit_optimize_byte_threshold;
+    rocksdb_transaction_options_set_large_txn_commit_optimize_threshold(u32) => large_txn_commit_optimize_threshold;
     rocksdb_transaction_options_set_lock_timeout(i64) => lock_timeout;
     rocksdb_transaction_options_set_max_write_batch_size(usize) => max_write_batch_size;
     rocksdb_transaction_options_set_set_snapshot(c_uchar) => set_snapshot;
@@ -77,10 +80,13 @@ c_setters! { rocksdb_transaction_options_t:
 }
 
 c_getters! { rocksdb_transaction_options_t:
+    rocksdb_transaction_options_get_commit_bypass_memtable(mut) -> c_uchar => commit_bypass_memtable;
     rocksdb_transaction_options_get_deadlock_detect(mut) -> c_uchar => deadlock_detect;
     rocksdb_transaction_options_get_deadlock_detect_depth(mut) -> i64 => deadlock_detect_depth;
     rocksdb_transaction_options_get_deadlock_timeout_us(mut) -> i64 => deadlock_timeout_us;
     rocksdb_transaction_options_get_expiration(mut) -> i64 => expiration;
+    rocksdb_transaction_options_get_large_txn_commit_optimize_byte_threshold(mut) -> u64 => large_txn_commit_optimize_byte_threshold;
+    rocksdb_transaction_options_get_large_txn_commit_optimize_threshold(mut) -> u32 => large_txn_commit_optimize_threshold;
     rocksdb_transaction_options_get_lock_timeout(mut) -> i64 => lock_timeout;
     rocksdb_transaction_options_get_max_write_batch_size(mut) -> usize => max_write_batch_size;
     rocksdb_transaction_options_get_set_snapshot(mut) -> c_uchar => set_snapshot;

@@ -75,6 +75,7 @@ c_setters! { rocksdb_transactiondb_options_t:
     rocksdb_transactiondb_options_set_rollback_merge_operands(c_uchar) => rollback_merge_operands;
     rocksdb_transactiondb_options_set_skip_concurrency_control(c_uchar) => skip_concurrency_control;
     rocksdb_transactiondb_options_set_transaction_lock_timeout(i64) => transaction_lock_timeout;
+    rocksdb_transactiondb_options_set_txn_commit_bypass_memtable_threshold(u32) => txn_commit_bypass_memtable_threshold;
     rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(c_uchar) => use_per_key_point_lock_mgr;
     rocksdb_transactiondb_options_set_write_policy(c_int) => write_policy;
 }
@@ -89,6 +90,7 @@ c_getters! { rocksdb_transactiondb_options_t:
     rocksdb_transactiondb_options_get_rollback_merge_operands(mut) -> c_uchar => rollback_merge_operands;
     rocksdb_transactiondb_options_get_skip_concurrency_control(mut) -> c_uchar => skip_concurrency_control;
     rocksdb_transactiondb_options_get_transaction_lock_timeout(mut) -> i64 => transaction_lock_timeout;
+    rocksdb_transactiondb_options_get_txn_commit_bypass_memtable_threshold(mut) -> u32 => txn_commit_bypass_memtable_threshold;
     rocksdb_transactiondb_options_get_use_per_key_point_lock_mgr(mut) -> c_uchar => use_per_key_point_lock_mgr;
     rocksdb_transactiondb_options_get_write_policy(mut) -> c_int => write_policy;
 }

@@ -32,7 +32,9 @@ impl Beside {
     /// The process cannot be started.
     pub fn start(root: &Path, selection: &mut Selection) -> Result<Option<Beside>, String> {
         let stages = &mut selection.stages;
-        let chosen: Vec<&str> = stages.extract_if(.., |stage| STAGES.contains(stage)).collect();
+        let chosen: Vec<&str> = stages
+            .extract_if(.., |stage| STAGES.contains(stage))
+            .collect();
         if chosen.is_empty() {
             return Ok(None);
         }

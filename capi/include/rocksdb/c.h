@@ -4893,6 +4893,43 @@ void rocksdb_envoptions_set_writable_file_max_buffer_size(struct rocksdb_envopti
 // The value of `writable_file_max_buffer_size`, which has no effect.
 size_t rocksdb_envoptions_get_writable_file_max_buffer_size(struct rocksdb_envoptions_t *opt);
 
+// Sets `family.default_temperature`. A number that is no temperature counts as unknown.
+void rocksdb_options_set_default_temperature(struct rocksdb_options_t *opt, int v);
+
+// The value of `family.default_temperature`.
+int rocksdb_options_get_default_temperature(struct rocksdb_options_t *opt);
+
+// Sets `family.default_write_temperature`. A number that is no temperature counts as unknown.
+void rocksdb_options_set_default_write_temperature(struct rocksdb_options_t *opt, int v);
+
+// The value of `family.default_write_temperature`.
+int rocksdb_options_get_default_write_temperature(struct rocksdb_options_t *opt);
+
+// Sets `family.last_level_temperature`. A number that is no temperature counts as unknown.
+void rocksdb_options_set_last_level_temperature(struct rocksdb_options_t *opt, int v);
+
+// The value of `family.last_level_temperature`.
+int rocksdb_options_get_last_level_temperature(struct rocksdb_options_t *opt);
+
+// Sets `db.metadata_write_temperature`. A number that is no temperature counts as unknown.
+void rocksdb_options_set_metadata_write_temperature(struct rocksdb_options_t *opt, int v);
+
+// The value of `db.metadata_write_temperature`.
+int rocksdb_options_get_metadata_write_temperature(struct rocksdb_options_t *opt);
+
+// Sets `db.wal_write_temperature`. A number that is no temperature counts as unknown.
+void rocksdb_options_set_wal_write_temperature(struct rocksdb_options_t *opt, int v);
+
+// The value of `db.wal_write_temperature`.
+int rocksdb_options_get_wal_write_temperature(struct rocksdb_options_t *opt);
+
+// Sets `output_temperature_override`. A number that is no temperature counts as unknown.
+void rocksdb_compaction_options_set_output_temperature_override(struct rocksdb_compaction_options_t *opt,
+                                                                int v);
+
+// The value of `output_temperature_override`.
+int rocksdb_compaction_options_get_output_temperature_override(struct rocksdb_compaction_options_t *opt);
+
 // Adds to `calculate_sst_write_lifetime_hint_set`, which has no effect.
 void rocksdb_options_calculate_sst_write_lifetime_hint_set_add(struct rocksdb_options_t *opt,
                                                                int v);
@@ -5292,12 +5329,6 @@ void rocksdb_options_set_create_missing_column_families(struct rocksdb_options_t
 // Sets `db.db_write_buffer_size`.
 void rocksdb_options_set_db_write_buffer_size(struct rocksdb_options_t *opt, size_t v);
 
-// Sets `family.default_temperature`.
-void rocksdb_options_set_default_temperature(struct rocksdb_options_t *opt, int v);
-
-// Sets `family.default_write_temperature`.
-void rocksdb_options_set_default_write_temperature(struct rocksdb_options_t *opt, int v);
-
 // Sets `db.delayed_write_rate`.
 void rocksdb_options_set_delayed_write_rate(struct rocksdb_options_t *opt, uint64_t v);
 
@@ -5385,9 +5416,6 @@ void rocksdb_options_set_is_fd_close_on_exec(struct rocksdb_options_t *opt, unsi
 
 // Sets `db.keep_log_file_num`.
 void rocksdb_options_set_keep_log_file_num(struct rocksdb_options_t *opt, size_t v);
-
-// Sets `family.last_level_temperature`.
-void rocksdb_options_set_last_level_temperature(struct rocksdb_options_t *opt, int v);
 
 // Sets `family.level0_file_num_compaction_trigger`.
 void rocksdb_options_set_level0_file_num_compaction_trigger(struct rocksdb_options_t *opt, int v);
@@ -5512,9 +5540,6 @@ void rocksdb_options_set_memtable_verify_per_key_checksum_on_seek(struct rocksdb
 // Sets `family.memtable_whole_key_filtering`.
 void rocksdb_options_set_memtable_whole_key_filtering(struct rocksdb_options_t *opt,
                                                       unsigned char v);
-
-// Sets `db.metadata_write_temperature`.
-void rocksdb_options_set_metadata_write_temperature(struct rocksdb_options_t *opt, int v);
 
 // Sets `family.min_blob_size`.
 void rocksdb_options_set_min_blob_size(struct rocksdb_options_t *opt, uint64_t v);
@@ -5695,9 +5720,6 @@ void rocksdb_options_set_wal_compression(struct rocksdb_options_t *opt, int v);
 // Sets `db.wal_recovery_mode`.
 void rocksdb_options_set_wal_recovery_mode(struct rocksdb_options_t *opt, int v);
 
-// Sets `db.wal_write_temperature`.
-void rocksdb_options_set_wal_write_temperature(struct rocksdb_options_t *opt, int v);
-
 // Sets `db.writable_file_max_buffer_size`.
 void rocksdb_options_set_writable_file_max_buffer_size(struct rocksdb_options_t *opt, uint64_t v);
 
@@ -5851,12 +5873,6 @@ unsigned char rocksdb_options_get_create_missing_column_families(struct rocksdb_
 // The value of `db.db_write_buffer_size`.
 size_t rocksdb_options_get_db_write_buffer_size(struct rocksdb_options_t *opt);
 
-// The value of `family.default_temperature`.
-int rocksdb_options_get_default_temperature(struct rocksdb_options_t *opt);
-
-// The value of `family.default_write_temperature`.
-int rocksdb_options_get_default_write_temperature(struct rocksdb_options_t *opt);
-
 // The value of `db.delayed_write_rate`.
 uint64_t rocksdb_options_get_delayed_write_rate(struct rocksdb_options_t *opt);
 
@@ -5937,9 +5953,6 @@ unsigned char rocksdb_options_get_is_fd_close_on_exec(struct rocksdb_options_t *
 
 // The value of `db.keep_log_file_num`.
 size_t rocksdb_options_get_keep_log_file_num(struct rocksdb_options_t *opt);
-
-// The value of `family.last_level_temperature`.
-int rocksdb_options_get_last_level_temperature(struct rocksdb_options_t *opt);
 
 // The value of `family.level0_file_num_compaction_trigger`.
 int rocksdb_options_get_level0_file_num_compaction_trigger(struct rocksdb_options_t *opt);
@@ -6054,9 +6067,6 @@ unsigned char rocksdb_options_get_memtable_verify_per_key_checksum_on_seek(struc
 
 // The value of `family.memtable_whole_key_filtering`.
 unsigned char rocksdb_options_get_memtable_whole_key_filtering(struct rocksdb_options_t *opt);
-
-// The value of `db.metadata_write_temperature`.
-int rocksdb_options_get_metadata_write_temperature(struct rocksdb_options_t *opt);
 
 // The value of `family.min_blob_size`.
 uint64_t rocksdb_options_get_min_blob_size(struct rocksdb_options_t *opt);
@@ -6222,9 +6232,6 @@ int rocksdb_options_get_wal_compression(struct rocksdb_options_t *opt);
 
 // The value of `db.wal_recovery_mode`.
 int rocksdb_options_get_wal_recovery_mode(struct rocksdb_options_t *opt);
-
-// The value of `db.wal_write_temperature`.
-int rocksdb_options_get_wal_write_temperature(struct rocksdb_options_t *opt);
 
 // The value of `db.writable_file_max_buffer_size`.
 uint64_t rocksdb_options_get_writable_file_max_buffer_size(struct rocksdb_options_t *opt);
@@ -7326,6 +7333,10 @@ void rocksdb_transaction_destroy(struct rocksdb_transaction_t *handle);
 // Does nothing for null.
 void rocksdb_transaction_options_destroy(struct rocksdb_transaction_options_t *handle);
 
+// Sets `commit_bypass_memtable`.
+void rocksdb_transaction_options_set_commit_bypass_memtable(struct rocksdb_transaction_options_t *opt,
+                                                            unsigned char v);
+
 // Sets `deadlock_detect`.
 void rocksdb_transaction_options_set_deadlock_detect(struct rocksdb_transaction_options_t *opt,
                                                      unsigned char v);
@@ -7341,6 +7352,14 @@ void rocksdb_transaction_options_set_deadlock_timeout_us(struct rocksdb_transact
 // Sets `expiration`.
 void rocksdb_transaction_options_set_expiration(struct rocksdb_transaction_options_t *opt,
                                                 int64_t v);
+
+// Sets `large_txn_commit_optimize_byte_threshold`.
+void rocksdb_transaction_options_set_large_txn_commit_optimize_byte_threshold(struct rocksdb_transaction_options_t *opt,
+                                                                              uint64_t v);
+
+// Sets `large_txn_commit_optimize_threshold`.
+void rocksdb_transaction_options_set_large_txn_commit_optimize_threshold(struct rocksdb_transaction_options_t *opt,
+                                                                         uint32_t v);
 
 // Sets `lock_timeout`.
 void rocksdb_transaction_options_set_lock_timeout(struct rocksdb_transaction_options_t *opt,
@@ -7374,6 +7393,9 @@ void rocksdb_transaction_options_set_write_batch_flush_threshold(struct rocksdb_
 void rocksdb_transaction_options_set_write_batch_track_timestamp_size(struct rocksdb_transaction_options_t *opt,
                                                                       unsigned char v);
 
+// The value of `commit_bypass_memtable`.
+unsigned char rocksdb_transaction_options_get_commit_bypass_memtable(struct rocksdb_transaction_options_t *opt);
+
 // The value of `deadlock_detect`.
 unsigned char rocksdb_transaction_options_get_deadlock_detect(struct rocksdb_transaction_options_t *opt);
 
@@ -7385,6 +7407,12 @@ int64_t rocksdb_transaction_options_get_deadlock_timeout_us(struct rocksdb_trans
 
 // The value of `expiration`.
 int64_t rocksdb_transaction_options_get_expiration(struct rocksdb_transaction_options_t *opt);
+
+// The value of `large_txn_commit_optimize_byte_threshold`.
+uint64_t rocksdb_transaction_options_get_large_txn_commit_optimize_byte_threshold(struct rocksdb_transaction_options_t *opt);
+
+// The value of `large_txn_commit_optimize_threshold`.
+uint32_t rocksdb_transaction_options_get_large_txn_commit_optimize_threshold(struct rocksdb_transaction_options_t *opt);
 
 // The value of `lock_timeout`.
 int64_t rocksdb_transaction_options_get_lock_timeout(struct rocksdb_transaction_options_t *opt);
@@ -7684,6 +7712,10 @@ void rocksdb_transactiondb_options_set_skip_concurrency_control(struct rocksdb_t
 void rocksdb_transactiondb_options_set_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt,
                                                                 int64_t v);
 
+// Sets `txn_commit_bypass_memtable_threshold`.
+void rocksdb_transactiondb_options_set_txn_commit_bypass_memtable_threshold(struct rocksdb_transactiondb_options_t *opt,
+                                                                            uint32_t v);
+
 // Sets `use_per_key_point_lock_mgr`.
 void rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt,
                                                                   unsigned char v);
@@ -7718,6 +7750,9 @@ unsigned char rocksdb_transactiondb_options_get_skip_concurrency_control(struct 
 
 // The value of `transaction_lock_timeout`.
 int64_t rocksdb_transactiondb_options_get_transaction_lock_timeout(struct rocksdb_transactiondb_options_t *opt);
+
+// The value of `txn_commit_bypass_memtable_threshold`.
+uint32_t rocksdb_transactiondb_options_get_txn_commit_bypass_memtable_threshold(struct rocksdb_transactiondb_options_t *opt);
 
 // The value of `use_per_key_point_lock_mgr`.
 unsigned char rocksdb_transactiondb_options_get_use_per_key_point_lock_mgr(struct rocksdb_transactiondb_options_t *opt);

@@ -7,8 +7,11 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uchar};
 
+use cairn_options::enums::Temperature;
+
 use super::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::backup::{rocksdb_backup_engine_options_t, rocksdb_create_backup_options_t};
+use crate::compact_files::rocksdb_compaction_options_t;
 use crate::env::rocksdb_envoptions_t;
 use crate::error::{maybe_bytes, store};
 use crate::handle::{of, of_mut};
@@ -75,6 +78,46 @@ c_kept! { rocksdb_envoptions_t:
     rocksdb_envoptions_set_use_mmap_reads, rocksdb_envoptions_get_use_mmap_reads(c_uchar) = 0 => "use_mmap_reads";
     rocksdb_envoptions_set_use_mmap_writes, rocksdb_envoptions_get_use_mmap_writes(c_uchar) = 0 => "use_mmap_writes";
     rocksdb_envoptions_set_writable_file_max_buffer_size, rocksdb_envoptions_get_writable_file_max_buffer_size(usize) = 0x10_0000 => "writable_file_max_buffer_size";
+}
+
+/// Defines the setter and the getter of a temperature: `setter, getter => path.to.field;`. A number that is no temperature
+/// is kept for the getter, and counts as unknown.
+macro_rules! c_temperatures {
+    ($handle:ty: $($set:ident, $get:ident => $($field:ident).+;)+) => {
+        c_functions! {$(
+            #[doc = concat!(" Sets `", stringify!($($field).+), "`. A number that is no temperature counts as unknown.")]
+            fn $set(opt: *mut $handle, v: c_int) {
+                let options = of_mut(opt);
+                options.kept_mut().set(stringify!($($field).+), v.into());
+                options.$($field).+ = temperature(v.into());
+            }
+            #[doc = concat!(" The value of `", stringify!($($field).+), "`.")]
+            fn $get(opt: *mut $handle) -> c_int {
+                let options = of(opt.cast_const());
+                let now = options.$($field).+;
+                let kept = options.kept().get(stringify!($($field).+), now.number().into());
+                // The options may also have been changed by text.
+                if temperature(kept) == now { kept as c_int } else { now.number().into() }
+            }
+        )+}
+    };
+}
+
+/// The temperature with this number.
+fn temperature(number: i64) -> Temperature {
+    Temperature::from_number(u8::try_from(number).unwrap_or(0))
+}
+
+c_temperatures! { rocksdb_options_t:
+    rocksdb_options_set_default_temperature, rocksdb_options_get_default_temperature => family.default_temperature;
+    rocksdb_options_set_default_write_temperature, rocksdb_options_get_default_write_temperature => family.default_write_temperature;
+    rocksdb_options_set_last_level_temperature, rocksdb_options_get_last_level_temperature => family.last_level_temperature;
+    rocksdb_options_set_metadata_write_temperature, rocksdb_options_get_metadata_write_temperature => db.metadata_write_temperature;
+    rocksdb_options_set_wal_write_temperature, rocksdb_options_get_wal_write_temperature => db.wal_write_temperature;
+}
+
+c_temperatures! { rocksdb_compaction_options_t:
+    rocksdb_compaction_options_set_output_temperature_override, rocksdb_compaction_options_get_output_temperature_override => output_temperature_override;
 }
 
 /// The number of elements of an enumeration that a set can hold.

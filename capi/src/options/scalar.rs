@@ -8,7 +8,7 @@ use cairn_options::enums::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
     IndexShortening, IndexType, InfoLogLevel, IoCharge, IoMode, KeyCommonPrefix, PinningTier,
-    PrepopulateBlobCache, PrepopulateBlockCache, ReadTier, Temperature, WalRecoveryMode,
+    PrepopulateBlobCache, PrepopulateBlockCache, ReadTier, WalRecoveryMode,
 };
 use cairn_txn::{ValidatePolicy, WritePolicy};
 
@@ -133,17 +133,6 @@ numbered! {
     ValidatePolicy: Serial = 0, Parallel = 1;
     RestoreMode: KeepLatestDbSessionIdFiles = 1, VerifyChecksum = 2, PurgeAllFiles = 0xffff;
     Schema: One = 1, Two = 2;
-}
-
-impl Scalar<c_int> for Temperature {
-    fn set(&mut self, value: c_int) -> bool {
-        let number = u8::try_from(value).unwrap_or(u8::MAX);
-        *self = Temperature::from_number(number);
-        c_int::from(self.number()) == value
-    }
-    fn get(&self) -> c_int {
-        self.number().into()
-    }
 }
 
 impl Scalar<c_int> for Compression {

@@ -51,8 +51,6 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_create_if_missing(c_uchar) => db.create_if_missing;
     rocksdb_options_set_create_missing_column_families(c_uchar) => db.create_missing_column_families;
     rocksdb_options_set_db_write_buffer_size(usize) => db.db_write_buffer_size;
-    rocksdb_options_set_default_temperature(c_int) => family.default_temperature;
-    rocksdb_options_set_default_write_temperature(c_int) => family.default_write_temperature;
     rocksdb_options_set_delayed_write_rate(u64) => db.delayed_write_rate;
     rocksdb_options_set_delete_obsolete_files_period_micros(u64) => db.delete_obsolete_files_period_micros;
     rocksdb_options_set_disable_auto_compactions(c_int) => family.disable_auto_compactions;
@@ -80,7 +78,6 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_inplace_update_support(c_uchar) => family.inplace_update_support;
     rocksdb_options_set_is_fd_close_on_exec(c_uchar) => db.is_fd_close_on_exec;
     rocksdb_options_set_keep_log_file_num(usize) => db.keep_log_file_num;
-    rocksdb_options_set_last_level_temperature(c_int) => family.last_level_temperature;
     rocksdb_options_set_level0_file_num_compaction_trigger(c_int) => family.level0_file_num_compaction_trigger;
     rocksdb_options_set_level0_slowdown_writes_trigger(c_int) => family.level0_slowdown_writes_trigger;
     rocksdb_options_set_level0_stop_writes_trigger(c_int) => family.level0_stop_writes_trigger;
@@ -119,7 +116,6 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_memtable_protection_bytes_per_key(u32) => family.memtable_protection_bytes_per_key;
     rocksdb_options_set_memtable_verify_per_key_checksum_on_seek(c_uchar) => family.memtable_verify_per_key_checksum_on_seek;
     rocksdb_options_set_memtable_whole_key_filtering(c_uchar) => family.memtable_whole_key_filtering;
-    rocksdb_options_set_metadata_write_temperature(c_int) => db.metadata_write_temperature;
     rocksdb_options_set_min_blob_size(u64) => family.min_blob_size;
     rocksdb_options_set_min_tombstones_for_range_conversion(u32) => family.min_tombstones_for_range_conversion;
     rocksdb_options_set_min_write_buffer_number_to_merge(c_int) => family.min_write_buffer_number_to_merge;
@@ -174,7 +170,6 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_wal_bytes_per_sync(u64) => db.wal_bytes_per_sync;
     rocksdb_options_set_wal_compression(c_int) => db.wal_compression;
     rocksdb_options_set_wal_recovery_mode(c_int) => db.wal_recovery_mode;
-    rocksdb_options_set_wal_write_temperature(c_int) => db.wal_write_temperature;
     rocksdb_options_set_writable_file_max_buffer_size(u64) => db.writable_file_max_buffer_size;
     rocksdb_options_set_write_buffer_size(usize) => family.write_buffer_size;
     rocksdb_options_set_write_dbid_to_manifest(c_uchar) => db.write_dbid_to_manifest;
@@ -229,8 +224,6 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_create_if_missing(mut) -> c_uchar => db.create_if_missing;
     rocksdb_options_get_create_missing_column_families(mut) -> c_uchar => db.create_missing_column_families;
     rocksdb_options_get_db_write_buffer_size(mut) -> usize => db.db_write_buffer_size;
-    rocksdb_options_get_default_temperature(mut) -> c_int => family.default_temperature;
-    rocksdb_options_get_default_write_temperature(mut) -> c_int => family.default_write_temperature;
     rocksdb_options_get_delayed_write_rate(mut) -> u64 => db.delayed_write_rate;
     rocksdb_options_get_delete_obsolete_files_period_micros(mut) -> u64 => db.delete_obsolete_files_period_micros;
     rocksdb_options_get_disable_auto_compactions(mut) -> c_uchar => family.disable_auto_compactions;
@@ -258,7 +251,6 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_inplace_update_support(mut) -> c_uchar => family.inplace_update_support;
     rocksdb_options_get_is_fd_close_on_exec(mut) -> c_uchar => db.is_fd_close_on_exec;
     rocksdb_options_get_keep_log_file_num(mut) -> usize => db.keep_log_file_num;
-    rocksdb_options_get_last_level_temperature(mut) -> c_int => family.last_level_temperature;
     rocksdb_options_get_level0_file_num_compaction_trigger(mut) -> c_int => family.level0_file_num_compaction_trigger;
     rocksdb_options_get_level0_slowdown_writes_trigger(mut) -> c_int => family.level0_slowdown_writes_trigger;
     rocksdb_options_get_level0_stop_writes_trigger(mut) -> c_int => family.level0_stop_writes_trigger;
@@ -297,7 +289,6 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_memtable_protection_bytes_per_key(mut) -> u32 => family.memtable_protection_bytes_per_key;
     rocksdb_options_get_memtable_verify_per_key_checksum_on_seek(mut) -> c_uchar => family.memtable_verify_per_key_checksum_on_seek;
     rocksdb_options_get_memtable_whole_key_filtering(mut) -> c_uchar => family.memtable_whole_key_filtering;
-    rocksdb_options_get_metadata_write_temperature(mut) -> c_int => db.metadata_write_temperature;
     rocksdb_options_get_min_blob_size(mut) -> u64 => family.min_blob_size;
     rocksdb_options_get_min_tombstones_for_range_conversion(mut) -> u32 => family.min_tombstones_for_range_conversion;
     rocksdb_options_get_min_write_buffer_number_to_merge(mut) -> c_int => family.min_write_buffer_number_to_merge;
@@ -353,7 +344,6 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_wal_bytes_per_sync(mut) -> u64 => db.wal_bytes_per_sync;
     rocksdb_options_get_wal_compression(mut) -> c_int => db.wal_compression;
     rocksdb_options_get_wal_recovery_mode(mut) -> c_int => db.wal_recovery_mode;
-    rocksdb_options_get_wal_write_temperature(mut) -> c_int => db.wal_write_temperature;
     rocksdb_options_get_writable_file_max_buffer_size(mut) -> u64 => db.writable_file_max_buffer_size;
     rocksdb_options_get_write_buffer_size(mut) -> usize => family.write_buffer_size;
     rocksdb_options_get_write_dbid_to_manifest(mut) -> c_uchar => db.write_dbid_to_manifest;
