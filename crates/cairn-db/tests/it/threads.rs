@@ -240,7 +240,8 @@ fn a_compaction_is_listed_with_its_progress() {
         assert_eq!((known.base_input_level, known.output_level), (0, 6));
         assert_eq!(known.total_input_bytes, total);
     }
-    assert_eq!(at(Point::CompactionBegins).bytes_read, 0);
+    // Only the properties of the inputs, which listeners receive.
+    assert!(at(Point::CompactionBegins).bytes_read < total / 2);
     assert!(at(Point::TableBegins(reason)).bytes_written < 2_000);
     // Every block of the inputs was read, and a table of the same size written; the LOG adds a little.
     let files = db.live_files_metadata();
