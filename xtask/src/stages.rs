@@ -27,7 +27,7 @@ const WITHOUT: &str = "CAIRN_WITHOUT";
 /// The engine that the crash and model tests run.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 12] = [
     Stage {
         name: "lint",
         run: lint,
@@ -35,6 +35,10 @@ const STAGES: [Stage; 11] = [
     Stage {
         name: "unit",
         run: |root, _| unit(root),
+    },
+    Stage {
+        name: "loom",
+        run: |root, _| loom::run(root),
     },
     Stage {
         name: "crash",
@@ -214,8 +218,7 @@ fn unit(root: &Path) -> Result<(), String> {
             "--locked",
             "--no-fail-fast",
         ],
-    )?;
-    loom::run(root)
+    )
 }
 
 fn crash(root: &Path) -> Result<(), String> {
