@@ -77,17 +77,18 @@ static void check_compaction(const rocksdb_compactionjobinfo_t* info, char table
   const char* blob = rocksdb_blob_file_garbage_info_blob_file_path(garbage, &len);
   CHECK(len > 5 && memcmp(blob + len - 5, ".blob", 5) == 0);
 
-  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == 1);
-  const char* path = rocksdb_compactionjobinfo_table_properties_key_at(info, 0, &len);
+  /* The inputs, and after them the output. */
+  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == 3);
+  const char* path = rocksdb_compactionjobinfo_table_properties_key_at(info, 2, &len);
   CHECK(len > 4 && len < 512 && memcmp(path + len - 4, ".sst", 4) == 0);
   const rocksdb_table_properties_t* made = rocksdb_compactionjobinfo_table_properties_for_file(info, path, len);
-  CHECK(made != NULL && made == rocksdb_compactionjobinfo_table_properties_value_at(info, 0));
+  CHECK(made != NULL && made == rocksdb_compactionjobinfo_table_properties_value_at(info, 2));
   CHECK(rocksdb_table_properties_num_entries(made) == 1);
   memcpy(table, path, len);
   table[len] = 0;
   CHECK(rocksdb_compactionjobinfo_table_properties_for_file(info, path, len - 1) == NULL);
-  CHECK(rocksdb_compactionjobinfo_table_properties_value_at(info, 1) == NULL);
-  CHECK(rocksdb_compactionjobinfo_table_properties_key_at(info, 1, &len) == NULL && len == 0);
+  CHECK(rocksdb_compactionjobinfo_table_properties_value_at(info, 3) == NULL);
+  CHECK(rocksdb_compactionjobinfo_table_properties_key_at(info, 3, &len) == NULL && len == 0);
 
   const rocksdb_compaction_job_stats_t* stats = rocksdb_compactionjobinfo_stats(info);
   CHECK(rocksdb_compaction_job_stats_elapsed_micros(stats) == rocksdb_compactionjobinfo_elapsed_micros(info));
@@ -120,7 +121,7 @@ static void check_compaction(const rocksdb_compactionjobinfo_t* info, char table
 static void compaction_began(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
   (void)state, (void)db;
   CHECK(rocksdb_compactionjobinfo_output_file_infos_count(info) == 0);
-  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == 0);
+  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == rocksdb_compactionjobinfo_input_file_infos_count(info));
 }
 
 static void compacted(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {

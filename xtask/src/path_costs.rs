@@ -32,7 +32,7 @@ const COUNTS: [Count; 4] = [
     },
     Count {
         name: "system_calls",
-        slack: 0.02,
+        slack: 0.06,
     },
     Count {
         name: "allocations",

@@ -1903,7 +1903,7 @@ size_t rocksdb_compactionjobinfo_blob_file_garbage_infos_count(const struct rock
 const struct rocksdb_blob_file_garbage_info_t *rocksdb_compactionjobinfo_blob_file_garbage_info_at(const struct rocksdb_compactionjobinfo_t *info,
                                                                                                    size_t pos);
 
-// The number of output tables with properties.
+// The number of input and output tables with properties.
 size_t rocksdb_compactionjobinfo_table_properties_count(const struct rocksdb_compactionjobinfo_t *info);
 
 // The path of such a table, in sorted order; null beyond the last.
@@ -1915,7 +1915,7 @@ const char *rocksdb_compactionjobinfo_table_properties_key_at(const struct rocks
 const struct rocksdb_table_properties_t *rocksdb_compactionjobinfo_table_properties_value_at(const struct rocksdb_compactionjobinfo_t *info,
                                                                                              size_t pos);
 
-// The properties of the output table with a path; null if there is no such table.
+// The properties of the input or output table with a path; null if there is no such table.
 const struct rocksdb_table_properties_t *rocksdb_compactionjobinfo_table_properties_for_file(const struct rocksdb_compactionjobinfo_t *info,
                                                                                              const char *file_name,
                                                                                              size_t file_name_len);

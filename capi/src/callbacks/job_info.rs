@@ -331,7 +331,7 @@ c_functions! {
     ) -> *const rocksdb_blob_file_garbage_info_t {
         element(&of(info).blob_garbage, pos)
     }
-    /// The number of output tables with properties.
+    /// The number of input and output tables with properties.
     fn rocksdb_compactionjobinfo_table_properties_count(info: *const rocksdb_compactionjobinfo_t) -> usize {
         of(info).table_properties.len()
     }
@@ -350,7 +350,7 @@ c_functions! {
     ) -> *const rocksdb_table_properties_t {
         tables(of(info)).get(pos).map_or(std::ptr::null(), |table| shown(&*table.1))
     }
-    /// The properties of the output table with a path; null if there is no such table.
+    /// The properties of the input or output table with a path; null if there is no such table.
     fn rocksdb_compactionjobinfo_table_properties_for_file(
         info: *const rocksdb_compactionjobinfo_t,
         file_name: *const c_char,
