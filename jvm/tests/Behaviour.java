@@ -192,7 +192,8 @@ public final class Behaviour {
         for (int round = 0; round < 2; round++) {
           db.put(bytes("a" + round), bytes(""));
           db.put(bytes("b"), bytes("v"));
-          db.flush(new FlushOptions());
+          // The compaction that follows the second one may fail before its caller returns.
+          db.flush(new FlushOptions().setWaitForFlush(round == 0));
         }
         check(failed.await(60, TimeUnit.SECONDS), "no background error");
         check(error.get().getState().contains("factory on purpose"), error.get().getState());
