@@ -42,8 +42,11 @@ impl Beside {
         let log = target(root).join("beside.log");
         let failed = |error: std::io::Error| format!("the stages {}: {error}", chosen.join(", "));
         let file = File::create(&log).map_err(failed)?;
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.arg("test").args(&chosen).current_dir(root);
+        let mut command = Command::new("cargo");
+        command
+            .args(["xtask", "test"])
+            .args(&chosen)
+            .current_dir(root);
         let absent = selection.absent();
         if !absent.is_empty() {
             command.arg(format!("--without={absent}"));
