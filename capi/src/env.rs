@@ -1,12 +1,11 @@
 //! Environments: files, clocks and background threads.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 
-use cairn_platform::{Priority, RateLimiter, World};
+use cairn_platform::{Priority, World};
 
 use crate::error::{path, report};
-use crate::handle::{create, maybe, of, of_mut};
+use crate::handle::{create, of, of_mut};
 use crate::options::Checked;
 use crate::rate_limiter::rocksdb_ratelimiter_t;
 
@@ -21,8 +20,6 @@ pub struct Env {
 pub struct EnvOptions {
     /// The option of databases with this name.
     pub bytes_per_sync: u64,
-    /// The program's rate limiter, which has no effect.
-    rate_limiter: Option<Arc<RateLimiter>>,
 }
 
 handles! {
@@ -70,9 +67,9 @@ c_functions! {
     fn rocksdb_envoptions_create() -> *mut rocksdb_envoptions_t {
         create(Checked::new(EnvOptions::default()))
     }
-    /// Keeps a rate limiter, which has no effect: a writer of tables takes no bytes from it. Null removes it.
-    fn rocksdb_envoptions_set_rate_limiter(opt: *mut rocksdb_envoptions_t, rate_limiter: *mut rocksdb_ratelimiter_t) {
-        of_mut(opt).rate_limiter = maybe(rate_limiter.cast_const()).cloned();
+    /// Does nothing: a writer of tables takes no bytes from a rate limiter.
+    fn rocksdb_envoptions_set_rate_limiter(opt: *mut rocksdb_envoptions_t, _rate_limiter: *mut rocksdb_ratelimiter_t) {
+        let _ = of_mut(opt);
     }
     /// Creates a directory unless it exists.
     fn rocksdb_create_dir_if_missing(env: *mut rocksdb_env_t, path_name: *const c_char, errptr: *mut *mut c_char) {

@@ -2748,7 +2748,7 @@ struct rocksdb_env_t *rocksdb_create_mem_env(void);
 // Creates options of files.
 struct rocksdb_envoptions_t *rocksdb_envoptions_create(void);
 
-// Keeps a rate limiter, which has no effect: a writer of tables takes no bytes from it. Null removes it.
+// Does nothing: a writer of tables takes no bytes from a rate limiter.
 void rocksdb_envoptions_set_rate_limiter(struct rocksdb_envoptions_t *opt,
                                          struct rocksdb_ratelimiter_t *rate_limiter);
 

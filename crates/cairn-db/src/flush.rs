@@ -41,6 +41,15 @@ enum Goal {
     Reported,
 }
 
+/// The options of a flush that the engine needs now.
+fn at_once(force_atomic_flush: bool) -> FlushOptions {
+    FlushOptions {
+        allow_write_stall: true,
+        force_atomic_flush,
+        ..FlushOptions::default()
+    }
+}
+
 impl Shared {
     /// True if all families are flushed together.
     pub(crate) fn flushes_atomically(&self) -> bool {
@@ -255,11 +264,7 @@ impl Shared {
     /// Switches the memtables of `families`, and of those flushed together with them, and waits until they
     /// are flushed.
     pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        let at_once = FlushOptions {
-            allow_write_stall: true,
-            ..FlushOptions::default()
-        };
-        self.flush_with(&self.flushed_with(families), &at_once)
+        self.flush_with(&self.flushed_with(families), &at_once(false))
     }
 
     /// Flushes all memtables for a copy of the database if the logs have at least `wal_bytes` bytes; together if
@@ -275,12 +280,7 @@ impl Shared {
             return Ok(());
         }
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
-        let options = FlushOptions {
-            allow_write_stall: true,
-            force_atomic_flush: atomic,
-            ..FlushOptions::default()
-        };
-        self.flush_with(&families, &options)
+        self.flush_with(&families, &at_once(atomic))
     }
 
     /// Switches the memtables of `families` only, as `options` specify.

@@ -117,7 +117,7 @@ struct Active {
 const KEPT_RECORD_BYTES: usize = 64 << 10;
 
 /// Calls the writer of a trace of the database with this `context`. A panic is an error.
-fn call_writer(context: &DbContext, call: impl FnOnce() -> Result<()>) -> Result<()> {
+fn call_writer<T>(context: &DbContext, call: impl FnOnce() -> Result<T>) -> Result<T> {
     IN_WRITER.set(true);
     let called = catch_unwind(AssertUnwindSafe(|| {
         callback::within(&context.info, Within::Trace, call)
@@ -150,11 +150,15 @@ impl Active {
     /// Appends the record. Returns false if there are no further records.
     fn append(&mut self, context: &DbContext) -> bool {
         let Active { writer, record, .. } = self;
-        let written = call_writer(context, || writer.write(record));
+        let most = self.options.max_trace_file_size;
+        let written = call_writer(context, || {
+            writer.write(record)?;
+            Ok(writer.file_size() <= most)
+        });
         self.record.clear();
         self.record.shrink_to(KEPT_RECORD_BYTES);
         match written {
-            Ok(()) => self.writer.file_size() <= self.options.max_trace_file_size,
+            Ok(has_room) => has_room,
             Err(error) => {
                 context.info.error(format_args!(
                     "the query trace has no further records: {error}"

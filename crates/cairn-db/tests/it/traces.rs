@@ -283,6 +283,8 @@ struct Probed {
     closed: bool,
     /// Called with each record but the first.
     call: Option<Box<dyn FnMut() -> Result<()> + Send>>,
+    /// True if the size cannot be told.
+    has_no_size: bool,
 }
 
 impl Probe {
@@ -303,6 +305,7 @@ impl TraceWriter for Probe {
     }
 
     fn file_size(&self) -> u64 {
+        assert!(!self.0.lock().has_no_size, "on purpose");
         0
     }
 
@@ -337,6 +340,11 @@ fn a_failed_or_panicking_writer_fails_no_operation() {
             assert_eq!((probed.records, probed.closed), (2, true));
         }
     }
+    let (writer, probed) = Probe::new();
+    db.start_trace(&TraceOptions::default(), writer).unwrap();
+    probed.lock().has_no_size = true;
+    db.put(b"k", b"v").unwrap();
+    assert_eq!(db.end_trace().unwrap_err().code(), Code::Aborted);
 }
 
 #[test]
