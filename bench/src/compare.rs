@@ -210,16 +210,21 @@ pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String
     labels
 }
 
-/// Returns the options that are in all OPTIONS files with different values. Paths and version are excluded.
+/// Returns the options that are in all OPTIONS files with different values. Paths and version are excluded. Engines
+/// without such a file have `-` instead of a value.
 fn differences(texts: &[String]) -> Vec<(String, Vec<String>)> {
     let all: Vec<BTreeMap<String, String>> = texts.iter().map(|text| statements(text)).collect();
-    let Some(first) = all.first() else {
+    let with_options = || all.iter().filter(|one| !one.is_empty());
+    let Some(first) = with_options().next() else {
         return Vec::new();
     };
     let row = |name: &String| -> Option<(String, Vec<String>)> {
-        let values: Option<Vec<String>> = all.iter().map(|one| one.get(name).cloned()).collect();
-        let values = values?;
-        let same = values.iter().all(|value| *value == values[0]);
+        let value = |one: &BTreeMap<String, String>| match one.is_empty() {
+            true => Some("-".to_owned()),
+            false => one.get(name).cloned(),
+        };
+        let values: Vec<String> = all.iter().map(value).collect::<Option<_>>()?;
+        let same = with_options().all(|one| one.get(name) == first.get(name));
         (!same).then(|| (name.clone(), values))
     };
     first.keys().filter_map(row).collect()
@@ -307,6 +312,9 @@ mod tests {
             )]
         );
         assert!(differences(&[]).is_empty());
+        let found = differences(&[text("8", "x"), String::new(), text("9", "y")]);
+        assert_eq!(found[0].1, ["8", "-", "9"]);
+        assert!(differences(&[text("8", "x"), String::new()]).is_empty());
         let nested = |value: &str| format!("[CFOptions]\n  o={value}\n");
         let found = differences(&[nested("{a=1;b={c=2}}"), nested("{b={c=3;};d=4;a=1}")]);
         let differs = (

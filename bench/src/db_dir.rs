@@ -9,9 +9,13 @@ use cairn::{Error, Result};
 use cairn_format::names::FileName;
 
 use crate::flags::Flags;
+use crate::lmdb;
 
 /// Marker file of a directory created by `bench`.
 const MARK: &str = "CAIRN_BENCH";
+
+/// The file of every database in RocksDB's format, and the data file of an LMDB environment.
+const DATABASE_FILES: [&str; 2] = ["CURRENT", lmdb::DATA_FILE];
 
 /// Returns the directory of the database.
 #[must_use]
@@ -110,7 +114,7 @@ pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
     let io = |doing: &'static str| move |error| Error::io(doing, dir, error);
     std::fs::create_dir_all(dir).map_err(io("create"))?;
     let names = names(dir).map_err(io("list"))?;
-    let has_database = names.iter().any(|name| name == "CURRENT");
+    let has_database = names.iter().any(|name| DATABASE_FILES.contains(&&**name));
     if has_database && !names.iter().any(|name| name == MARK) {
         return Err(Error::invalid_argument(format!(
             "{} holds a database that cairn bench did not make; it is not erased. \
@@ -120,11 +124,15 @@ pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
     }
     for name in names
         .iter()
-        .filter(|name| FileName::parse(name).is_some() || *name == MARK)
+        .filter(|name| is_of_database(name) || *name == MARK)
     {
         std::fs::remove_file(dir.join(name)).map_err(io("clear"))?;
     }
     std::fs::write(dir.join(MARK), mark_text(flags, Content::Plain)).map_err(io("mark"))
+}
+
+fn is_of_database(name: &str) -> bool {
+    FileName::parse(name).is_some() || lmdb::FILES.contains(&name)
 }
 
 fn names(dir: &Path) -> std::io::Result<Vec<String>> {
@@ -136,7 +144,7 @@ fn names(dir: &Path) -> std::io::Result<Vec<String>> {
 /// True if there is a database.
 #[must_use]
 pub fn has_database(dir: &Path) -> bool {
-    dir.join("CURRENT").exists()
+    DATABASE_FILES.iter().any(|name| dir.join(name).exists())
 }
 
 /// Syncs the files in `dir` and drops them from the page cache, as after a reboot.
@@ -162,7 +170,7 @@ pub fn drop_cached(dir: &Path) -> Result<()> {
 /// Space used by a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Size of tables and blob files, in bytes.
+    /// Size of tables and blob files, or of LMDB's data file, in bytes.
     pub tables: u64,
     /// Allocated size of all files on the device, in bytes.
     pub occupied: u64,
@@ -178,7 +186,7 @@ pub fn space(dirs: &[PathBuf]) -> Space {
                 continue;
             };
             space.occupied += status.blocks() * 512;
-            if name.ends_with(".sst") || name.ends_with(".blob") {
+            if name.ends_with(".sst") || name.ends_with(".blob") || name == lmdb::DATA_FILE {
                 space.tables += status.len();
             }
         }

@@ -2,8 +2,9 @@
 //!
 //! [`bench()`] runs the command: with one engine it prints db_bench's lines; with several it runs each
 //! in its own process, in turn, and reports medians, ratios and their spread. `engine` is the engine
-//! interface, `cairn_engine` Cairn in this process, and [`rocksdb`] any library loaded at run time:
-//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` depend on other engines.
+//! interface, `cairn_engine` Cairn in this process, [`rocksdb`] any library with RocksDB's interface, and `lmdb`
+//! LMDB's library. Both are loaded at run time: nothing of other engines is compiled or linked. Only this crate and
+//! `tests/interop` depend on them.
 
 mod bare_cache;
 mod bench_stats;
@@ -14,8 +15,10 @@ mod compare;
 mod db_dir;
 pub mod engine;
 mod flags;
+mod function_table;
 pub mod key_value_gen;
 mod linkbench;
+pub mod lmdb;
 mod measurement;
 mod medians;
 mod memory_bound;
@@ -104,10 +107,13 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
             ..cairn_engine::CairnSource::default()
         });
     }
+    if lmdb::Library::is_named(path) {
+        return work.run(&lmdb::Library::load(Path::new(path))?);
+    }
     let library = load(path).map_err(|error| {
         Error::invalid_argument(format!(
-            "no engine {name}: {error}. An engine is `ours` or a library with RocksDB's C interface, with \
-             `+hyperclock` or `+lru` behind it for the kind of its cache"
+            "no engine {name}: {error}. An engine is `ours`, the path of a library with RocksDB's C interface, with \
+             `+hyperclock` or `+lru` behind it for the kind of its cache, or that of LMDB's library, `liblmdb.so`"
         ))
     })?;
     work.run(&library.with(rocksdb::Tuning {

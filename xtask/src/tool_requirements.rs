@@ -38,7 +38,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that the stages need beyond cargo and a C compiler.
-pub const NEEDS: [Need; 15] = [
+pub const NEEDS: [Need; 16] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],
@@ -85,6 +85,20 @@ pub const NEEDS: [Need; 15] = [
             ("interop", "comparisons with RocksDB's library"),
             ("capi", "C tests with RocksDB's library"),
         ],
+        whole: None,
+    },
+    Need {
+        name: "lmdb",
+        parts: &[Part {
+            probe: Probe::Succeeds(&[
+                "sh",
+                "-c",
+                "PATH=$PATH:/sbin:/usr/sbin; ldconfig -p | grep -q 'liblmdb[.]so[.]0 '",
+            ]),
+            source: Source::Debian("liblmdb0"),
+        }],
+        cached: None,
+        steps: &[("interop", "tests of LMDB as a benchmark engine")],
         whole: None,
     },
     Need {
@@ -335,7 +349,7 @@ mod tests {
     #[test]
     fn a_stage_needs_its_own_tools() {
         assert_eq!(needed(&parse("counts").unwrap()), ["valgrind"]);
-        assert_eq!(needed(&parse("interop").unwrap()), ["ldb", "rocksdb"]);
+        assert_eq!(needed(&parse("interop").unwrap()), ["ldb", "rocksdb", "lmdb"]);
     }
 
     #[test]

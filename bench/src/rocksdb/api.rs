@@ -8,42 +8,16 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
+use crate::function_table::function_table;
+
 /// An opaque handle of the C API. Types are distinguished in [`super::db`].
 pub type Handle = *mut c_void;
 /// The out parameter of a C function's error text.
 pub type ErrorSlot = *mut *mut c_char;
 
-macro_rules! functions {
-    ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The loaded functions. The library stays loaded as long as the table lives.
-        #[expect(non_snake_case, reason = "the names are those of the C functions")]
-        pub struct Api {
-            $(#[doc = concat!("`", stringify!($name), "` of c.h.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Last, so that it is dropped last.
-            _library: libloading::Library,
-        }
-
-        impl Api {
-            /// Loads all functions from `library`.
-            #[expect(non_snake_case, reason = "the names are those of the C functions")]
-            pub fn new(library: libloading::Library) -> Result<Self, libloading::Error> {
-                $(
-                    // SAFETY: the type is that of the function of this name in RocksDB's c.h.
-                    let $name = unsafe { *library.get(concat!(stringify!($name), "\0").as_bytes())? };
-                )*
-                Ok(Api { $($name,)* _library: library })
-            }
-
-            /// True if the library exports the function `name`.
-            pub fn has(&self, name: &str) -> bool {
-                // SAFETY: the symbol is not used.
-                unsafe { self._library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok()
-            }
-        }
-    };
-}
-
-functions! {
+function_table! {
+    /// The loaded functions of RocksDB's `c.h`. The library stays loaded as long as the table lives.
+    Api;
     fn rocksdb_free(*mut c_void);
     fn rocksdb_options_create() -> Handle;
     fn rocksdb_options_destroy(Handle);
@@ -170,4 +144,12 @@ functions! {
     fn rocksdb_checkpoint_create(Handle, *const c_char, u64, ErrorSlot);
     fn rocksdb_checkpoint_object_destroy(Handle);
     fn rocksdb_property_value_cf(Handle, Handle, *const c_char) -> *mut c_char;
+}
+
+impl Api {
+    /// True if the library exports the function `name`.
+    pub fn has(&self, name: &str) -> bool {
+        // SAFETY: the symbol is not used.
+        unsafe { self._library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok()
+    }
 }

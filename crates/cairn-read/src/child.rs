@@ -4,6 +4,7 @@
 //! within a block or a memtable is a branch and an inlined call, never a virtual call.
 
 use cairn_format::block::{SkipLimits, Skipped};
+use cairn_format::filter::FilterKey;
 use cairn_format::key;
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
@@ -86,6 +87,30 @@ impl Child {
             Child::Memtable(_) => Progress::Ready,
             Child::Table(iter, _) => iter.progress(),
             Child::Level(iter) => iter.progress(),
+        }
+    }
+
+    /// Prefetches for [`Child::may_have`], which a seek to `target` calls for `key`, its user key. Returns false if a
+    /// table has no filter in memory.
+    #[inline]
+    pub(crate) fn begin_filter(&mut self, target: &[u8], key: &FilterKey<'_>) -> bool {
+        match self {
+            Child::Memtable(_) => true,
+            Child::Table(iter, _) => {
+                iter.table().prefetch_key_filter(key);
+                iter.table().holds_key_filter()
+            }
+            Child::Level(iter) => iter.begin_filter(target, key),
+        }
+    }
+
+    /// False if the child does not have `key`. Always true for a memtable.
+    #[inline]
+    pub(crate) fn may_have(&self, key: &FilterKey<'_>) -> bool {
+        match self {
+            Child::Memtable(_) => true,
+            Child::Table(iter, _) => iter.table().may_have_key(key),
+            Child::Level(iter) => iter.may_have(key),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cairn_format::filter::FilterKey;
 use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
@@ -109,6 +110,8 @@ pub struct LevelIter {
     sampled: bool,
     error: Option<Error>,
     largest_seq: Option<SequenceNumber>,
+    /// The position of the file that [`LevelIter::begin_filter`] has found.
+    filtered: usize,
 }
 
 impl Drop for LevelIter {
@@ -135,7 +138,32 @@ impl LevelIter {
             sampled: false,
             error: None,
             largest_seq: None,
+            filtered: 0,
         }
+    }
+
+    /// Prefetches for [`LevelIter::may_have`], which a seek to `target` calls for `key`, its user key. Returns false if
+    /// the table of the target is not open, or holds no filter of keys.
+    #[inline]
+    pub(crate) fn begin_filter(&mut self, target: &[u8], key: &FilterKey<'_>) -> bool {
+        self.filtered = self.find(target, false).unwrap_or(self.files.len());
+        let Some(file) = self.files.files().get(self.filtered) else {
+            return true;
+        };
+        file.table.get().is_some_and(|table| {
+            table.prefetch_key_filter(key);
+            table.holds_key_filter()
+        })
+    }
+
+    /// False if the level does not have `key`.
+    #[inline]
+    pub(crate) fn may_have(&self, key: &FilterKey<'_>) -> bool {
+        let file = self.files.files().get(self.filtered);
+        file.is_some_and(|file| {
+            let table = file.table.get();
+            table.is_none_or(|table| table.may_have_key(key))
+        })
     }
 
     /// Moves to the first entry at or after `target`.

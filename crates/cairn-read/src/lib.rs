@@ -37,7 +37,7 @@ pub use get::{
     is_written_since, operands, try_get,
 };
 pub use level::{LevelIter, Tables};
-pub use merging_iter::MergingIter;
+pub use merging_iter::{LazySeeks, MergingIter};
 pub use multi_scan::{MultiScanArgs, ScannedRanges};
 pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};
 pub use row_cache::RowCache;

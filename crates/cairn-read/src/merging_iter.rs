@@ -8,8 +8,13 @@
 //! [`MergingIter::requests`] lists them, [`MergingIter::supply`] takes them one by one, and the
 //! iterator is positioned once every child is.
 //!
+//! A lazy seek ([`MergingIter::seek_lazily`]) positions only the children that may have the target, if one of them
+//! has it; the next step positions the others.
+//!
 //! A step keeps the direction of the preceding seek: `next` after a forward seek, `prev` after a
 //! backward one. To reverse direction, the caller seeks, which costs the same.
+
+mod lazy_seek;
 
 use std::sync::Arc;
 
@@ -23,6 +28,8 @@ use cairn_version::FileToOpen;
 use crate::child::Child;
 use crate::loser_tree::{LoserTree, Player};
 use crate::value::Value;
+use lazy_seek::LazySeek;
+pub use lazy_seek::LazySeeks;
 
 /// The work left once the last pending child has been supplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +38,8 @@ enum AfterMove {
     Rebuild,
     /// Only the current child has moved: replay its games.
     Replay,
+    /// The children that a lazy seek has left out have moved: rebuild the tree, and move to the next entry.
+    RebuildAndStep,
 }
 
 /// An iterator over the entries of all its children, in internal-key order. Implements the contract
@@ -51,6 +60,7 @@ pub struct MergingIter {
     /// Buffer for the target of a child that leaves a hidden range.
     target: Vec<u8>,
     step_heuristic: StepHeuristic,
+    lazy: LazySeek,
 }
 
 /// Maximum number of children, and maximum bytes of the target, whose memory is kept.
@@ -80,6 +90,7 @@ impl MergingIter {
             error: None,
             target: Vec::new(),
             step_heuristic: StepHeuristic::default(),
+            lazy: LazySeek::default(),
         };
         merging.begin();
         merging
@@ -113,11 +124,13 @@ impl MergingIter {
         self.error = None;
         self.target.clear();
         self.step_heuristic = StepHeuristic::default();
+        self.lazy.reset();
     }
 
     /// True if little memory is kept.
     pub(crate) fn is_small(&self) -> bool {
-        self.children.capacity() <= MAX_KEPT_CHILDREN && self.target.capacity() <= MAX_KEPT_TARGET
+        let targets = self.target.capacity() + self.lazy.capacity();
+        self.children.capacity() <= MAX_KEPT_CHILDREN && targets <= MAX_KEPT_TARGET
     }
 
     fn drop_children(&mut self) {
@@ -307,6 +320,9 @@ impl MergingIter {
     #[inline]
     pub fn next(&mut self) -> Progress {
         debug_assert!(self.is_valid && !self.back);
+        if self.lazy.is_partial() {
+            return self.step_after_lazy_seek();
+        }
         let prefix = self.children[self.current].next_prefix(&self.order);
         self.after_step_with_prefix(prefix)
     }
@@ -322,11 +338,14 @@ impl MergingIter {
     /// Moves every child that is inside a hidden range out of it, in the direction of iteration.
     /// `end` returns the end of the hidden range of a child, if any: forward, the first user key
     /// after the range; backward, the first key in it. Returns false, without moving anything, if
-    /// the current child is not inside such a range.
+    /// the current child is not inside such a range, or a lazy seek has left out children.
     pub fn skip_ranges<'a>(
         &mut self,
         mut end: impl FnMut(usize, &mut Child) -> Option<&'a [u8]>,
     ) -> bool {
+        if self.lazy.is_partial() {
+            return false;
+        }
         let current = self.current;
         let end_of_current = end(current, &mut self.children[current]);
         if !end_of_current.is_some_and(|end| self.leave_range(current, end)) {
@@ -405,7 +424,7 @@ impl MergingIter {
     /// Skips visible deletions of the current child while it stays current: at most `budget` of
     /// them, not newer than `seq` and before the user key `limit`. `last` is set to the user key of
     /// the last one. Returns the number of skipped entries. Forward only, and only if keys are in
-    /// bytewise order.
+    /// bytewise order. Skips nothing if a lazy seek has left out children.
     #[inline]
     pub fn skip_deletions(
         &mut self,
@@ -415,6 +434,9 @@ impl MergingIter {
         last: &mut Vec<u8>,
     ) -> u64 {
         debug_assert!(self.is_valid && !self.back);
+        if self.lazy.is_partial() {
+            return 0;
+        }
         let (skipped, progress) = match self.runner_up() {
             // The run ends at the key of the next child.
             Some(next) => {
@@ -438,7 +460,7 @@ impl MergingIter {
     #[inline]
     #[must_use]
     pub fn may_have_more_of_key(&self) -> bool {
-        !self.tree.wins_by_prefix()
+        self.lazy.is_partial() || !self.tree.wins_by_prefix()
     }
 
     /// Returns the child that would be current without the current one.
@@ -453,9 +475,13 @@ impl MergingIter {
 
     /// Skips visible deletions of the current child together with the entries that they delete in
     /// the next child, until the key of a third child. `last` is set to the user key of the last
-    /// deletion. Forward only, and only if keys are in bytewise order.
+    /// deletion. Forward only, and only if keys are in bytewise order. Skips nothing if a lazy seek has left out
+    /// children.
     pub fn skip_deleted(&mut self, hidden: &SkipLimits<'_>, last: &mut Vec<u8>) -> Skipped {
         debug_assert!(self.is_valid && !self.back);
+        if self.lazy.is_partial() {
+            return Skipped::default();
+        }
         let Some(top) = self.runner_up() else {
             return Skipped::default();
         };
@@ -572,6 +598,7 @@ impl MergingIter {
         self.back = back;
         self.error = None;
         self.pending.clear();
+        self.lazy.forget();
         for (at, child) in self.children.iter_mut().enumerate() {
             if !step(at, child).is_ready() {
                 self.pending.push(at);
@@ -616,6 +643,12 @@ impl MergingIter {
         match then {
             AfterMove::Rebuild => self.rebuild_tree(),
             AfterMove::Replay => self.replay_current(),
+            AfterMove::RebuildAndStep => {
+                self.rebuild_tree();
+                if self.is_valid {
+                    return self.next();
+                }
+            }
         }
         Progress::Ready
     }

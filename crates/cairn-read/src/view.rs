@@ -11,6 +11,7 @@ use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use cairn_version::{TableSource, Version};
 
 use crate::blob::BlobSource;
+use crate::merging_iter::LazySeeks;
 use crate::row_cache::RowCache;
 
 /// The configuration of a column family that is fixed while a view exists.
@@ -42,6 +43,8 @@ pub struct Reading {
     pub min_tombstones_for_range_conversion: u32,
     /// Random source that selects the sampled reads; `None` if sampling is disabled.
     pub read_sampler: Option<Arc<dyn Random>>,
+    /// The benefit of lazy seeks.
+    pub lazy_seeks: LazySeeks,
     /// Opens the tables of the family.
     pub tables: Arc<TableSource>,
     /// Reads values from blob files.

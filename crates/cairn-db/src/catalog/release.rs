@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
-use cairn_read::{Reading, View};
+use cairn_read::{LazySeeks, Reading, View};
 use cairn_types::{Error, Result};
 use cairn_version::{TableSource, Version};
 
@@ -85,6 +85,7 @@ impl FamilyState {
             memtable_avg_op_scan_flush_trigger: 0,
             min_tombstones_for_range_conversion: 0,
             read_sampler: None,
+            lazy_seeks: LazySeeks::default(),
             tables: tables.clone(),
             blobs: Arc::new(blobs),
             row_cache: None,

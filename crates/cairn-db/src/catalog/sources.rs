@@ -20,7 +20,7 @@ use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, TableOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
-use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View, ViewEnd};
+use cairn_read::{BlobCache, BlobSource, LazySeeks, Reading, RowCache, View, ViewEnd};
 use cairn_types::Result;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{OpenTables, TableSource, Version};
@@ -127,6 +127,7 @@ impl Sources {
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
             min_tombstones_for_range_conversion: self.range_conversion(&options),
             read_sampler: self.read_sampler(&options),
+            lazy_seeks: LazySeeks::default(),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
             row_cache: self.row_cache(&options),
@@ -174,6 +175,7 @@ impl Sources {
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
             min_tombstones_for_range_conversion: self.range_conversion(&options),
             read_sampler: self.read_sampler(&options),
+            lazy_seeks: LazySeeks::default(),
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
             row_cache: view.family.row_cache.clone(),

@@ -15,7 +15,7 @@ use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Io, World};
-use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, ViewEnd, get};
+use cairn_read::{BlobSource, Columns, DbIter, Found, LazySeeks, Reading, Value, View, ViewEnd, get};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
@@ -89,6 +89,7 @@ impl SstFileReader {
             memtable_avg_op_scan_flush_trigger: 0,
             min_tombstones_for_range_conversion: 0,
             read_sampler: None,
+            lazy_seeks: LazySeeks::default(),
             tables,
             blobs: Arc::new(BlobSource::new(
                 world.fs.clone(),

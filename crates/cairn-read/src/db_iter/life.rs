@@ -155,6 +155,7 @@ impl DbIter {
     fn end(&mut self) {
         if self.view.0.is_some() {
             self.count_end();
+            self.record_lazy_seek();
         }
         if let Some(trigger) = &mut self.counters.flush_trigger {
             trigger.end_scan();

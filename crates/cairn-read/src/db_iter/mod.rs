@@ -24,7 +24,7 @@ use cairn_observe::Activity;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::ReadRequest;
 use cairn_table::Table;
-use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{TableRef, open_together};
 
 use crate::blob::BlobReadOptions;
@@ -168,6 +168,8 @@ struct Settings {
     cache_only: bool,
     /// True if the tables of a seek are opened together.
     opens_together: bool,
+    /// True if seeks may leave out children until the next step.
+    lazy_seeks: bool,
     /// `allow_unprepared_value`: values in blob files are read by [`DbIter::prepare_value`].
     defer_blob_values: bool,
     blob_options: BlobReadOptions,
@@ -192,6 +194,13 @@ impl Settings {
             same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
             cache_only,
             opens_together: bounds::opens_together(view, options),
+            // With readahead, a scan is expected.
+            lazy_seeks: !options.async_io
+                && options.readahead_size == 0
+                && matches!(
+                    view.family.order,
+                    KeyOrder::Bytewise | KeyOrder::ReverseBytewise
+                ),
             defer_blob_values: options.allow_unprepared_value,
             blob_options: BlobReadOptions {
                 fill_cache: options.fill_cache,
@@ -672,6 +681,7 @@ impl DbIter {
 
     /// Prepares a seek. Returns false if the iterator could not be created.
     fn begin_seek(&mut self, back: bool) -> bool {
+        self.record_lazy_seek();
         self.position = Position::Invalid;
         self.task = Task::Rest;
         self.back = back;
@@ -693,6 +703,14 @@ impl DbIter {
         }
         self.error = None;
         true
+    }
+
+    /// Records the benefit of the last seek, if it was lazy.
+    #[inline]
+    fn record_lazy_seek(&mut self) {
+        if let Some(has_gained) = self.merging.take_lazy_outcome() {
+            self.view.family.lazy_seeks.record(has_gained);
+        }
     }
 
     /// Seeks the merging iterator to the target and runs `task`.

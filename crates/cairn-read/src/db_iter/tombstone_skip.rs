@@ -22,6 +22,10 @@ impl DbIter {
             return Ok(());
         }
         let _progress = match self.back {
+            false if self.settings.lazy_seeks => {
+                let seeks = &self.view.family.lazy_seeks;
+                self.merging.seek_lazily(&self.target, seeks)
+            }
             false => self.merging.seek(&self.target),
             true => self.merging.seek_for_prev(&self.target),
         };

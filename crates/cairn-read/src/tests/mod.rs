@@ -2,6 +2,7 @@
 //! blocks, and all operations in both directions at several snapshots.
 
 mod batch;
+mod lazy_seeks;
 mod prefix;
 mod range_conversion;
 mod range_tombstones;
@@ -87,6 +88,8 @@ fn shape() -> impl Strategy<Value = Shape> {
                 reverse,
                 dated,
                 row_cache,
+                // Scans of the tests cross prefixes.
+                filtered: false,
             },
         )
 }
@@ -306,6 +309,7 @@ fn shape_of(layers: &[usize]) -> Shape {
         reverse: false,
         dated: false,
         row_cache: None,
+        filtered: false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_format::dated;
+use cairn_format::filter::FilterPolicy;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
@@ -24,6 +25,7 @@ use cairn_types::{
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
+use crate::merging_iter::LazySeeks;
 use crate::row_cache::RowCache;
 use crate::view::{Reading, View, ViewEnd};
 
@@ -57,6 +59,8 @@ pub(super) struct Shape {
     pub(super) dated: bool,
     /// The capacity of the row cache, if there is one.
     pub(super) row_cache: Option<usize>,
+    /// True if tables have filters of keys and prefixes.
+    pub(super) filtered: bool,
 }
 
 pub(super) struct World {
@@ -99,6 +103,10 @@ impl World {
         let options = TableOptions {
             block_size: shape.block_size,
             block_restart_interval: shape.interval,
+            filter_policy: match shape.filtered {
+                true => FilterPolicy::from_text("bloomfilter:10:false"),
+                false => None,
+            },
             ..TableOptions::default()
         };
         let mut builder = Builder {
@@ -152,6 +160,7 @@ impl World {
             memtable_avg_op_scan_flush_trigger: 0,
             min_tombstones_for_range_conversion: 0,
             read_sampler: None,
+            lazy_seeks: LazySeeks::default(),
             tables: Arc::new(TableSource {
                 fs: fs.clone(),
                 paths: vec![dir()],

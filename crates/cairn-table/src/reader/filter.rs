@@ -75,6 +75,36 @@ impl Bits {
 pub(crate) type Answer = Result<Result<bool, MissingBlock>>;
 
 impl Table {
+    /// The filter of whole keys, if all of it is held in memory.
+    #[inline]
+    fn held_key_filter(&self) -> Option<&Bits> {
+        let filter = self.filter.as_ref().filter(|filter| filter.whole_keys)?;
+        filter.bits.as_ref()
+    }
+
+    /// True if [`Table::may_have_key`] can exclude keys.
+    #[inline]
+    #[must_use]
+    pub fn holds_key_filter(&self) -> bool {
+        self.held_key_filter().is_some()
+    }
+
+    /// Prefetches the memory of [`Table::may_have_key`].
+    #[inline]
+    pub fn prefetch_key_filter(&self, key: &FilterKey<'_>) {
+        if let Some(bits) = self.held_key_filter() {
+            bits.prefetch(key);
+        }
+    }
+
+    /// False if a filter that is held in memory excludes the user key `key`, which has no timestamp. Not counted in
+    /// the statistics of filters.
+    #[inline]
+    #[must_use]
+    pub fn may_have_key(&self, key: &FilterKey<'_>) -> bool {
+        self.held_key_filter().is_none_or(|bits| bits.may_match(key))
+    }
+
     /// False if the table does not have the user key of `lookup`.
     #[inline]
     pub(crate) fn may_contain(&self, lookup: &LookupKey, supplied: &SuppliedBlocks) -> Answer {
