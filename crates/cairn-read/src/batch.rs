@@ -21,13 +21,16 @@ use cairn_observe::Activity;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Ticker};
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::ReadOptions;
 use cairn_platform::{Buffer, ReadDriver, ReadRequest};
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 use cairn_version::{FileToOpen, TableRef, open_together};
 
-use crate::get::{BlobReads, Found, PointGet, open_blob_files, opens_apart, start_opening};
+use crate::get::{
+    BlobReads, Found, PointGet, next_traced_get, open_blob_files, opens_apart, start_opening,
+};
 use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
@@ -441,12 +444,15 @@ impl<'a> Batch<'a> {
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
+        let first = part.first().filter(|_| is_traced());
+        let traced = first.and_then(|&(_, at)| next_traced_get(keys[at as usize].view));
         let member = |&(_, at): &Place| Member {
-            get: PointGet::new(
+            get: PointGet::in_batch(
                 keys[at as usize].view,
                 &keys[at as usize].lookup,
                 options,
                 states.pop().unwrap_or_default(),
+                traced,
             ),
             at_table: false,
             error: None,

@@ -16,14 +16,16 @@ use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::Fragments;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
+use cairn_observe::traces::block_cache::{TracedGetId, is_in_use as is_traced};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{KeyOrder, MergeResult, Progress, Result, SequenceNumber};
+use cairn_table::{GetOptions, Table, TableGet, TracedRead};
+use cairn_types::{Error, KeyOrder, MergeResult, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::columns::{Columns, default_column};
@@ -103,6 +105,12 @@ enum Pending<'a> {
     Block,
 }
 
+/// The number of the next get of the database in its block-cache trace; `None` if there is none.
+#[cold]
+pub(crate) fn next_traced_get(view: &View) -> Option<TracedGetId> {
+    view.family.tables.cache_tracer.as_ref()?.next_get()
+}
+
 /// Maximum number of level-0 filters that are prefetched.
 const PREFETCHED_FILTERS: usize = 8;
 
@@ -145,11 +153,56 @@ impl<'a> PointGet<'a> {
     ) -> PointGet<'a> {
         PointGet::with_hook(view, lookup, options, state, ())
     }
+
+    /// A lookup that is part of a batch, which is `traced`.
+    #[inline(always)]
+    pub(crate) fn in_batch(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+        traced: Option<TracedGetId>,
+    ) -> PointGet<'a> {
+        let mut get = PointGet::untraced(view, lookup, options, state, ());
+        if is_traced() {
+            get.trace_as(options, CacheCaller::MultiGet, traced);
+        }
+        get
+    }
 }
 
 impl<'a, H: OnOperand> PointGet<'a, H> {
     #[inline(always)]
     fn with_hook(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+        on_operand: H,
+    ) -> PointGet<'a, H> {
+        let mut get = PointGet::untraced(view, lookup, options, state, on_operand);
+        if is_traced() {
+            let traced = next_traced_get(view);
+            get.trace_as(options, CacheCaller::Get, traced);
+        }
+        get
+    }
+
+    /// Records the block lookups as those of the get with the number `id`, if it has one.
+    #[cold]
+    #[inline(never)]
+    fn trace_as(&mut self, options: &ReadOptions, caller: CacheCaller, id: Option<TracedGetId>) {
+        let read = id.map(|id| TracedRead {
+            id,
+            caller,
+            at_snapshot: options.snapshot.is_some(),
+            fills: options.fill_cache && !self.is_cache_only(),
+        });
+        self.state.trace_as(read, self.lookup.internal());
+    }
+
+    #[inline(always)]
+    fn untraced(
         view: &'a View,
         lookup: &'a LookupKey,
         options: &'a ReadOptions,
@@ -405,6 +458,17 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         let is_on_device =
             matches!(self.pending, Some(Pending::Block)) && self.state.lacks_only_device();
         self.is_cache_only() && !is_on_device
+    }
+
+    /// The error of a lookup that waits for storage although only cached data may be read.
+    #[cold]
+    pub(crate) fn refuse_storage(&self) -> Error {
+        if is_traced()
+            && let Some(table) = &self.table
+        {
+            self.state.trace_refused(table);
+        }
+        storage_forbidden()
     }
 
     /// The table that has to be opened, and its level.
@@ -698,7 +762,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// for.
     pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
         if self.lacks_storage() {
-            return Err(storage_forbidden());
+            return Err(self.refuse_storage());
         }
         match self.pending.take() {
             None => Ok(None),
@@ -723,6 +787,9 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         let stage = self.stage;
         while let Some((file, _)) = self.next_file() {
             let mut state = TableGet::new();
+            if is_traced() {
+                state.trace_like(&self.state);
+            }
             if let Some(table) = file.table.get()
                 && table.lacks_filter_ahead(self.lookup, &self.options, &mut state)
             {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
@@ -76,6 +77,7 @@ impl SstFileReader {
             open_tables: OpenTables::new(None),
             lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
+            cache_tracer: None,
         });
         let reading = Reading {
             family: path.display().to_string(),
@@ -188,6 +190,7 @@ impl SstFileReader {
     pub fn for_each_entry(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let options = IterOptions {
             fill_cache: false,
+            caller: CacheCaller::SstFileReader,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(self.table.clone(), options);

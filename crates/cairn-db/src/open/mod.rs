@@ -42,7 +42,7 @@ use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::create_dir;
-use crate::context::DbContext;
+use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::lifecycle::Lifecycle;
@@ -520,8 +520,11 @@ fn context_of(
     names: &[String],
     secondary: Option<secondary::Place>,
 ) -> Result<DbContext> {
+    let clock = &request.world.clock;
+    let traces = Tracers::new(clock);
+    let (fs, tracer) = (request.world.fs.clone(), traces.io.clone());
     let world = World {
-        fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
+        fs: cairn_observe::files::counted(fs, clock.clone(), tracer),
         ..request.world.clone()
     };
     let info = match (&secondary, request.read_only) {
@@ -557,6 +560,7 @@ fn context_of(
         dated: ttl::is_dated(request),
         world,
         locks: Locks::new(),
+        traces,
     })
 }
 

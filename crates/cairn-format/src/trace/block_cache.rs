@@ -26,7 +26,7 @@
 
 use cairn_types::{Decoded, Malformed};
 
-use super::{BEGIN, MAGIC, METADATA_LEN, Metadata, RecordWriter};
+use super::{BEGIN, MAGIC, METADATA_LEN, RecordWriter};
 use crate::coding::{Input, put_fixed32, put_fixed64, put_lps};
 
 /// The versions in the first record of a block-cache or an I/O trace.
@@ -308,6 +308,7 @@ fn caller(input: &mut Input<'_>) -> Decoded<CacheCaller> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Metadata;
     use super::*;
 
     const VERSION: WriterVersion = WriterVersion {
@@ -343,7 +344,8 @@ mod tests {
     #[test]
     fn a_trace_begins_with_rocksdbs_bytes() {
         let header = begin(0x0102, VERSION);
-        let expected = b"\x02\x01\0\0\0\0\0\0\x01\x19\0\0\0\x10feedcafedeadbeef\x0b\0\0\0\x0c\0\0\0";
+        let expected =
+            b"\x02\x01\0\0\0\0\0\0\x01\x19\0\0\0\x10feedcafedeadbeef\x0b\0\0\0\x0c\0\0\0";
         assert_eq!(header, expected);
         assert_eq!(WriterVersion::decode(&header[METADATA_LEN..]), Ok(VERSION));
         for len in 0..header.len() - METADATA_LEN {
@@ -355,7 +357,8 @@ mod tests {
 
     #[test]
     fn lookups_have_the_documented_bytes() {
-        let common = b"\x05block\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02cf\x04\0\0\0\x05\0\0\0\0\0\0\0";
+        let common =
+            b"\x05block\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02cf\x04\0\0\0\x05\0\0\0\0\0\0\0";
         let bytes = record(&access());
         assert_eq!(bytes[8], 7);
         assert_eq!(bytes[METADATA_LEN..], [&common[..], b"\x03\x01\0"].concat());
@@ -380,7 +383,8 @@ mod tests {
             ..access()
         };
         let bytes = record(&by_get);
-        let of_get = b"\x02\0\x01\x06\0\0\0\0\0\0\0\x01\x03key\x09\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x01";
+        let of_get =
+            b"\x02\0\x01\x06\0\0\0\0\0\0\0\x01\x03key\x09\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x01";
         assert_eq!(bytes[8], 9);
         assert_eq!(bytes[METADATA_LEN..], [&common[..], of_get].concat());
     }

@@ -23,7 +23,7 @@
 
 use cairn_types::{Decoded, Malformed};
 
-use super::{METADATA_LEN, Metadata, RecordWriter};
+use super::{METADATA_LEN, RecordWriter};
 use crate::coding::{Input, put_fixed64, put_lps};
 
 const IO: u8 = 12;
@@ -151,6 +151,7 @@ fn members(input: &mut Input<'_>, known: u64) -> Decoded<u64> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Metadata;
     use super::*;
 
     fn record(operation: &IoOperation<'_>) -> Vec<u8> {
@@ -174,7 +175,8 @@ mod tests {
             offset: Some(5),
             ..IoOperation::default()
         };
-        let read = b"\x06\0\0\0\0\0\0\0\x04Read\x03\0\0\0\0\0\0\0\x02OK\x0a000007.sst\x04\0\0\0\0\0\0\0\
+        let read =
+            b"\x06\0\0\0\0\0\0\0\x04Read\x03\0\0\0\0\0\0\0\x02OK\x0a000007.sst\x04\0\0\0\0\0\0\0\
                      \x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(record(&operation)[METADATA_LEN..], read[..]);
         operation = IoOperation {
@@ -184,7 +186,8 @@ mod tests {
             request_id: Some(b"id"),
             ..operation
         };
-        let with_id = b"\x01\0\0\0\0\0\0\0\x04Read\x03\0\0\0\0\0\0\0\x02OK\x0a000007.sst\x06\0\0\0\0\0\0\0\
+        let with_id =
+            b"\x01\0\0\0\0\0\0\0\x04Read\x03\0\0\0\0\0\0\0\x02OK\x0a000007.sst\x06\0\0\0\0\0\0\0\
                         \x01\0\0\0\0\0\0\0\x02id";
         assert_eq!(record(&operation)[METADATA_LEN..], with_id[..]);
     }
