@@ -78,7 +78,10 @@ fn filled(world: &World) -> Db {
 }
 
 fn to_file(db: &Db, path: &str) -> Result<Box<dyn TraceWriter>> {
-    Ok(Box::new(FileTraceWriter::create(db.world(), Path::new(path))?))
+    Ok(Box::new(FileTraceWriter::create(
+        db.world(),
+        Path::new(path),
+    )?))
 }
 
 fn start(db: &Db, options: &BlockCacheTraceOptions) {
@@ -98,10 +101,7 @@ fn records(world: &World, path: &str) -> Vec<Vec<u8>> {
         major: 11,
         minor: 12,
     };
-    assert_eq!(
-        WriterVersion::decode(&header[METADATA_LEN..]),
-        Ok(expected)
-    );
+    assert_eq!(WriterVersion::decode(&header[METADATA_LEN..]), Ok(expected));
     records
 }
 
@@ -193,13 +193,22 @@ fn the_search_of_a_get_tells_values_from_deletions_and_missing_keys() {
         assert!(other.get(b"kept").unwrap().is_none());
     });
     let all: Vec<_> = all.iter().map(|record| lookup(record)).collect();
-    let searched = all.iter().filter(|access| access.block == TracedBlock::Data);
+    let searched = all
+        .iter()
+        .filter(|access| access.block == TracedBlock::Data);
     let searched: Vec<_> = searched
         .map(|access| {
             let get = access.get.unwrap();
             let search = get.search.unwrap();
             let user = key::user_key(get.key).to_vec();
-            (get.id, get.at_snapshot, user, search.is_found, search.entry_size, access.level)
+            (
+                get.id,
+                get.at_snapshot,
+                user,
+                search.is_found,
+                search.entry_size,
+                access.level,
+            )
         })
         .collect();
     assert_eq!(
@@ -235,7 +244,11 @@ fn batches_iterators_and_compactions_are_told_apart() {
             *data.entry((get.id, access.is_hit)).or_default() += 1;
         }
     }
-    assert_eq!(data.get(&(1, false)), Some(&2), "two blocks are read: {data:?}");
+    assert_eq!(
+        data.get(&(1, false)),
+        Some(&2),
+        "two blocks are read: {data:?}"
+    );
     assert_eq!(data.get(&(1, true)), None);
     assert_eq!(data.get(&(2, false)), None, "{data:?}");
 
@@ -254,7 +267,9 @@ fn batches_iterators_and_compactions_are_told_apart() {
         assert_eq!(count, KEYS + 1);
     });
     let scan: Vec<_> = scan.iter().map(|record| lookup(record)).collect();
-    let scanned = scan.iter().filter(|access| access.block == TracedBlock::Data);
+    let scanned = scan
+        .iter()
+        .filter(|access| access.block == TracedBlock::Data);
     let hits = scanned.clone().filter(|access| access.is_hit).count();
     assert!(hits >= 2 && scanned.count() > 10, "{}", scan.len());
     for access in &scan {
@@ -341,7 +356,8 @@ fn the_operations_on_the_files_of_a_database_are_recorded() {
     let db = filled(&world);
     let other = db.family("other").unwrap();
     let options = IoTraceOptions::default();
-    db.start_io_trace(&options, || to_file(&db, IO_TRACE)).unwrap();
+    db.start_io_trace(&options, || to_file(&db, IO_TRACE))
+        .unwrap();
     let synced = WriteOptions {
         sync: true,
         ..WriteOptions::default()
@@ -419,7 +435,8 @@ fn a_failed_or_panicking_writer_fails_no_operation() {
         let writer = || Ok(Box::new(Called(Box::new(failure), 0)) as Box<dyn TraceWriter>);
         let options = BlockCacheTraceOptions::default();
         db.start_block_cache_trace(&options, writer).unwrap();
-        db.start_io_trace(&IoTraceOptions::default(), writer).unwrap();
+        db.start_io_trace(&IoTraceOptions::default(), writer)
+            .unwrap();
         other.put(b"k", b"v").unwrap();
         other.flush().unwrap();
         other.get(&9_u32.to_be_bytes()).unwrap().unwrap();
