@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::trace::{METADATA_LEN, Metadata};
-use cairn_observe::traces::TraceWriter;
+use cairn_observe::traces::{TraceWriter, untraced};
 use cairn_platform::World;
 use cairn_platform::fs::{FileMode, RandomAccessFile, WritableFile, remove_if_there};
 use cairn_types::{Error, Result};
@@ -41,10 +41,12 @@ impl FileTraceWriter {
     ///
     /// `IoError`.
     pub fn create(world: &World, path: &Path) -> Result<FileTraceWriter> {
-        remove_if_there(&*world.fs, path)?;
-        Ok(FileTraceWriter {
-            file: world.fs.create(path, FileMode::default())?,
-            buffer: Vec::new(),
+        untraced(|| {
+            remove_if_there(&*world.fs, path)?;
+            Ok(FileTraceWriter {
+                file: world.fs.create(path, FileMode::default())?,
+                buffer: Vec::new(),
+            })
         })
     }
 

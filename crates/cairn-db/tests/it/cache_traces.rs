@@ -358,6 +358,8 @@ fn the_operations_on_the_files_of_a_database_are_recorded() {
     let options = IoTraceOptions::default();
     db.start_io_trace(&options, || to_file(&db, IO_TRACE))
         .unwrap();
+    // Its file is not recorded.
+    start(&db, &BlockCacheTraceOptions::default());
     let synced = WriteOptions {
         sync: true,
         ..WriteOptions::default()

@@ -389,6 +389,61 @@ mod tests {
         assert_eq!(bytes[METADATA_LEN..], [&common[..], of_get].concat());
     }
 
+    /// A workload on RocksDB 11.12: gets, a batch at a snapshot, a scan, a flush, a compaction.
+    #[test]
+    fn a_trace_of_rocksdb_is_decoded_and_encoded_to_the_same_bytes() {
+        let mut rest = &include_bytes!("../../testdata/lookups_11_12.trace")[..];
+        let mut seen = Vec::new();
+        while !rest.is_empty() {
+            let metadata = Metadata::decode(rest).unwrap();
+            let (record, after) = rest.split_at(METADATA_LEN + metadata.payload_len as usize);
+            rest = after;
+            if metadata.kind == BEGIN {
+                assert_eq!(begin(metadata.micros, VERSION), record);
+                continue;
+            }
+            let access = Access::decode(metadata.kind, &record[METADATA_LEN..]).unwrap();
+            let mut again = Vec::new();
+            assert!(access.encode(metadata.micros, &mut again));
+            assert_eq!(again, record);
+            seen.push(access);
+        }
+        assert_eq!(seen.len(), 35);
+        let first_get = seen[..3].iter().map(|access| (access.block, access.is_hit));
+        let expected = [
+            (TracedBlock::Filter, true),
+            (TracedBlock::Index, true),
+            (TracedBlock::Data, false),
+        ];
+        assert!(first_get.eq(expected), "{seen:?}");
+        let found = seen[2].get.unwrap();
+        assert_eq!((seen[2].file, seen[2].level, found.id), (9, 0, 1));
+        assert_eq!(found.key, b"key00100\x01e\0\0\0\0\0\0");
+        let search = BlockSearch {
+            entry_size: 8 + 8 + 35,
+            keys_in_block: 89,
+            is_found: true,
+        };
+        assert_eq!(found.search, Some(search));
+        let batch = seen
+            .iter()
+            .filter(|one| one.caller == CacheCaller::MultiGet);
+        assert!(batch.clone().all(|one| one.get.unwrap().at_snapshot));
+        assert_eq!(batch.count(), 4);
+        let by = |caller| seen.iter().filter(move |one| one.caller == caller).count();
+        let others = [
+            CacheCaller::Iterator,
+            CacheCaller::Flush,
+            CacheCaller::Compaction,
+        ];
+        assert_eq!(others.map(by), [5, 1, 7]);
+        assert!(
+            seen.iter()
+                .filter(|one| one.level == 6)
+                .all(|one| one.file == 12)
+        );
+    }
+
     #[test]
     fn other_kinds_and_callers_are_not_supported() {
         let bytes = record(&access());

@@ -151,7 +151,8 @@ fn members(input: &mut Input<'_>, known: u64) -> Decoded<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Metadata;
+    use super::super::block_cache::WriterVersion;
+    use super::super::{BEGIN, Metadata};
     use super::*;
 
     fn record(operation: &IoOperation<'_>) -> Vec<u8> {
@@ -190,6 +191,46 @@ mod tests {
             b"\x01\0\0\0\0\0\0\0\x04Read\x03\0\0\0\0\0\0\0\x02OK\x0a000007.sst\x06\0\0\0\0\0\0\0\
                         \x01\0\0\0\0\0\0\0\x02id";
         assert_eq!(record(&operation)[METADATA_LEN..], with_id[..]);
+    }
+
+    /// The same workload as in the trace of block lookups.
+    #[test]
+    fn a_trace_of_rocksdb_is_decoded_and_encoded_to_the_same_bytes() {
+        let mut rest = &include_bytes!("../../testdata/io_11_12.trace")[..];
+        let mut seen = Vec::new();
+        while !rest.is_empty() {
+            let metadata = Metadata::decode(rest).unwrap();
+            let (record, after) = rest.split_at(METADATA_LEN + metadata.payload_len as usize);
+            rest = after;
+            let payload = &record[METADATA_LEN..];
+            if metadata.kind == BEGIN {
+                assert!(WriterVersion::decode(payload).is_ok());
+                continue;
+            }
+            let operation = IoOperation::decode(metadata.kind, payload).unwrap();
+            let mut again = Vec::new();
+            assert!(operation.encode(metadata.micros, &mut again));
+            assert_eq!(again, record);
+            assert_eq!(operation.status, STATUS_OK);
+            seen.push(operation);
+        }
+        assert_eq!(seen.len(), 40);
+        let first = &seen[0];
+        assert_eq!(
+            (first.operation, first.file),
+            (&b"Read"[..], &b"000009.sst"[..])
+        );
+        assert_eq!(
+            (first.len, first.offset, first.file_len),
+            (Some(4079), Some(4077), None)
+        );
+        let sizes = seen.iter().filter(|one| one.operation == b"GetFileSize");
+        assert!(
+            sizes
+                .clone()
+                .all(|one| one.file_len.is_some() && one.len.is_none())
+        );
+        assert_eq!(sizes.count(), 7);
     }
 
     #[test]

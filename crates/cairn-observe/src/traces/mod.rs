@@ -22,7 +22,7 @@ mod tests;
 
 pub use block_cache::{BlockCacheTraceOptions, BlockCacheTracer};
 pub use io::{IoTraceOptions, IoTracer};
-pub use sink::{TraceSink, TraceWriter, check_outside_writer, is_in_writer};
+pub use sink::{TraceSink, TraceWriter, check_outside_writer, is_in_writer, untraced};
 
 /// The default of the size in bytes above which a trace has no further records.
 pub const DEFAULT_MAX_TRACE_FILE_SIZE: u64 = 64 << 30;

@@ -4,7 +4,7 @@ use cairn_platform::Process;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
-use super::sink::{TraceSink, TraceWriter, check_outside_writer, is_in_writer};
+use super::sink::{TraceSink, TraceWriter, check_outside_writer, is_in_writer, untraced};
 use crate::logger::Logger;
 
 /// A trace that may be active.
@@ -93,7 +93,7 @@ impl OpenTrace {
         if active.is_some() {
             return Err(Error::busy(format!("the {} is active", self.name)));
         }
-        let mut sink = TraceSink::new(create()?, start.max_file_size, start.header);
+        let mut sink = TraceSink::new(untraced(create)?, start.max_file_size, start.header);
         let has_room = sink.append(start.info)?;
         *active = Some(Active {
             sink,

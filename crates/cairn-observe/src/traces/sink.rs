@@ -41,6 +41,22 @@ pub fn is_in_writer() -> bool {
     IN_WRITER.get()
 }
 
+/// Runs `call`, which creates the destination of a trace: its operations are not traced, and it may not start or end
+/// traces.
+pub fn untraced<T>(call: impl FnOnce() -> T) -> T {
+    let _restores = RestoreInWriter(IN_WRITER.replace(true));
+    call()
+}
+
+/// Restores the state of the thread when dropped.
+struct RestoreInWriter(bool);
+
+impl Drop for RestoreInWriter {
+    fn drop(&mut self) {
+        IN_WRITER.set(self.0);
+    }
+}
+
 /// Checks that the thread may start or end a trace.
 ///
 /// # Errors
@@ -55,11 +71,8 @@ pub fn check_outside_writer() -> Result<()> {
 
 /// Calls the writer of a trace of the database that logs to `info`. A panic is an error.
 fn call_writer<T>(info: &Logger, call: impl FnOnce() -> Result<T>) -> Result<T> {
-    let outer = IN_WRITER.replace(true);
-    let called = catch_unwind(AssertUnwindSafe(|| {
-        callback::within(info, Within::Trace, call)
-    }));
-    IN_WRITER.set(outer);
+    let within = || untraced(|| callback::within(info, Within::Trace, call));
+    let called = catch_unwind(AssertUnwindSafe(within));
     called.unwrap_or_else(|_| Err(Error::aborted("the trace writer panicked")))
 }
 

@@ -162,6 +162,21 @@ fn a_trace_starts_once_and_its_end_is_repeatable() {
 }
 
 #[test]
+fn the_creation_of_a_writer_may_not_start_a_trace() {
+    let tracer = BlockCacheTracer::new(clock());
+    let options = BlockCacheTraceOptions::default();
+    let start = tracer.start(&info(), VERSION, &options, || {
+        let inner = tracer.start(&info(), VERSION, &options, || {
+            Ok(Box::new(Probe::default()))
+        });
+        assert_eq!(inner.unwrap_err().code(), Code::Busy);
+        tracer.end().map(|()| Box::new(Probe::default()) as _)
+    });
+    assert_eq!(start.unwrap_err().code(), Code::Busy);
+    assert!(!is_in_writer());
+}
+
+#[test]
 fn a_writer_that_cannot_be_created_or_written_starts_no_trace() {
     let tracer = BlockCacheTracer::new(clock());
     let options = BlockCacheTraceOptions::default();
