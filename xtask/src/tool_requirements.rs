@@ -38,7 +38,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that the stages need beyond cargo and a C compiler.
-pub const NEEDS: [Need; 15] = [
+pub const NEEDS: [Need; 16] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],
@@ -133,6 +133,13 @@ pub const NEEDS: [Need; 15] = [
             ("capi", "tests of RocksJava"),
             ("streams", "the Kafka Streams example"),
         ],
+        whole: None,
+    },
+    Need {
+        name: "c_test",
+        parts: &[],
+        cached: None,
+        steps: &[("capi", "RocksDB's test of its C interface")],
         whole: None,
     },
     Need {
