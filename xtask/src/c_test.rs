@@ -3,7 +3,8 @@
 //! The program comes from the crate with RocksDB's sources. It consists of phases, each of which prints its name and
 //! ends the process if a check fails. [`DEVIATIONS`] lists the checks that do not hold on Cairn, with the reason: they
 //! are removed from the source before it is compiled. Everything else must pass. A deviation whose phase or text is not
-//! in the source is an error, so that the list has no obsolete entries.
+//! in the source is an error, so that the list has no obsolete entries. The library must export every function of
+//! RocksDB's header.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -81,6 +82,9 @@ const PHASE: &str = "=== Test ";
 const INCLUDED: &str = "c_api_gen/c_generated_roundtrip_tests.c.inc";
 const INCLUDING: &str = "generated_option_roundtrips";
 
+/// A header with fewer functions was not read correctly.
+const FEWEST: usize = 1_700;
+
 /// Seconds after which the program is ended.
 const LIMIT: &str = "300";
 
@@ -98,6 +102,7 @@ pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = target(root).join("c-test");
     fresh(&work)?;
     let sources = reference::sources(&work.join("crate"))?.join("rocksdb");
+    exports(&sources.join("include/rocksdb/c.h"), libraries)?;
     let original = read(&sources.join("db/c_test.c"))?;
     let included = read(&sources.join(INCLUDED))?;
     let changed = changed(&original, &included, &DEVIATIONS)?;
@@ -147,6 +152,45 @@ pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
     }
     report(&ran);
     Ok(())
+}
+
+/// Checks that the library exports each function that RocksDB's `header` declares.
+fn exports(header: &Path, libraries: &Path) -> Result<(), String> {
+    let text = read(header)?;
+    let listed = printed(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(libraries.join("librocksdb.so")),
+    )?;
+    let exported: BTreeSet<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    let declared: BTreeSet<&str> = declared(&text).collect();
+    let missing: Vec<_> = declared.difference(&exported).collect();
+    if declared.len() < FEWEST || !missing.is_empty() {
+        return Err(format!(
+            "of the {} functions that RocksDB {} declares, librocksdb.so lacks {missing:?}",
+            declared.len(),
+            reference::RELEASE
+        ));
+    }
+    println!(
+        "librocksdb.so exports the {} functions of RocksDB {}",
+        declared.len(),
+        reference::RELEASE
+    );
+    Ok(())
+}
+
+/// The functions that the header with this `text` declares.
+fn declared(text: &str) -> impl Iterator<Item = &str> {
+    let declarations = text.split("extern ROCKSDB_LIBRARY_API").skip(1);
+    declarations.filter_map(|rest| {
+        let (before, _) = rest.split_once('(')?;
+        let name = before.rsplit(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        name.into_iter().next()
+    })
 }
 
 fn report(ran: &[&str]) {
@@ -278,6 +322,14 @@ mod tests {
         assert_eq!(included, unchanged.replace("x();\nz();", "z();"));
         let names: Vec<_> = phases(SOURCE).collect();
         assert_eq!(names, ["one", "two", INCLUDING]);
+    }
+
+    #[test]
+    fn the_functions_of_a_header_are_found() {
+        let text = "#define X f(1)\nextern ROCKSDB_LIBRARY_API rocksdb_t* rocksdb_open(\n    int x);\n\
+            extern ROCKSDB_LIBRARY_API void\nrocksdb_close(void (*f)(int));\n";
+        let names: Vec<_> = declared(text).collect();
+        assert_eq!(names, ["rocksdb_open", "rocksdb_close"]);
     }
 
     #[test]

@@ -111,6 +111,25 @@ pub(crate) fn next_traced_get(view: &View) -> Option<TracedGetId> {
     view.family.tables.cache_tracer.as_ref()?.next_get()
 }
 
+/// Records the block lookups of `state` as those of the get with the number `id`, if it has one.
+#[cold]
+#[inline(never)]
+fn trace_as(
+    state: &mut TableGet,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+    caller: CacheCaller,
+    id: Option<TracedGetId>,
+) {
+    let read = id.map(|id| TracedRead {
+        id,
+        caller,
+        at_snapshot: options.snapshot.is_some(),
+        fills: options.fill_cache && options.read_tier != ReadTier::BlockCache,
+    });
+    state.trace_as(read, lookup.internal());
+}
+
 /// Maximum number of level-0 filters that are prefetched.
 const PREFETCHED_FILTERS: usize = 8;
 
@@ -163,11 +182,11 @@ impl<'a> PointGet<'a> {
         state: TableGet,
         traced: Option<TracedGetId>,
     ) -> PointGet<'a> {
-        let mut get = PointGet::untraced(view, lookup, options, state, ());
+        let mut state = state;
         if is_traced() {
-            get.trace_as(options, CacheCaller::MultiGet, traced);
+            trace_as(&mut state, lookup, options, CacheCaller::MultiGet, traced);
         }
-        get
+        PointGet::untraced(view, lookup, options, state, ())
     }
 }
 
@@ -180,25 +199,13 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         state: TableGet,
         on_operand: H,
     ) -> PointGet<'a, H> {
-        let mut get = PointGet::untraced(view, lookup, options, state, on_operand);
+        // Before the lookup is built, which would otherwise be moved.
+        let mut state = state;
         if is_traced() {
             let traced = next_traced_get(view);
-            get.trace_as(options, CacheCaller::Get, traced);
+            trace_as(&mut state, lookup, options, CacheCaller::Get, traced);
         }
-        get
-    }
-
-    /// Records the block lookups as those of the get with the number `id`, if it has one.
-    #[cold]
-    #[inline(never)]
-    fn trace_as(&mut self, options: &ReadOptions, caller: CacheCaller, id: Option<TracedGetId>) {
-        let read = id.map(|id| TracedRead {
-            id,
-            caller,
-            at_snapshot: options.snapshot.is_some(),
-            fills: options.fill_cache && !self.is_cache_only(),
-        });
-        self.state.trace_as(read, self.lookup.internal());
+        PointGet::untraced(view, lookup, options, state, on_operand)
     }
 
     #[inline(always)]
