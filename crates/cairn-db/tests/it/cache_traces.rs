@@ -63,16 +63,16 @@ fn open_at(world: &World, path: &str, options: &DbOptions) -> Db {
 /// A database with `KEYS` keys in the family `other`, in one table of level 6, and one key in level 0.
 fn filled(world: &World) -> Db {
     let db = open_at(world, "/db", &db_options());
-    let other = db.family("other").unwrap();
+    let other = db.family("other").expect("no fault");
     for n in 0..KEYS {
-        other.put(&n.to_be_bytes(), &[7; 20]).unwrap();
+        other.put(&n.to_be_bytes(), &[7; 20]).expect("no fault");
     }
     other
         .compact_range(None, None, &CompactRangeOptions::default())
-        .unwrap();
-    other.put(b"in level 0", b"value").unwrap();
-    other.flush().unwrap();
-    db.close().unwrap();
+        .expect("no fault");
+    other.put(b"in level 0", b"value").expect("no fault");
+    other.flush().expect("no fault");
+    db.close().expect("no fault");
     // The cache of this database is empty.
     open_at(world, "/db", &db_options())
 }
@@ -119,7 +119,7 @@ fn operation(record: &[u8]) -> IoOperation<'_> {
 fn lookups_of(world: &World, db: &Db, call: impl FnOnce()) -> Vec<Vec<u8>> {
     start(db, &BlockCacheTraceOptions::default());
     call();
-    db.end_block_cache_trace().unwrap();
+    db.end_block_cache_trace().expect("no fault");
     records(world, TRACE)
 }
 

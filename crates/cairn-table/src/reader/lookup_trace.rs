@@ -277,7 +277,7 @@ impl Table {
             block_key: &self.cache_key(lookup.block.handle).to_bytes(),
             block,
             block_size: lookup.size,
-            family: u64::from(self.properties.column_family_id),
+            family: self.properties.column_family_id,
             family_name: self.properties.column_family_name.as_bytes(),
             level: level.map_or(NO_LEVEL, |level| level.unwrap_or(NO_LEVEL)),
             file: self.params.number.0,
