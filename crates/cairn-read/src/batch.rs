@@ -435,6 +435,16 @@ impl Member<'_> {
     }
 }
 
+/// Records the block lookups of `members` as those of one batch, if there is a trace.
+#[cold]
+fn trace(members: &mut [Member<'_>], options: &ReadOptions) {
+    let mut id = None;
+    for member in members {
+        id = id.or_else(|| next_traced_get(member.get.view()));
+        member.get.trace_in_batch(options, id);
+    }
+}
+
 impl<'a> Batch<'a> {
     // Compiled in this crate, here and in `search`, and not with each type of results.
     #[inline(never)]
@@ -444,20 +454,20 @@ impl<'a> Batch<'a> {
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
-        let first = part.first().filter(|_| is_traced());
-        let traced = first.and_then(|&(_, at)| next_traced_get(keys[at as usize].view));
         let member = |&(_, at): &Place| Member {
             get: PointGet::in_batch(
                 keys[at as usize].view,
                 &keys[at as usize].lookup,
                 options,
                 states.pop().unwrap_or_default(),
-                traced,
             ),
             at_table: false,
             error: None,
         };
-        let members: Vec<_> = part.iter().map(member).collect();
+        let mut members: Vec<_> = part.iter().map(member).collect();
+        if is_traced() {
+            trace(&mut members, options);
+        }
         let first = members.first();
         Batch {
             timed_by_level: first.is_some_and(|member| member.get.wants_times_by_level()),

@@ -111,16 +111,29 @@ pub(crate) fn next_traced_get(view: &View) -> Option<TracedGetId> {
     view.family.tables.cache_tracer.as_ref()?.next_get()
 }
 
-/// Records the block lookups of `state` as those of the get with the number `id`, if it has one.
+/// Returns `state`, whose block lookups are recorded as those of the next get in the trace, if there is one. By value, so
+/// that the lookup is built in place.
 #[cold]
 #[inline(never)]
-fn trace_as(
-    state: &mut TableGet,
+fn next_traced(
+    state: TableGet,
+    view: &View,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+) -> TableGet {
+    let id = next_traced_get(view);
+    traced(state, lookup, options, CacheCaller::Get, id)
+}
+
+/// Returns `state`, whose block lookups are recorded as those of the get, or the batch, with the number `id`, if it has
+/// one.
+fn traced(
+    mut state: TableGet,
     lookup: &LookupKey,
     options: &ReadOptions,
     caller: CacheCaller,
     id: Option<TracedGetId>,
-) {
+) -> TableGet {
     let read = id.map(|id| TracedRead {
         id,
         caller,
@@ -128,6 +141,7 @@ fn trace_as(
         fills: options.fill_cache && options.read_tier != ReadTier::BlockCache,
     });
     state.trace_as(read, lookup.internal());
+    state
 }
 
 /// Maximum number of level-0 filters that are prefetched.
@@ -173,20 +187,15 @@ impl<'a> PointGet<'a> {
         PointGet::with_hook(view, lookup, options, state, ())
     }
 
-    /// A lookup that is part of a batch, which is `traced`.
+    /// A lookup that is part of a batch; see [`PointGet::trace_in_batch`].
     #[inline(always)]
     pub(crate) fn in_batch(
         view: &'a View,
         lookup: &'a LookupKey,
         options: &'a ReadOptions,
         state: TableGet,
-        traced: Option<TracedGetId>,
     ) -> PointGet<'a> {
-        let mut state = state;
-        if is_traced() {
-            trace_as(&mut state, lookup, options, CacheCaller::MultiGet, traced);
-        }
-        PointGet::untraced(view, lookup, options, state, ())
+        PointGet::with_state(view, lookup, options, state, ())
     }
 }
 
@@ -199,17 +208,15 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         state: TableGet,
         on_operand: H,
     ) -> PointGet<'a, H> {
-        // Before the lookup is built, which would otherwise be moved.
-        let mut state = state;
-        if is_traced() {
-            let traced = next_traced_get(view);
-            trace_as(&mut state, lookup, options, CacheCaller::Get, traced);
-        }
-        PointGet::untraced(view, lookup, options, state, on_operand)
+        let state = match is_traced() {
+            false => state,
+            true => next_traced(state, view, lookup, options),
+        };
+        PointGet::with_state(view, lookup, options, state, on_operand)
     }
 
     #[inline(always)]
-    fn untraced(
+    fn with_state(
         view: &'a View,
         lookup: &'a LookupKey,
         options: &'a ReadOptions,
@@ -242,6 +249,12 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             by_level: by_level::is_wanted(),
             versions: Versions::new(view.family.order.timestamp_size() > 0),
         }
+    }
+
+    /// Records the block lookups as those of the batch with the number `id`, if it has one.
+    pub(crate) fn trace_in_batch(&mut self, options: &ReadOptions, id: Option<TracedGetId>) {
+        let state = std::mem::take(&mut self.state);
+        self.state = traced(state, self.lookup, options, CacheCaller::MultiGet, id);
     }
 
     /// Runs until the search is finished or waits for a table or block.
@@ -500,6 +513,10 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             self.stage = stage;
         }
         ahead
+    }
+
+    pub(crate) fn view(&self) -> &'a View {
+        self.view
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {

@@ -492,12 +492,18 @@ impl Table {
                 self.check(handle, state.walk.found_in(self))?;
                 return Ok(Some(lack));
             };
-            let searched = self.get_in_block(&block, lack, target, state, visit)?;
+            // Twice, so that the end of the search jumps there directly.
+            if self
+                .get_in_block(&block, lack, target, state, visit)?
+                .is_break()
+            {
+                if is_traced() {
+                    self.trace_search(&block, &state.data, &state.supplied);
+                }
+                return Ok(None);
+            }
             if is_traced() {
                 self.trace_search(&block, &state.data, &state.supplied);
-            }
-            if searched.is_break() {
-                return Ok(None);
             }
             // The walk holds its own index block, so the supplied blocks are no longer needed.
             state.supplied.clear();

@@ -20,16 +20,12 @@ use cairn_types::ValueKind;
 use super::get::TableGet;
 use super::table::{MissingBlock, SuppliedBlocks, Table};
 
-/// The origin of block lookups.
-#[derive(Clone, Default)]
-pub(crate) enum LookupOrigin {
-    /// A get that is not traced, or a lookup that is not recorded.
-    #[default]
-    Untraced,
-    /// A reader other than a get. `fills` is true if it inserts the blocks that it reads into the cache.
-    Reader { caller: CacheCaller, fills: bool },
-    /// A get that is traced.
-    Get(Box<TracedLookups>),
+/// A reader other than a get.
+#[derive(Clone, Copy)]
+pub(crate) struct TracedReader {
+    pub(crate) caller: CacheCaller,
+    /// True if it inserts the blocks that it reads into the cache.
+    pub(crate) fills: bool,
 }
 
 /// A get that is traced.
@@ -67,21 +63,23 @@ impl TableGet {
     /// Records the lookups of the next get, of the internal key `key`, as those of `read`; `None` if it is not traced.
     #[cold]
     pub fn trace_as(&mut self, read: Option<TracedRead>, key: &[u8]) {
-        let origin = read.map(|read| {
-            LookupOrigin::Get(Box::new(TracedLookups {
+        self.state().supplied.get = read.map(|read| {
+            Box::new(TracedLookups {
                 read,
                 key: key.to_vec(),
                 unsearched: Cell::new(None),
-            }))
+            })
         });
-        self.state().supplied.origin = origin.unwrap_or_default();
     }
 
     /// Records the lookups of this get as those of `other`.
     #[cold]
     pub fn trace_like(&mut self, other: &TableGet) {
-        let origin = other.0.as_ref().map(|other| other.supplied.origin.clone());
-        self.state().supplied.origin = origin.unwrap_or_default();
+        let get = other
+            .0
+            .as_ref()
+            .and_then(|other| other.supplied.get.clone());
+        self.state().supplied.get = get;
     }
 
     /// Records the lookup of the missing block of `table`, which is not read because storage must not be accessed.
@@ -96,18 +94,19 @@ impl TableGet {
     }
 }
 
+impl SuppliedBlocks {
+    /// The get, if it started in the active trace.
+    fn get_in(&self, tracer: &BlockCacheTracer) -> Option<&TracedLookups> {
+        let get = self.get.as_deref();
+        get.filter(|get| tracer.is_current(get.read.id))
+    }
+}
+
 impl Table {
     /// The tracer of the database, if it is active.
     fn tracer(&self) -> Option<&BlockCacheTracer> {
         let tracer = self.params.cache_tracer.as_deref();
         tracer.filter(|tracer| self.params.cache.is_some() && tracer.is_on())
-    }
-
-    /// Records that `block` was found in the cache.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn trace_hit(&self, lack: MissingBlock, block: &Buffer, supplied: &SuppliedBlocks) {
-        self.trace_lookup(lack, block.memory_usage(), true, supplied);
     }
 
     /// Records that `block` was not found in the cache, and was read.
@@ -129,18 +128,17 @@ impl Table {
             size: 0,
             is_hit: false,
         };
-        if let LookupOrigin::Get(get) = &supplied.origin
-            && tracer.is_current(get.read.id)
-        {
+        if let Some(reader) = supplied.reader {
+            self.trace(tracer, lookup, reader.caller, true, None);
+        } else if let Some(get) = supplied.get_in(tracer) {
             self.trace_by_get(tracer, lookup, get, None);
-        } else if let LookupOrigin::Reader { caller, .. } = supplied.origin {
-            self.trace(tracer, lookup, caller, true, None);
         }
     }
 
+    /// Records the lookup of a block of `size` bytes of memory.
     #[cold]
     #[inline(never)]
-    fn trace_lookup(
+    pub(super) fn trace_lookup(
         &self,
         block: MissingBlock,
         size: usize,
@@ -156,16 +154,14 @@ impl Table {
             size,
             is_hit,
         };
-        match &supplied.origin {
-            LookupOrigin::Untraced => {}
-            LookupOrigin::Reader { caller, fills } => {
-                self.trace(tracer, lookup, *caller, !fills, None);
-            }
-            LookupOrigin::Get(get) if !tracer.is_current(get.read.id) => {}
-            LookupOrigin::Get(get) if block.role == CacheRole::Data => {
-                get.unsearched.set(Some(lookup));
-            }
-            LookupOrigin::Get(get) => self.trace_by_get(tracer, lookup, get, None),
+        if let Some(reader) = supplied.reader {
+            return self.trace(tracer, lookup, reader.caller, !reader.fills, None);
+        }
+        match supplied.get_in(tracer) {
+            Some(get) if block.role == CacheRole::Data => get.unsearched.set(Some(lookup)),
+            Some(get) => self.trace_by_get(tracer, lookup, get, None),
+            // A get that is not traced.
+            None => {}
         }
     }
 
@@ -174,11 +170,11 @@ impl Table {
     #[inline(never)]
     pub(super) fn trace_search(
         &self,
-        block: &Buffer,
+        block: &[u8],
         cursor: &DataCursor,
         supplied: &SuppliedBlocks,
     ) {
-        let LookupOrigin::Get(get) = &supplied.origin else {
+        let Some(get) = &supplied.get else {
             return;
         };
         // Without a lookup, the block was found in that of another get.
@@ -197,7 +193,7 @@ impl Table {
         tracer: &BlockCacheTracer,
         lookup: BlockLookup,
         get: &TracedLookups,
-        searched: Option<(&Buffer, &DataCursor)>,
+        searched: Option<(&[u8], &DataCursor)>,
     ) {
         let found = searched.and_then(|(block, cursor)| self.found(block, cursor, &get.key));
         let search = BlockSearch {
@@ -220,7 +216,7 @@ impl Table {
     /// Returns the internal key of the value of `key` at which `cursor` is in `block`, and the size of the entry.
     fn found<'b>(
         &self,
-        block: &'b Buffer,
+        block: &'b [u8],
         cursor: &'b DataCursor,
         key: &[u8],
     ) -> Option<(&'b [u8], u64)> {
@@ -251,7 +247,7 @@ impl Table {
 
     /// The approximate number of keys in `block`: as in RocksDB, the last restart interval is taken as half full, which
     /// is rounded up for every other get.
-    fn keys_in_block(&self, block: &Buffer, get: u64) -> u64 {
+    fn keys_in_block(&self, block: &[u8], get: u64) -> u64 {
         let interval = u64::try_from(self.params.options.block_restart_interval).unwrap_or(1);
         let layout = BlockLayout::parse(block, BlockKind::Data);
         let restarts = layout.map_or(0, |layout| u64::from(layout.restarts()));

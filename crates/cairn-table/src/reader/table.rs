@@ -21,7 +21,7 @@ use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
 use super::image::Image;
 use super::index::{Index, IndexIter, Landing};
-use super::lookup_trace::LookupOrigin;
+use super::lookup_trace::{TracedLookups, TracedReader};
 use super::open::OpenParams;
 use super::tier_stats::count_lookup_below;
 use crate::block_stats::part_of;
@@ -58,8 +58,10 @@ pub(crate) struct SuppliedBlock {
 pub(crate) struct SuppliedBlocks {
     blocks: Vec<SuppliedBlock>,
     pub counts: TableCounts,
-    /// The operation, for the block-cache trace.
-    pub origin: LookupOrigin,
+    /// The reader, for the block-cache trace; `None` for a get.
+    pub reader: Option<TracedReader>,
+    /// The get, if it is traced.
+    pub get: Option<Box<TracedLookups>>,
     /// The last missing block that a tier below the cache has on a device.
     on_device: Cell<Option<Box<OnDevice>>>,
 }
@@ -76,7 +78,7 @@ impl SuppliedBlocks {
     /// Those of a reader that is not a get. `fills` is true if it inserts blocks into the cache.
     pub(crate) fn of_reader(caller: CacheCaller, fills: bool) -> SuppliedBlocks {
         SuppliedBlocks {
-            origin: LookupOrigin::Reader { caller, fills },
+            reader: Some(TracedReader { caller, fills }),
             ..SuppliedBlocks::default()
         }
     }
@@ -312,11 +314,10 @@ impl Table {
                 false => None,
             };
         };
-        supplied
-            .counts
-            .hit(part_of(lack.role), found.memory_usage());
+        let size = found.memory_usage();
+        supplied.counts.hit(part_of(lack.role), size);
         if is_traced() {
-            self.trace_hit(lack, &found, supplied);
+            self.trace_lookup(lack, size, true, supplied);
         }
         Some(self.guarded(lack, found))
     }
@@ -358,10 +359,10 @@ impl Table {
     ) {
         count_lookup_below(&self.params.meter, counts, found.map(|_| lack.role));
         if let Some(found) = found {
-            let part = part_of(lack.role);
-            supplied.counts.hit(part, found.memory_usage());
+            let (part, size) = (part_of(lack.role), found.memory_usage());
+            supplied.counts.hit(part, size);
             if is_traced() {
-                self.trace_hit(lack, found, supplied);
+                self.trace_lookup(lack, size, true, supplied);
             }
         }
     }

@@ -7,7 +7,7 @@ use cairn_format::table::Handle;
 use cairn_memory::spare::Spare;
 
 use super::super::index::IndexIter;
-use super::super::lookup_trace::LookupOrigin;
+use super::super::lookup_trace::TracedReader;
 use super::super::prefetch::Prefetch;
 use super::super::table::{SuppliedBlocks, Table};
 use super::{IterOptions, PREFETCH_NEVER, Padding, PrefixFilter, TableIter};
@@ -89,10 +89,10 @@ impl TableIter {
         self.prefetch.set_fixed(options.readahead);
         self.padding.pads = table.pad > 0;
         self.slow = self.padding.pads || table.guards();
-        self.supplied.origin = LookupOrigin::Reader {
+        self.supplied.reader = Some(TracedReader {
             caller: options.caller,
             fills: options.fill_cache,
-        };
+        });
         self.options = options;
         self.table = ReadTable(Some(table));
     }
