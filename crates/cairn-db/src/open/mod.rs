@@ -527,10 +527,16 @@ fn context_of(
         fs: cairn_observe::files::counted(fs, clock.clone(), tracer),
         ..request.world.clone()
     };
+    // The info log records the failures of traces, so that its own operations are not traced.
+    let (fs, untraced) = (request.world.fs.clone(), Tracers::new(clock).io);
+    let of_log = World {
+        fs: cairn_observe::files::counted(fs, clock.clone(), untraced),
+        ..request.world.clone()
+    };
     let info = match (&secondary, request.read_only) {
-        (Some(place), _) => place.open_log(&world, options)?,
+        (Some(place), _) => place.open_log(&of_log, options)?,
         (None, true) => Logger::silent(),
-        (None, false) => open_log(&world, &dir, options, names)?,
+        (None, false) => open_log(&of_log, &dir, options, names)?,
     };
     let info = Arc::new(info);
     let (fs, clock) = (world.fs, world.clock.clone());

@@ -607,3 +607,30 @@ fn an_awaited_get_is_recorded_once() {
         [TracedBlock::Filter, TracedBlock::Index, TracedBlock::Data]
     );
 }
+
+/// The info log lists its directory with its lock held when it starts a new file. An I/O trace that failed at this
+/// operation would log the failure there and wait for itself.
+#[test]
+fn a_trace_that_fails_does_not_deadlock_with_an_info_log_that_starts_a_new_file() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        max_log_file_size: 2000,
+        keep_log_file_num: 2,
+        ..db_options()
+    };
+    let db = open_at(&world, "/db", &options);
+    for _ in 0..3 {
+        let fails = || Err(Error::io_text("no space"));
+        let writer = || Ok(Box::new(Called(Box::new(fails), 0)) as Box<dyn TraceWriter>);
+        db.start_io_trace(&IoTraceOptions::default(), writer)
+            .unwrap();
+        for n in 0..20_u32 {
+            db.put(&n.to_be_bytes(), b"value").unwrap();
+            db.flush().unwrap();
+        }
+        db.end_io_trace().unwrap_err();
+    }
+    let names = world.fs.list(Path::new("/db")).unwrap();
+    let logs = names.iter().filter(|name| name.starts_with("LOG.old."));
+    assert!(logs.count() > 0, "{names:?}");
+}

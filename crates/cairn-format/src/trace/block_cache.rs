@@ -21,8 +21,8 @@
 //!   the block, u8 entry is found
 //! ```
 //!
-//! Records have the [`Metadata`] of a query trace: the time is in microseconds. There is no last record. A flag is any
-//! byte other than 0.
+//! Records have the [`Metadata`](super::Metadata) of a query trace: the time is in microseconds. There is no last
+//! record. A flag is any byte other than 0.
 
 use cairn_types::{Decoded, Malformed};
 

@@ -1,7 +1,7 @@
 //! A file system that counts I/O for the calling thread and for its tracked operation, and records it in the I/O trace
 //! of its database.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_platform::Clock;
@@ -10,15 +10,15 @@ use cairn_platform::io::{FileReads, ReadQueue};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
-use super::notify::is_reported;
 use crate::perf::iostats::{self, IoMetric};
 use crate::threads;
 use crate::traces::IoTracer;
 use crate::traces::io::{IoNumbers, is_in_use as is_traced};
 
 /// Wraps `fs` so that calls are counted for the calling thread ([`crate::perf::iostats`],
-/// [`crate::threads`]), and recorded by `tracer` under the names of RocksDB's methods. Operations on info logs are not
-/// recorded. If no such counters and no I/O trace are in use, a call costs three loads.
+/// [`crate::threads`]), and recorded by `tracer` under the names of RocksDB's methods. If no such counters and no I/O
+/// trace are in use, a call costs three loads. The info log must have a tracer of its own, because it records the
+/// failures of traces.
 #[must_use]
 pub fn counted(
     fs: Arc<dyn FileSystem>,
@@ -48,7 +48,7 @@ impl FileContext {
         numbers: impl FnOnce(&Result<T>) -> IoNumbers,
         call: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        match is_traced() && is_reported(path) {
+        match is_traced() {
             false => call(),
             true => self.tracer.traced(operation, path, numbers, call),
         }
@@ -85,8 +85,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Runs `call`, an operation on the file at `path`.
-    fn on_file<T>(
+    /// Runs `call`, an operation on the file or directory at `path`.
+    fn traced<T>(
         &self,
         operation: &str,
         path: &Path,
@@ -94,20 +94,6 @@ impl Counted {
     ) -> Result<T> {
         let call = || call(&*self.fs);
         self.context.traced(operation, path, no_numbers, call)
-    }
-
-    /// Runs `call`, an operation on the directory `dir`.
-    fn on_dir<T>(
-        &self,
-        operation: &str,
-        dir: &Path,
-        call: impl FnOnce(&dyn FileSystem) -> Result<T>,
-    ) -> Result<T> {
-        let (call, tracer) = (|| call(&*self.fs), &self.context.tracer);
-        match is_traced() {
-            false => call(),
-            true => tracer.traced(operation, dir, no_numbers, call),
-        }
     }
 }
 
@@ -155,43 +141,40 @@ impl wrapper::FileSystemWrapper for Counted {
         let each = self.fs.status_each(dir, names);
         if let Some(began) = began {
             for (name, status) in names.iter().zip(&each) {
-                let path = PathBuf::from(name);
-                if is_reported(&path) {
-                    let error = status.as_ref().err();
-                    tracer.record(began, "GetFileSize", &path, length(status), error);
-                }
+                let (path, error) = (Path::new(name), status.as_ref().err());
+                tracer.record(began, "GetFileSize", path, length(status), error);
             }
         }
         each
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.on_dir("GetChildren", dir, |fs| fs.list(dir))
+        self.traced("GetChildren", dir, |fs| fs.list(dir))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.on_dir("CreateDirIfMissing", dir, |fs| fs.create_dir_all(dir))
+        self.traced("CreateDirIfMissing", dir, |fs| fs.create_dir_all(dir))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.on_dir("DeleteDir", dir, |fs| fs.remove_dir(dir))
+        self.traced("DeleteDir", dir, |fs| fs.remove_dir(dir))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        self.on_file("DeleteFile", path, |fs| fs.remove(path))
+        self.traced("DeleteFile", path, |fs| fs.remove(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.on_file("RenameFile", from, |fs| fs.rename(from, to))
+        self.traced("RenameFile", from, |fs| fs.rename(from, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.on_file("LinkFile", from, |fs| fs.link(from, to))
+        self.traced("LinkFile", from, |fs| fs.link(from, to))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let clock = &*self.context.clock;
-        self.on_dir("Fsync", dir, |fs| {
+        self.traced("Fsync", dir, |fs| {
             iostats::timed(clock, IoMetric::FsyncNanos, || fs.sync_dir(dir))
         })
     }
@@ -238,7 +221,7 @@ impl Reader {
             false => "MultiRead",
         };
         let path = self.file.path();
-        for read in reads.reads.iter().filter(|_| is_reported(path)) {
+        for read in &reads.reads {
             let numbers = IoNumbers::of_range(read.offset, read.wanted() as u64);
             let error = read.got.as_ref().err();
             let tracer = &self.context.tracer;
@@ -410,7 +393,6 @@ impl wrapper::WritableFileWrapper for Writer {
         // The caller creates a file by another call otherwise.
         if let Some(began) = began
             && !matches!(made, Ok(None))
-            && is_reported(path)
         {
             let error = made.as_ref().err();
             let (operation, numbers) = ("NewWritableFile", IoNumbers::default());

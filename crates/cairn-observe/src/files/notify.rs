@@ -128,8 +128,8 @@ impl Began<'_> {
 }
 
 /// True if operations on the file at `path` are reported. The info log is excluded because it
-/// records the panics of listeners, and failures of traces.
-pub(super) fn is_reported(path: &Path) -> bool {
+/// records the panics of listeners.
+fn is_reported(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     !name.is_some_and(|name| name.contains("LOG"))
 }
