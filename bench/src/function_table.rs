@@ -4,7 +4,7 @@
 macro_rules! function_table {
     ($(#[$doc:meta])* $table:ident; $(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         $(#[$doc])*
-        #[expect(non_snake_case, reason = "the names are those of the C functions")]
+        #[allow(non_snake_case, reason = "the names are those of the C functions")]
         pub struct $table {
             $(#[doc = concat!("`", stringify!($name), "`.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// Last, so that it is dropped last.
@@ -13,7 +13,7 @@ macro_rules! function_table {
 
         impl $table {
             /// Loads all functions from `library`.
-            #[expect(non_snake_case, reason = "the names are those of the C functions")]
+            #[allow(non_snake_case, reason = "the names are those of the C functions")]
             pub fn new(library: libloading::Library) -> Result<Self, libloading::Error> {
                 $(
                     // SAFETY: the type is that of the function of this name in the library's header.

@@ -46,7 +46,9 @@ fn an_environment_is_written_closed_and_read_again() {
     let mut session = env.session(&SETTINGS);
     assert_eq!(get(&mut session, "0005"), None);
     for number in 0..500 {
-        session.put(format!("{number:04}").as_bytes(), &[7; 50]).unwrap();
+        session
+            .put(format!("{number:04}").as_bytes(), &[7; 50])
+            .unwrap();
     }
     // The session sees its own writes and those of others.
     assert_eq!(get(&mut session, "0005"), Some(vec![7; 50]));

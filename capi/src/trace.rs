@@ -1,10 +1,10 @@
-//! Query traces and their replay.
+//! Query traces and their replay; traces of the block cache and of I/O.
 
 use std::ffi::{c_char, c_uchar};
 
 use cairn_db::{
-    Db, FileTraceReader, FileTraceWriter, ReplayOptions, Replayer, TraceFilter, TraceOptions,
-    TraceReader,
+    BlockCacheTraceOptions, Db, FileTraceReader, FileTraceWriter, IoTraceOptions, ReplayOptions,
+    Replayer, TraceFilter, TraceOptions, TraceReader, TraceWriter,
 };
 use cairn_platform::World;
 use cairn_types::{Error, Result};
@@ -17,6 +17,10 @@ use crate::handle::{create, maybe, of, of_mut};
 handles! {
     /// Options of a trace.
     rocksdb_trace_options_t = TraceOptions;
+    /// Options of the lookups in a block-cache trace.
+    rocksdb_block_cache_trace_options_t = SampledBlocks;
+    /// Options of the file of a block-cache trace.
+    rocksdb_block_cache_trace_writer_options_t = MaxFileSize;
     /// Reads the records of a trace.
     rocksdb_trace_reader_t = FileTraceReader;
     /// Options of a replay.
@@ -25,9 +29,19 @@ handles! {
     rocksdb_replayer_t = Replayer;
 }
 
+/// [`BlockCacheTraceOptions::sampling_frequency`].
+pub struct SampledBlocks(u64);
+
+/// [`BlockCacheTraceOptions::max_trace_file_size`].
+pub struct MaxFileSize(u64);
+
 c_destructors! {
     /// Frees options.
     rocksdb_trace_options_destroy(rocksdb_trace_options_t);
+    /// Frees options.
+    rocksdb_block_cache_trace_options_destroy(rocksdb_block_cache_trace_options_t);
+    /// Frees options.
+    rocksdb_block_cache_trace_writer_options_destroy(rocksdb_block_cache_trace_writer_options_t);
     /// Closes the trace and frees the reader.
     rocksdb_trace_reader_destroy(rocksdb_trace_reader_t);
     /// Frees options.
@@ -44,6 +58,21 @@ c_destructors! {
 unsafe fn world(db: &Db, env: *const rocksdb_env_t) -> &World {
     // SAFETY: guaranteed by the caller.
     unsafe { maybe(env) }.map_or(db.world(), |env| &env.world)
+}
+
+/// Creates the file of a trace in `env`, or in the environment of the database if it is null.
+///
+/// # Safety
+///
+/// `env` and `trace_path` are valid as `c.h` requires.
+unsafe fn create_file(
+    db: &Db,
+    env: *const rocksdb_env_t,
+    trace_path: *const c_char,
+) -> Result<Box<dyn TraceWriter>> {
+    // SAFETY: guaranteed by the caller.
+    let (world, path) = unsafe { (world(db, env), path(trace_path)) };
+    Ok(Box::new(FileTraceWriter::create(world, &path)?))
 }
 
 c_functions! {
@@ -106,6 +135,118 @@ c_functions! {
     /// Ends the trace. An error means that records may be missing.
     fn rocksdb_end_trace(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.end_trace());
+    }
+
+    /// Starts to record the operations of the database on files in the file `trace_path`. A trace that is active is an
+    /// error. Without `env`, the file is in the environment of the database; without `options`, every operation is
+    /// recorded. Of the options, the size and the sampling have an effect. `env_options` has none.
+    fn rocksdb_start_io_trace(
+        db: *mut rocksdb_t,
+        env: *mut rocksdb_env_t,
+        env_options: *const rocksdb_envoptions_t,
+        options: *const rocksdb_trace_options_t,
+        trace_path: *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            maybe(env_options);
+            let db = &of(db.cast_const()).db;
+            let given = maybe(options).cloned().unwrap_or_default();
+            let options = IoTraceOptions {
+                sampling_frequency: given.sampling_frequency,
+                max_trace_file_size: given.max_trace_file_size,
+            };
+            db.start_io_trace(&options, || create_file(db, env.cast_const(), trace_path))
+        });
+    }
+    /// Ends the trace of operations on files, if there is one. An error means that records may be missing.
+    fn rocksdb_end_io_trace(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(db.cast_const()).db.end_io_trace());
+    }
+    /// Starts to record the lookups of blocks in the block cache in the file `trace_path`. A trace that is active is an
+    /// error. Without `env`, the file is in the environment of the database; without `options`, every lookup is recorded.
+    /// Of the options, the size and the sampling have an effect. `env_options` has none.
+    fn rocksdb_start_block_cache_trace(
+        db: *mut rocksdb_t,
+        env: *mut rocksdb_env_t,
+        env_options: *const rocksdb_envoptions_t,
+        options: *const rocksdb_trace_options_t,
+        trace_path: *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            maybe(env_options);
+            let db = &of(db.cast_const()).db;
+            let given = maybe(options).cloned().unwrap_or_default();
+            let options = BlockCacheTraceOptions {
+                sampling_frequency: given.sampling_frequency,
+                max_trace_file_size: given.max_trace_file_size,
+            };
+            db.start_block_cache_trace(&options, || create_file(db, env.cast_const(), trace_path))
+        });
+    }
+    /// `rocksdb_start_block_cache_trace` with options of their own for the lookups and the file, each of which may be
+    /// null.
+    fn rocksdb_start_block_cache_trace_with_options(
+        db: *mut rocksdb_t,
+        env: *mut rocksdb_env_t,
+        env_options: *const rocksdb_envoptions_t,
+        options: *const rocksdb_block_cache_trace_options_t,
+        writer_options: *const rocksdb_block_cache_trace_writer_options_t,
+        trace_path: *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            maybe(env_options);
+            let db = &of(db.cast_const()).db;
+            let mut all = BlockCacheTraceOptions::default();
+            if let Some(options) = maybe(options) {
+                all.sampling_frequency = options.0;
+            }
+            if let Some(options) = maybe(writer_options) {
+                all.max_trace_file_size = options.0;
+            }
+            db.start_block_cache_trace(&all, || create_file(db, env.cast_const(), trace_path))
+        });
+    }
+    /// Ends the block-cache trace, if there is one. An error means that records may be missing.
+    fn rocksdb_end_block_cache_trace(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(db.cast_const()).db.end_block_cache_trace());
+    }
+
+    /// Creates default options: the lookups of every block.
+    fn rocksdb_block_cache_trace_options_create() -> *mut rocksdb_block_cache_trace_options_t {
+        create(SampledBlocks(BlockCacheTraceOptions::default().sampling_frequency))
+    }
+    /// Sets that the lookups of one of `v` blocks are recorded.
+    fn rocksdb_block_cache_trace_options_set_sampling_frequency(
+        opt: *mut rocksdb_block_cache_trace_options_t,
+        v: u64,
+    ) {
+        of_mut(opt).0 = v;
+    }
+    /// The value of `sampling_frequency`.
+    fn rocksdb_block_cache_trace_options_get_sampling_frequency(
+        opt: *mut rocksdb_block_cache_trace_options_t,
+    ) -> u64 {
+        of(opt.cast_const()).0
+    }
+    /// Creates default options: up to 64 GiB.
+    fn rocksdb_block_cache_trace_writer_options_create() -> *mut rocksdb_block_cache_trace_writer_options_t {
+        create(MaxFileSize(BlockCacheTraceOptions::default().max_trace_file_size))
+    }
+    /// Sets the size of the trace in bytes above which no more lookups are recorded.
+    fn rocksdb_block_cache_trace_writer_options_set_max_trace_file_size(
+        opt: *mut rocksdb_block_cache_trace_writer_options_t,
+        v: u64,
+    ) {
+        of_mut(opt).0 = v;
+    }
+    /// The value of `max_trace_file_size`.
+    fn rocksdb_block_cache_trace_writer_options_get_max_trace_file_size(
+        opt: *mut rocksdb_block_cache_trace_writer_options_t,
+    ) -> u64 {
+        of(opt.cast_const()).0
     }
 
     /// Opens a trace.

@@ -1,4 +1,4 @@
-/* Traces of queries, their reader, and their replay. */
+/* Traces of queries, their reader, and their replay; traces of the block cache and of I/O. */
 #include "check.h"
 
 static char* trace_path;
@@ -137,6 +137,166 @@ static rocksdb_t* open_copy(const char* path, rocksdb_column_family_handle_t** f
   return db;
 }
 
+static uint64_t number(const unsigned char* bytes, int size) {
+  uint64_t number = 0;
+  for (int i = 0; i < size; i++) number |= (uint64_t)bytes[i] << 8 * i;
+  return number;
+}
+
+/* The records of the trace after the header, each of which has a kind from `first` to `last`. */
+static int count_records(unsigned char first, unsigned char last) {
+  char* err = NULL;
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_trace_reader_t* reader = rocksdb_trace_reader_create(env, NULL, trace_path, &err);
+  CHECK_OK(err);
+  size_t size;
+  unsigned char* header = (unsigned char*)rocksdb_trace_reader_read(reader, &size, &err);
+  CHECK_OK(err);
+  CHECK(size == 13 + 25 && header[8] == 1);
+  CHECK(memcmp(header + 13, "\x10" "feedcafedeadbeef\x0b\0\0\0\x0c\0\0\0", 25) == 0);
+  rocksdb_free(header);
+  int count = 0;
+  for (;;) {
+    unsigned char* record = (unsigned char*)rocksdb_trace_reader_read(reader, &size, &err);
+    CHECK_OK(err);
+    if (record == NULL) break;
+    CHECK(record[8] >= first && record[8] <= last);
+    CHECK(number(record + 9, 4) == size - 13);
+    rocksdb_free(record);
+    count++;
+  }
+  rocksdb_trace_reader_destroy(reader);
+  rocksdb_env_destroy(env);
+  return count;
+}
+
+static void trace_lookup_options(void) {
+  rocksdb_block_cache_trace_options_t* options = rocksdb_block_cache_trace_options_create();
+  CHECK(rocksdb_block_cache_trace_options_get_sampling_frequency(options) == 1);
+  rocksdb_block_cache_trace_options_set_sampling_frequency(options, 3);
+  CHECK(rocksdb_block_cache_trace_options_get_sampling_frequency(options) == 3);
+  rocksdb_block_cache_trace_options_destroy(options);
+  rocksdb_block_cache_trace_options_destroy(NULL);
+  rocksdb_block_cache_trace_writer_options_t* writer = rocksdb_block_cache_trace_writer_options_create();
+  CHECK(rocksdb_block_cache_trace_writer_options_get_max_trace_file_size(writer) == (uint64_t)64 << 30);
+  rocksdb_block_cache_trace_writer_options_set_max_trace_file_size(writer, 5);
+  CHECK(rocksdb_block_cache_trace_writer_options_get_max_trace_file_size(writer) == 5);
+  rocksdb_block_cache_trace_writer_options_destroy(writer);
+  rocksdb_block_cache_trace_writer_options_destroy(NULL);
+}
+
+/* Reads the key "k" of a table `times` times. */
+static void read_table(rocksdb_t* db, int times) {
+  char* err = NULL;
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  for (int i = 0; i < times; i++) {
+    size_t len;
+    rocksdb_free(rocksdb_get(db, r, "k", 1, &len, &err));
+    CHECK_OK(err);
+    CHECK(len == 1);
+  }
+  rocksdb_readoptions_destroy(r);
+}
+
+static void lookups(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_end_block_cache_trace(db, &err);
+  CHECK_OK(err);
+  rocksdb_start_block_cache_trace(db, NULL, NULL, NULL, trace_path, &err);
+  CHECK_OK(err);
+  rocksdb_start_block_cache_trace(db, NULL, NULL, NULL, trace_path, &err);
+  CHECK_ERROR(err, "Resource busy: ");
+  rocksdb_start_block_cache_trace_with_options(db, NULL, NULL, NULL, NULL, trace_path, &err);
+  CHECK_ERROR(err, "Resource busy: ");
+  read_table(db, 7);
+  rocksdb_end_block_cache_trace(db, &err);
+  CHECK_OK(err);
+  read_table(db, 1);
+  CHECK(count_records(7, 11) == 7);
+
+  /* The header alone exceeds the limit. */
+  rocksdb_block_cache_trace_writer_options_t* writer = rocksdb_block_cache_trace_writer_options_create();
+  rocksdb_block_cache_trace_writer_options_set_max_trace_file_size(writer, 5);
+  rocksdb_start_block_cache_trace_with_options(db, NULL, NULL, NULL, writer, trace_path, &err);
+  CHECK_OK(err);
+  read_table(db, 7);
+  rocksdb_end_block_cache_trace(db, &err);
+  CHECK_OK(err);
+  CHECK(count_records(7, 11) == 0);
+  rocksdb_block_cache_trace_writer_options_destroy(writer);
+
+  /* All lookups of the block, or none. */
+  rocksdb_block_cache_trace_options_t* options = rocksdb_block_cache_trace_options_create();
+  rocksdb_block_cache_trace_options_set_sampling_frequency(options, 2);
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_start_block_cache_trace_with_options(db, env, NULL, options, NULL, trace_path, &err);
+  CHECK_OK(err);
+  read_table(db, 7);
+  rocksdb_end_block_cache_trace(db, &err);
+  CHECK_OK(err);
+  int count = count_records(7, 11);
+  CHECK(count == 0 || count == 7);
+  rocksdb_env_destroy(env);
+  rocksdb_block_cache_trace_options_destroy(options);
+}
+
+static void file_operations(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_end_io_trace(db, &err);
+  CHECK_OK(err);
+  rocksdb_start_io_trace(db, NULL, NULL, NULL, trace_path, &err);
+  CHECK_OK(err);
+  rocksdb_start_io_trace(db, NULL, NULL, NULL, trace_path, &err);
+  CHECK_ERROR(err, "Resource busy: ");
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_put(db, w, "x", 1, "1", 1, &err);
+  CHECK_OK(err);
+  rocksdb_end_io_trace(db, &err);
+  CHECK_OK(err);
+  CHECK(count_records(12, 12) >= 1);
+
+  rocksdb_trace_options_t* options = rocksdb_trace_options_create();
+  rocksdb_trace_options_set_sampling_frequency(options, 1000);
+  rocksdb_start_io_trace(db, NULL, NULL, options, trace_path, &err);
+  CHECK_OK(err);
+  for (int i = 0; i < 10; i++) {
+    rocksdb_put(db, w, "x", 1, "1", 1, &err);
+    CHECK_OK(err);
+  }
+  rocksdb_end_io_trace(db, &err);
+  CHECK_OK(err);
+  CHECK(count_records(12, 12) == 0);
+  rocksdb_trace_options_destroy(options);
+  rocksdb_start_io_trace(db, NULL, NULL, NULL, "/nowhere/io.trace", &err);
+  CHECK_ERROR(err, "IO error: ");
+  rocksdb_writeoptions_destroy(w);
+}
+
+/* Traces of a database with one table, which are ended when it is closed. */
+static void lookups_and_file_operations(const char* path) {
+  char* err = NULL;
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flush, &err);
+  CHECK_OK(err);
+  lookups(db);
+  file_operations(db);
+  rocksdb_start_block_cache_trace(db, NULL, NULL, NULL, trace_path, &err);
+  CHECK_OK(err);
+  read_table(db, 4);
+  rocksdb_flushoptions_destroy(flush);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_options_destroy(options);
+  rocksdb_close(db);
+  CHECK(count_records(7, 11) == 4);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   const char* dir = argc > 1 ? argv[1] : NULL;
@@ -144,6 +304,10 @@ int main(int argc, char** argv) {
   char* path = below(dir, "traces");
   char* copy_path = below(dir, "traces_copy");
   trace_options();
+  trace_lookup_options();
+  char* lookup_path = below(dir, "traces_lookups");
+  lookups_and_file_operations(lookup_path);
+  free(lookup_path);
   rocksdb_column_family_handle_t *family, *copied;
   rocksdb_t* db = open_copy(path, &family);
   rocksdb_t* copy = open_copy(copy_path, &copied);

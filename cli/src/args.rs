@@ -219,6 +219,17 @@ A program writes a dump by Db::dump_cache, and loads it by Db::load_cache after 
 block is verified. Ages are in seconds, at the time of the dump. The cache of a running database is
 the property cairn.cache.")]
     Cache(Cache),
+    /// Show a trace of queries, block-cache lookups or file operations.
+    #[command(after_help = "\
+Examples:
+  cairn trace lookups.trace                       hit ratios by block, family, level and caller
+  cairn trace --json io.trace                     counts, bytes and times by operation
+  cairn trace --records queries.trace             each operation on a line
+
+A program writes a trace by Db::start_trace, Db::start_block_cache_trace or Db::start_io_trace, or by
+RocksDB's functions for them. The traces of RocksDB and Cairn have the same format. Times of records
+are in microseconds since 1970; those of file operations in nanoseconds of a monotonic clock.")]
+    Trace(Trace),
     /// Measure reads and writes, like RocksDB's db_bench.
     #[command(after_help = crate::bench::HELP)]
     Bench(Box<crate::bench::Flags>),
@@ -723,6 +734,19 @@ pub struct Verify {
     pub db: Option<PathBuf>,
     /// Single files.
     pub files: Vec<PathBuf>,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct Trace {
+    /// The trace.
+    pub file: PathBuf,
+    /// Print each record instead of a summary.
+    #[arg(long)]
+    pub records: bool,
+    /// Print JSON; of records, one object per line.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `cache`.

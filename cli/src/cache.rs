@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::Cache;
 use crate::commands::recovered;
-use crate::show::escaped;
+use crate::show::{aligned, escaped};
 
 /// Names of column families by id.
 type Names = HashMap<u32, String>;
@@ -62,13 +62,13 @@ fn table(content: &CacheDumpContent, names: &Names) -> String {
     let head = [
         "role", "family", "level", "entries", "bytes", "hits", "age p50", "age p90", "age max",
     ];
-    let mut rows = vec![head.map(str::to_owned)];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(content.groups.iter().map(|group| {
         let family = group.family.map_or("-".to_owned(), |id| {
             let name = names.get(&id).map(|name| escaped(name.as_bytes()));
             name.unwrap_or_else(|| id.to_string())
         });
-        [
+        vec![
             group.role.to_owned(),
             family,
             group
@@ -82,25 +82,7 @@ fn table(content: &CacheDumpContent, names: &Names) -> String {
             group.age_max.to_string(),
         ]
     }));
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| match column {
-                0..=2 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        text += &cells.join("  ");
-        text.push('\n');
-    }
+    let mut text = aligned(&rows, 3);
     text += &format!(
         "{} entries, {} bytes\n",
         content.all.blocks, content.all.bytes

@@ -18,6 +18,7 @@ mod progress;
 mod show;
 mod tables;
 mod target;
+mod trace;
 mod verify;
 
 use std::io::{BufWriter, Write};
@@ -72,6 +73,7 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Inspect(flags) => inspect::run(flags, out),
         Command::Verify(flags) => verify::run(flags, out),
         Command::Cache(flags) => done(cache::run(flags, out)),
+        Command::Trace(flags) => done(trace::run(flags, out)),
         Command::Bench(flags) => done(bench::run(flags, out)),
         Command::Generate(flags) => done(manual::run(flags)),
     }

@@ -32,6 +32,29 @@ pub fn unhex(text: &str) -> Result<Vec<u8>> {
     bytes.ok_or_else(|| Error::invalid_argument(format!("{text} is not hexadecimal")))
 }
 
+/// Returns `rows`, which have the same number of cells, as lines of a table. The first `left` columns are aligned to the
+/// left, the others to the right.
+#[must_use]
+pub fn aligned(rows: &[Vec<String>], left: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, &width))| match column < left {
+            true => format!("{cell:<width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        text += &cells.collect::<Vec<_>>().join("  ");
+        text.push('\n');
+    }
+    text
+}
+
 /// Returns `bytes` as text with escapes.
 #[must_use]
 pub fn escaped(bytes: &[u8]) -> String {

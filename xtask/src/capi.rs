@@ -2,7 +2,7 @@
 //!
 //! Builds `librocksdb.so`, compares its exports with those of RocksDB 11.1.1 (`capi/symbols.txt`), runs
 //! the C programs of `capi/tests` under AddressSanitizer and with RocksDB's header or library
-//! (`exchange`), installs the libraries and builds programs with pkg-config and CMake (`prefix`), and
+//! (`exchange`), runs RocksDB's own test of the C interface (`c_test`), installs the libraries and builds programs with pkg-config and CMake (`prefix`), and
 //! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. Some of
 //! RocksJava's tests run with the library for Java (`jni`). Last it runs the commands of the documentation (`pages`).
 //! `capi/rocksdb-crate.txt` lists the tests of that crate that need an unsupported feature, with the
@@ -16,7 +16,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{exchange, jni, leaks, pages, prefix, registry, unsupported};
+use crate::{c_test, exchange, jni, leaks, pages, prefix, registry, unsupported};
 
 /// C programs that must exit with success.
 const PROGRAMS: [&str; 17] = [
@@ -90,6 +90,9 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
         exceptions(root, &libraries)?;
     }
     refused(root, &libraries)?;
+    if selection.has("c_test") {
+        c_test::run(root, &libraries)?;
+    }
     leaks::run(root, selection)?;
     exchange::run(root, selection)?;
     let stand = prefix::run(root, selection)?;
@@ -258,14 +261,19 @@ fn compile_file(
     Ok(program)
 }
 
+/// Links the library under its soname, by which programs load it.
+pub fn link_by_soname(libraries: &Path) -> Result<(), String> {
+    let soname = libraries.join("librocksdb.so.11");
+    match soname.exists() {
+        true => Ok(()),
+        false => std::os::unix::fs::symlink("librocksdb.so", &soname)
+            .map_err(|error| format!("{}: {error}", soname.display())),
+    }
+}
+
 fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result<Output, String> {
     fresh(dir)?;
-    // The program loads the library by its soname.
-    let soname = libraries.join("librocksdb.so.11");
-    if !soname.exists() {
-        std::os::unix::fs::symlink("librocksdb.so", &soname)
-            .map_err(|error| format!("{}: {error}", soname.display()))?;
-    }
+    link_by_soname(libraries)?;
     output(
         Command::new(program)
             .arg(dir)

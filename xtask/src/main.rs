@@ -20,6 +20,7 @@
 //!                              threads or descriptors grow (20 seconds are part of test)
 //! cargo xtask pages [--without NAME]...
 //!                              run the commands of the README and of docs/guide (part of capi)
+//! cargo xtask c-test           run RocksDB's test of its C interface with Cairn's library (part of capi)
 //! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
 //! cargo xtask pgo              build the command line tool and the C libraries with a profile
 //! cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]]
@@ -40,6 +41,7 @@
 
 mod archive;
 mod beside;
+mod c_test;
 mod capi;
 mod circles;
 mod commands;
@@ -103,11 +105,12 @@ fn main() -> ExitCode {
         Some("python") => python_module::run(&root(), &words[1..]),
         Some("kafka-streams") => kafka_streams::run(&root(), &words[1..]),
         Some("install") => install::run(&root(), &words[1..]),
+        Some("c-test") if words.len() == 1 => c_test::alone(&root()),
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, cargo xtask c-test, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,7 +29,7 @@ const CRATE: &str = "rust-librocksdb-sys";
 const VERSION: &str = "0.49.0";
 
 /// Its release of RocksDB.
-const RELEASE: &str = "11.12.0";
+pub const RELEASE: &str = "11.12.0";
 
 const fn header(name: &'static str, package: &'static str) -> Part {
     Part {
@@ -96,11 +96,16 @@ const LIBRARIES: [&str; 7] = [
 const SHIM: &str = "bench/reference/cache_shim.cc";
 const SHIM_LIBRARY: &str = "librocksdb-caches.so";
 
+/// The directory of the crate with RocksDB's sources. Its manifest is read in `scratch`.
+pub fn sources(scratch: &Path) -> Result<PathBuf, String> {
+    registry::source(scratch, CRATE, VERSION, "")
+}
+
 /// Builds the library and the shim unless they are up to date.
 pub fn run(root: &Path) -> Result<(), String> {
     provide()?;
     let folder = target(root).join("rocksdb/native");
-    let source = registry::source(&folder.join("source"), CRATE, VERSION, "")?;
+    let source = sources(&folder.join("source"))?;
     let build = Build {
         units: units(&source, &read(&source.join("rocksdb_lib_sources.txt"))?),
         include: source.join("rocksdb"),

@@ -150,6 +150,13 @@ pub const NEEDS: [Need; 16] = [
         whole: None,
     },
     Need {
+        name: "c_test",
+        parts: &[],
+        cached: None,
+        steps: &[("capi", "RocksDB's test of its C interface")],
+        whole: None,
+    },
+    Need {
         name: "rocksdb-crate",
         parts: &[],
         cached: None,
@@ -349,7 +356,10 @@ mod tests {
     #[test]
     fn a_stage_needs_its_own_tools() {
         assert_eq!(needed(&parse("counts").unwrap()), ["valgrind"]);
-        assert_eq!(needed(&parse("interop").unwrap()), ["ldb", "rocksdb", "lmdb"]);
+        assert_eq!(
+            needed(&parse("interop").unwrap()),
+            ["ldb", "rocksdb", "lmdb"]
+        );
     }
 
     #[test]

@@ -108,7 +108,12 @@ impl Env {
         unsafe {
             env.check((env.api.mdb_env_set_mapsize)(env.handle, MAP_BYTES))?;
             env.check((env.api.mdb_env_set_maxreaders)(env.handle, MAX_READERS))?;
-            env.check((env.api.mdb_env_open)(env.handle, path.as_ptr(), flags, 0o644))?;
+            env.check((env.api.mdb_env_open)(
+                env.handle,
+                path.as_ptr(),
+                flags,
+                0o644,
+            ))?;
         }
         let transaction = env.begin(0)?;
         let mut database = 0;

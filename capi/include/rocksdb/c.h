@@ -360,6 +360,12 @@ typedef struct rocksdb_blob_file_garbage_info_t rocksdb_blob_file_garbage_info_t
 // Options of block-based tables.
 typedef struct rocksdb_block_based_table_options_t rocksdb_block_based_table_options_t;
 
+// Options of the lookups in a block-cache trace.
+typedef struct rocksdb_block_cache_trace_options_t rocksdb_block_cache_trace_options_t;
+
+// Options of the file of a block-cache trace.
+typedef struct rocksdb_block_cache_trace_writer_options_t rocksdb_block_cache_trace_writer_options_t;
+
 // A block cache.
 typedef struct rocksdb_cache_t rocksdb_cache_t;
 
@@ -7211,6 +7217,16 @@ void rocksdb_compactoptions_set_full_history_ts_low(struct rocksdb_compactoption
 // Does nothing for null.
 void rocksdb_trace_options_destroy(struct rocksdb_trace_options_t *handle);
 
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_block_cache_trace_options_destroy(struct rocksdb_block_cache_trace_options_t *handle);
+
+// Frees options.
+//
+// Does nothing for null.
+void rocksdb_block_cache_trace_writer_options_destroy(struct rocksdb_block_cache_trace_writer_options_t *handle);
+
 // Closes the trace and frees the reader.
 //
 // Does nothing for null.
@@ -7266,6 +7282,63 @@ void rocksdb_start_trace(struct rocksdb_t *db,
 
 // Ends the trace. An error means that records may be missing.
 void rocksdb_end_trace(struct rocksdb_t *db, char **errptr);
+
+// Starts to record the operations of the database on files in the file `trace_path`. A trace that is active is an
+// error. Without `env`, the file is in the environment of the database; without `options`, every operation is
+// recorded. Of the options, the size and the sampling have an effect. `env_options` has none.
+void rocksdb_start_io_trace(struct rocksdb_t *db,
+                            struct rocksdb_env_t *env,
+                            const struct rocksdb_envoptions_t *env_options,
+                            const struct rocksdb_trace_options_t *options,
+                            const char *trace_path,
+                            char **errptr);
+
+// Ends the trace of operations on files, if there is one. An error means that records may be missing.
+void rocksdb_end_io_trace(struct rocksdb_t *db,
+                          char **errptr);
+
+// Starts to record the lookups of blocks in the block cache in the file `trace_path`. A trace that is active is an
+// error. Without `env`, the file is in the environment of the database; without `options`, every lookup is recorded.
+// Of the options, the size and the sampling have an effect. `env_options` has none.
+void rocksdb_start_block_cache_trace(struct rocksdb_t *db,
+                                     struct rocksdb_env_t *env,
+                                     const struct rocksdb_envoptions_t *env_options,
+                                     const struct rocksdb_trace_options_t *options,
+                                     const char *trace_path,
+                                     char **errptr);
+
+// `rocksdb_start_block_cache_trace` with options of their own for the lookups and the file, each of which may be
+// null.
+void rocksdb_start_block_cache_trace_with_options(struct rocksdb_t *db,
+                                                  struct rocksdb_env_t *env,
+                                                  const struct rocksdb_envoptions_t *env_options,
+                                                  const struct rocksdb_block_cache_trace_options_t *options,
+                                                  const struct rocksdb_block_cache_trace_writer_options_t *writer_options,
+                                                  const char *trace_path,
+                                                  char **errptr);
+
+// Ends the block-cache trace, if there is one. An error means that records may be missing.
+void rocksdb_end_block_cache_trace(struct rocksdb_t *db, char **errptr);
+
+// Creates default options: the lookups of every block.
+struct rocksdb_block_cache_trace_options_t *rocksdb_block_cache_trace_options_create(void);
+
+// Sets that the lookups of one of `v` blocks are recorded.
+void rocksdb_block_cache_trace_options_set_sampling_frequency(struct rocksdb_block_cache_trace_options_t *opt,
+                                                              uint64_t v);
+
+// The value of `sampling_frequency`.
+uint64_t rocksdb_block_cache_trace_options_get_sampling_frequency(struct rocksdb_block_cache_trace_options_t *opt);
+
+// Creates default options: up to 64 GiB.
+struct rocksdb_block_cache_trace_writer_options_t *rocksdb_block_cache_trace_writer_options_create(void);
+
+// Sets the size of the trace in bytes above which no more lookups are recorded.
+void rocksdb_block_cache_trace_writer_options_set_max_trace_file_size(struct rocksdb_block_cache_trace_writer_options_t *opt,
+                                                                      uint64_t v);
+
+// The value of `max_trace_file_size`.
+uint64_t rocksdb_block_cache_trace_writer_options_get_max_trace_file_size(struct rocksdb_block_cache_trace_writer_options_t *opt);
 
 // Opens a trace.
 struct rocksdb_trace_reader_t *rocksdb_trace_reader_create(struct rocksdb_env_t *env,

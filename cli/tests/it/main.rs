@@ -13,6 +13,7 @@ mod golden;
 mod manual;
 mod measure;
 mod moves;
+mod traces;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -48,7 +48,7 @@ impl Shared {
         self.changed.notify_all();
         // The last lead: the next writer that acquires it finds the database closing.
         drop(self.lead_alone()?);
-        self.end_trace_at_close();
+        self.end_traces_at_close();
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         assert_eq!(
             self.published(),

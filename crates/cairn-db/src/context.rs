@@ -24,7 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_observe::Logger;
-use cairn_platform::{Io, Process, World};
+use cairn_observe::traces::{BlockCacheTracer, IoTracer};
+use cairn_platform::{Clock, Io, Process, World};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::locks::Locks;
@@ -64,6 +65,25 @@ pub(crate) struct DbContext {
     pub(crate) process: Process,
     /// The source of the database's locks.
     pub(crate) locks: Locks,
+    /// The recorders of block lookups and file operations.
+    pub(crate) traces: Tracers,
+}
+
+/// The recorders of block lookups and file operations. Components below the database call them.
+#[derive(Clone)]
+pub(crate) struct Tracers {
+    pub(crate) block_cache: Arc<BlockCacheTracer>,
+    pub(crate) io: Arc<IoTracer>,
+}
+
+impl Tracers {
+    /// Recorders without active traces.
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Tracers {
+        Tracers {
+            block_cache: Arc::new(BlockCacheTracer::new(clock.clone())),
+            io: Arc::new(IoTracer::new(clock.clone())),
+        }
+    }
 }
 
 impl DbContext {

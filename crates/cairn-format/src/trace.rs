@@ -26,7 +26,10 @@
 //!
 //! The map is a fixed64 with a bit for each member that follows. Bounds that are not set are omitted. In versions
 //! 0.0 and 0.1, the payload of a write is the batch, and those of gets and seeks are a family id and a key, without
-//! a map. Kinds 7 to 12 belong to other traces.
+//! a map. Kinds 7 to 12 belong to the traces of [`block_cache`] and [`io`].
+
+pub mod block_cache;
+pub mod io;
 
 use cairn_types::{Decoded, Malformed};
 
@@ -94,6 +97,34 @@ impl Metadata {
         put_fixed64(out, self.micros);
         out.push(self.kind);
         put_fixed32(out, self.payload_len);
+    }
+}
+
+/// A record whose payload is being appended.
+struct RecordWriter {
+    /// The offset of the record.
+    start: usize,
+}
+
+impl RecordWriter {
+    /// Appends the metadata of a record to `out`, without the length.
+    fn start(out: &mut Vec<u8>, micros: u64, kind: u8) -> RecordWriter {
+        let start = out.len();
+        Metadata {
+            micros,
+            kind,
+            payload_len: 0,
+        }
+        .encode(out);
+        RecordWriter { start }
+    }
+
+    /// Sets the length to that of the payload, which was appended and has less than 4 GiB.
+    fn finish(self, out: &mut [u8]) {
+        let len = out.len() - self.start - METADATA_LEN;
+        let len = u32::try_from(len).expect("checked before it was encoded");
+        let at = self.start + METADATA_LEN - 4;
+        out[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 }
 
@@ -268,18 +299,9 @@ impl Query<'_> {
             return false;
         };
         out.reserve(METADATA_LEN + max as usize);
-        let mut metadata = Metadata {
-            micros,
-            kind: self.kind(),
-            payload_len: 0,
-        };
-        let start = out.len();
-        metadata.encode(out);
+        let record = RecordWriter::start(out, micros, self.kind());
         self.encode_payload(out);
-        let len = out.len() - start - METADATA_LEN;
-        metadata.payload_len = u32::try_from(len).expect("not above its limit");
-        let at = start + METADATA_LEN - 4;
-        out[at..at + 4].copy_from_slice(&metadata.payload_len.to_le_bytes());
+        record.finish(out);
         true
     }
 

@@ -15,6 +15,7 @@
 use cairn_format::key;
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_observe::Activity;
 use cairn_observe::perf::iostats::{self, FileTimes};
 use cairn_observe::statistics::Histogram;
@@ -519,6 +520,7 @@ impl Compaction {
             // The inputs are about to be deleted: do not cache their blocks.
             fill_cache: false,
             readahead: context.database.options.compaction_readahead_size,
+            caller: CacheCaller::Compaction,
             ..IterOptions::default()
         };
         let runs = self.runs[..target.runs].iter().map(|tables| {

@@ -10,6 +10,7 @@
 //! [`first_overlap`], which reads tables.
 
 use cairn_format::key::{self, InternalKey};
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memtable::Memtable;
 use cairn_options::CompactionStyle;
 use cairn_platform::Io;
@@ -325,6 +326,7 @@ fn holds(
     }
     let options = IterOptions {
         fill_cache: false,
+        caller: CacheCaller::Ingestion,
         ..IterOptions::default()
     };
     let mut iter = TableIter::new(table.clone(), options);

@@ -6,6 +6,7 @@
 
 use cairn_format::checksum::crc32c_extend;
 use cairn_format::key;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::Arc;
 use cairn_table::{IterOptions, Table, TableIter};
@@ -48,6 +49,8 @@ impl Entries {
 /// Validator of one output table: the enabled checks and the hash of the written entries.
 pub(crate) struct OutputValidator {
     what: u32,
+    /// The job, for the block-cache trace.
+    caller: CacheCaller,
     order: KeyOrder,
     written: Entries,
 }
@@ -85,6 +88,10 @@ impl OutputValidator {
         let what = requested | paranoid;
         (what != 0).then(|| OutputValidator {
             what,
+            caller: match job {
+                FLUSHES => CacheCaller::Flush,
+                _ => CacheCaller::CompactionRefill,
+            },
             order: order.clone(),
             written: Entries::default(),
         })
@@ -139,6 +146,7 @@ impl OutputValidator {
         let options = IterOptions {
             fill_cache: false,
             readahead: READAHEAD,
+            caller: self.caller,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(table, options);

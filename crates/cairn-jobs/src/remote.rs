@@ -17,6 +17,7 @@ use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::manifest::SequenceRange;
 use cairn_format::names::FileName;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::MemoryUse;
 use cairn_observe::Logger;
 use cairn_observe::statistics::Ticker;
@@ -558,6 +559,7 @@ impl<'a> Expected<'a> {
         let order = &context.family.order;
         let options = IterOptions {
             fill_cache: false,
+            caller: CacheCaller::Compaction,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(table.clone(), options);

@@ -3,7 +3,8 @@
 //! The [`Logger`] writes the `LOG` file in RocksDB's line format, or passes its lines to a user-defined
 //! [`LogSink`]. An [`EventListener`] is notified of flushes, compactions and other events. [`threads`] lists
 //! the operations in progress. [`Statistics`] has RocksDB's tickers and histograms, [`perf`] the perf
-//! context, and [`InternalStats`] the counters behind the statistics properties.
+//! context, and [`InternalStats`] the counters behind the statistics properties. [`traces`] record block-cache lookups
+//! and file operations.
 
 pub mod activity;
 pub mod callback;
@@ -16,6 +17,7 @@ pub mod perf;
 pub mod reason;
 pub mod statistics;
 pub mod threads;
+pub mod traces;
 
 pub use activity::Activity;
 pub use internal_stats::InternalStats;

@@ -21,13 +21,16 @@ use cairn_observe::Activity;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Ticker};
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::ReadOptions;
 use cairn_platform::{Buffer, ReadDriver, ReadRequest};
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 use cairn_version::{FileToOpen, TableRef, open_together};
 
-use crate::get::{BlobReads, Found, PointGet, open_blob_files, opens_apart, start_opening};
+use crate::get::{
+    BlobReads, Found, PointGet, next_traced_get, open_blob_files, opens_apart, start_opening,
+};
 use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
@@ -432,6 +435,16 @@ impl Member<'_> {
     }
 }
 
+/// Records the block lookups of `members` as those of one batch, if there is a trace.
+#[cold]
+fn trace(members: &mut [Member<'_>], options: &ReadOptions) {
+    let mut id = None;
+    for member in members {
+        id = id.or_else(|| next_traced_get(member.get.view()));
+        member.get.trace_in_batch(options, id);
+    }
+}
+
 impl<'a> Batch<'a> {
     // Compiled in this crate, here and in `search`, and not with each type of results.
     #[inline(never)]
@@ -442,7 +455,7 @@ impl<'a> Batch<'a> {
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
         let member = |&(_, at): &Place| Member {
-            get: PointGet::new(
+            get: PointGet::in_batch(
                 keys[at as usize].view,
                 &keys[at as usize].lookup,
                 options,
@@ -451,7 +464,10 @@ impl<'a> Batch<'a> {
             at_table: false,
             error: None,
         };
-        let members: Vec<_> = part.iter().map(member).collect();
+        let mut members: Vec<_> = part.iter().map(member).collect();
+        if is_traced() {
+            trace(&mut members, options);
+        }
         let first = members.first();
         Batch {
             timed_by_level: first.is_some_and(|member| member.get.wants_times_by_level()),

@@ -356,6 +356,18 @@ impl Child {
     }
 
     /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
+    pub(crate) fn trace_refused(&self) {
+        match self {
+            Child::Memtable(_) => {}
+            Child::Table(iter, _) => iter.trace_refused(),
+            Child::Level(iter) => {
+                if let Some(iter) = iter.current() {
+                    iter.trace_refused();
+                }
+            }
+        }
+    }
+
     pub(crate) fn lacks_only_device(&self) -> bool {
         match self {
             Child::Memtable(_) => false,

@@ -16,14 +16,16 @@ use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::Fragments;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
+use cairn_observe::traces::block_cache::{TracedGetId, is_in_use as is_traced};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{KeyOrder, MergeResult, Progress, Result, SequenceNumber};
+use cairn_table::{GetOptions, Table, TableGet, TracedRead};
+use cairn_types::{Error, KeyOrder, MergeResult, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::columns::{Columns, default_column};
@@ -103,6 +105,45 @@ enum Pending<'a> {
     Block,
 }
 
+/// The number of the next get of the database in its block-cache trace; `None` if there is none.
+#[cold]
+pub(crate) fn next_traced_get(view: &View) -> Option<TracedGetId> {
+    view.family.tables.cache_tracer.as_ref()?.next_get()
+}
+
+/// Returns `state`, whose block lookups are recorded as those of the next get in the trace, if there is one. By value, so
+/// that the lookup is built in place.
+#[cold]
+#[inline(never)]
+fn next_traced(
+    state: TableGet,
+    view: &View,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+) -> TableGet {
+    let id = next_traced_get(view);
+    traced(state, lookup, options, CacheCaller::Get, id)
+}
+
+/// Returns `state`, whose block lookups are recorded as those of the get, or the batch, with the number `id`, if it has
+/// one.
+fn traced(
+    mut state: TableGet,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+    caller: CacheCaller,
+    id: Option<TracedGetId>,
+) -> TableGet {
+    let read = id.map(|id| TracedRead {
+        id,
+        caller,
+        at_snapshot: options.snapshot.is_some(),
+        fills: options.fill_cache && options.read_tier != ReadTier::BlockCache,
+    });
+    state.trace_as(read, lookup.internal());
+    state
+}
+
 /// Maximum number of level-0 filters that are prefetched.
 const PREFETCHED_FILTERS: usize = 8;
 
@@ -145,11 +186,37 @@ impl<'a> PointGet<'a> {
     ) -> PointGet<'a> {
         PointGet::with_hook(view, lookup, options, state, ())
     }
+
+    /// A lookup that is part of a batch; see [`PointGet::trace_in_batch`].
+    #[inline(always)]
+    pub(crate) fn in_batch(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+    ) -> PointGet<'a> {
+        PointGet::with_state(view, lookup, options, state, ())
+    }
 }
 
 impl<'a, H: OnOperand> PointGet<'a, H> {
     #[inline(always)]
     fn with_hook(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+        on_operand: H,
+    ) -> PointGet<'a, H> {
+        let state = match is_traced() {
+            false => state,
+            true => next_traced(state, view, lookup, options),
+        };
+        PointGet::with_state(view, lookup, options, state, on_operand)
+    }
+
+    #[inline(always)]
+    fn with_state(
         view: &'a View,
         lookup: &'a LookupKey,
         options: &'a ReadOptions,
@@ -182,6 +249,12 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             by_level: by_level::is_wanted(),
             versions: Versions::new(view.family.order.timestamp_size() > 0),
         }
+    }
+
+    /// Records the block lookups as those of the batch with the number `id`, if it has one.
+    pub(crate) fn trace_in_batch(&mut self, options: &ReadOptions, id: Option<TracedGetId>) {
+        let state = std::mem::take(&mut self.state);
+        self.state = traced(state, self.lookup, options, CacheCaller::MultiGet, id);
     }
 
     /// Runs until the search is finished or waits for a table or block.
@@ -407,6 +480,17 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         self.is_cache_only() && !is_on_device
     }
 
+    /// The error of a lookup that waits for storage although only cached data may be read.
+    #[cold]
+    pub(crate) fn refuse_storage(&self) -> Error {
+        if is_traced()
+            && let Some(table) = &self.table
+        {
+            self.state.trace_refused(table);
+        }
+        storage_forbidden()
+    }
+
     /// The table that has to be opened, and its level.
     pub(crate) fn pending_table(&self) -> Option<(&'a Arc<FileMeta>, usize)> {
         match self.pending {
@@ -429,6 +513,10 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             self.stage = stage;
         }
         ahead
+    }
+
+    pub(crate) fn view(&self) -> &'a View {
+        self.view
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {
@@ -698,7 +786,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     /// for.
     pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
         if self.lacks_storage() {
-            return Err(storage_forbidden());
+            return Err(self.refuse_storage());
         }
         match self.pending.take() {
             None => Ok(None),
@@ -723,6 +811,9 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         let stage = self.stage;
         while let Some((file, _)) = self.next_file() {
             let mut state = TableGet::new();
+            if is_traced() {
+                state.trace_like(&self.state);
+            }
             if let Some(table) = file.table.get()
                 && table.lacks_filter_ahead(self.lookup, &self.options, &mut state)
             {

@@ -555,6 +555,13 @@ impl MergingIter {
         waiting.into_iter().any(|child| !child.lacks_only_device())
     }
 
+    /// Records the lookups of the missing blocks, which are not read.
+    #[cold]
+    pub(crate) fn trace_refused(&self) {
+        let waiting = self.pending.iter().filter_map(|&at| self.children.get(at));
+        waiting.into_iter().for_each(Child::trace_refused);
+    }
+
     /// One round of [`MergingIter::wait_with`].
     pub(crate) fn wait_once(
         &mut self,

@@ -10,6 +10,7 @@ use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, ChargePolicy};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Began, Histogram, Meter, Ticker};
+use cairn_observe::traces::BlockCacheTracer;
 use cairn_options::TableOptions;
 use cairn_platform::fs::{Access, FileMode};
 use cairn_platform::sync::Arc;
@@ -57,6 +58,8 @@ pub struct TableSource {
     pub open_tables: Arc<OpenTables>,
     /// The family's `uncache_aggressiveness`.
     pub uncache_aggressiveness: u32,
+    /// The recorder of block lookups of the database.
+    pub cache_tracer: Option<Arc<BlockCacheTracer>>,
 }
 
 impl TableSource {
@@ -172,6 +175,7 @@ impl TableSource {
             flat_filter_bits: self.flat_filter_bits,
             block_checksum_len: self.block_checksum_len,
             meter: self.meter.clone(),
+            cache_tracer: self.cache_tracer.clone(),
         };
         Ok(UnopenedTable::new(handle, file.size, params))
     }

@@ -1,4 +1,4 @@
-//! Traces of the reads and writes of a database, and their replay.
+//! Traces of the reads and writes of a database, and their replay; of its block lookups and file operations.
 //!
 //! A trace records every get, batch of gets, seek of an iterator and batch of writes with its time, in a file of
 //! RocksDB's format: RocksDB's tools analyze it, and either engine replays it on a copy of the database, for example
@@ -36,8 +36,9 @@ use crate::db::Db;
 use crate::family::Family;
 
 pub use cairn_db::{
-    FileTraceReader, FileTraceWriter, Query, ReplayOptions, Replayed, Seek, TraceFilter,
-    TraceOptions, TraceReader, TraceRecord, TraceRecordResult, TraceWriter,
+    BlockCacheTraceOptions, FileTraceReader, FileTraceWriter, IoTraceOptions, Query, ReplayOptions,
+    Replayed, Seek, TraceFilter, TraceOptions, TraceReader, TraceRecord, TraceRecordResult,
+    TraceWriter,
 };
 
 impl Db {
@@ -75,6 +76,65 @@ impl Db {
     /// `IoError` if there is no trace; the first error of its writer, after which records may be missing.
     pub fn end_trace(&self) -> Result<()> {
         self.inner.end_trace()
+    }
+
+    /// Starts to record the lookups of blocks in the block cache in the file `path`, which is replaced if it exists, in the
+    /// format of RocksDB's `block_cache_trace_analyzer`: the kind, size, level and file of each block, the operation that
+    /// needs it, and if it was in the cache. The trace ends with [`Db::end_block_cache_trace`], or when the database is
+    /// closed. An error of the file does not affect the lookups.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = cairn::Db::builder(&dir.path().join("db")).create_if_missing(true).open()?;
+    /// db.start_block_cache_trace(dir.path().join("lookups.trace"), &Default::default())?;
+    /// db.get(b"granite")?;
+    /// db.end_block_cache_trace()?;
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Busy` if there is a block-cache trace; `IoError` of the file.
+    pub fn start_block_cache_trace(
+        &self,
+        path: impl AsRef<Path>,
+        options: &BlockCacheTraceOptions,
+    ) -> Result<()> {
+        let create =
+            || Ok(Box::new(FileTraceWriter::create(self.inner.world(), path.as_ref())?) as _);
+        self.inner.start_block_cache_trace(options, create)
+    }
+
+    /// Ends the block-cache trace, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the file, after which records may be missing.
+    pub fn end_block_cache_trace(&self) -> Result<()> {
+        self.inner.end_block_cache_trace()
+    }
+
+    /// Starts to record the operations of the database on its files in the file `path`, which is replaced if it exists, in
+    /// the format of RocksDB's `io_tracer_parser`: the name and duration of each operation, and the bytes concerned. The
+    /// trace ends with [`Db::end_io_trace`], or when the database is closed. An error of the file does not affect the
+    /// operations.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` if there is an I/O trace; `IoError` of the file.
+    pub fn start_io_trace(&self, path: impl AsRef<Path>, options: &IoTraceOptions) -> Result<()> {
+        let create =
+            || Ok(Box::new(FileTraceWriter::create(self.inner.world(), path.as_ref())?) as _);
+        self.inner.start_io_trace(options, create)
+    }
+
+    /// Ends the I/O trace, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the file, after which records may be missing.
+    pub fn end_io_trace(&self) -> Result<()> {
+        self.inner.end_io_trace()
     }
 
     /// Creates a replayer of the trace in the file `path`. It can replay reads of `families` and of the default family,

@@ -269,6 +269,7 @@ mod tests {
             open_tables: OpenTables::new(None),
             lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
+            cache_tracer: None,
         };
         let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);
         (Arc::new(tables), Arc::new(blobs))

@@ -66,6 +66,7 @@ impl FamilyState {
             open_tables: self.tables().open_tables.clone(),
             lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
+            cache_tracer: None,
         });
         let blobs = cairn_read::BlobSource::new(
             tables.fs.clone(),

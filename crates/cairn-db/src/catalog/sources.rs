@@ -268,6 +268,7 @@ impl Sources {
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
             uncache_aggressiveness: options.uncache_aggressiveness,
+            cache_tracer: Some(self.context.traces.block_cache.clone()),
         }
     }
 

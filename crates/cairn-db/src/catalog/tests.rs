@@ -23,6 +23,7 @@ use super::create::{NewFamily, new_database};
 use super::env::{CatalogEnv, Installed, InstalledKind, LogState};
 use super::install::Change;
 use super::*;
+use crate::context::Tracers;
 use crate::locks::Locks;
 
 pub(crate) const DIR: &str = "/db";
@@ -118,6 +119,7 @@ impl Ground {
             dated: false,
             process: Process::this(),
             locks: Locks::new(),
+            traces: Tracers::new(&sim.world.clock),
         });
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_observe::statistics::Meter;
@@ -51,6 +52,7 @@ impl Reader<'_> {
             flat_filter_bits: 0,
             block_checksum_len: 0,
             meter: Meter::default(),
+            cache_tracer: None,
         };
         Ok(External {
             table: Table::open(file, size, params, self.io)?,
@@ -68,6 +70,7 @@ impl Reader<'_> {
         let decode = |bytes: &[u8]| InternalKey::decode(bytes).map_err(|e| e.in_file(path, 0));
         let options = IterOptions {
             fill_cache: false,
+            caller: CacheCaller::Ingestion,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(table.clone(), options);

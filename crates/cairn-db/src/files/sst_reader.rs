@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
@@ -15,7 +16,9 @@ use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Io, World};
-use cairn_read::{BlobSource, Columns, DbIter, Found, LazySeeks, Reading, Value, View, ViewEnd, get};
+use cairn_read::{
+    BlobSource, Columns, DbIter, Found, LazySeeks, Reading, Value, View, ViewEnd, get,
+};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
@@ -76,6 +79,7 @@ impl SstFileReader {
             open_tables: OpenTables::new(None),
             lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
+            cache_tracer: None,
         });
         let reading = Reading {
             family: path.display().to_string(),
@@ -189,6 +193,7 @@ impl SstFileReader {
     pub fn for_each_entry(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let options = IterOptions {
             fill_cache: false,
+            caller: CacheCaller::SstFileReader,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(self.table.clone(), options);

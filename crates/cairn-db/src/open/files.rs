@@ -183,6 +183,7 @@ pub(super) fn recorded_merge_operator(
             open_tables: cairn_version::OpenTables::new(None),
             lowest_tier: cairn_memory::secondary::CacheTier::default(),
             uncache_aggressiveness: 0,
+            cache_tracer: None,
         };
         let io = cairn_platform::Io::blocking();
         let table = source

@@ -42,7 +42,7 @@ use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::create_dir;
-use crate::context::DbContext;
+use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::lifecycle::Lifecycle;
@@ -520,14 +520,23 @@ fn context_of(
     names: &[String],
     secondary: Option<secondary::Place>,
 ) -> Result<DbContext> {
+    let clock = &request.world.clock;
+    let traces = Tracers::new(clock);
+    let (fs, tracer) = (request.world.fs.clone(), traces.io.clone());
     let world = World {
-        fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
+        fs: cairn_observe::files::counted(fs, clock.clone(), tracer),
+        ..request.world.clone()
+    };
+    // The info log records the failures of traces, so that its own operations are not traced.
+    let (fs, untraced) = (request.world.fs.clone(), Tracers::new(clock).io);
+    let of_log = World {
+        fs: cairn_observe::files::counted(fs, clock.clone(), untraced),
         ..request.world.clone()
     };
     let info = match (&secondary, request.read_only) {
-        (Some(place), _) => place.open_log(&world, options)?,
+        (Some(place), _) => place.open_log(&of_log, options)?,
         (None, true) => Logger::silent(),
-        (None, false) => open_log(&world, &dir, options, names)?,
+        (None, false) => open_log(&of_log, &dir, options, names)?,
     };
     let info = Arc::new(info);
     let (fs, clock) = (world.fs, world.clock.clone());
@@ -557,6 +566,7 @@ fn context_of(
         dated: ttl::is_dated(request),
         world,
         locks: Locks::new(),
+        traces,
     })
 }
 

@@ -4,33 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::trace::{METADATA_LEN, Metadata};
+use cairn_observe::traces::{TraceWriter, untraced};
 use cairn_platform::World;
 use cairn_platform::fs::{FileMode, RandomAccessFile, WritableFile, remove_if_there};
 use cairn_types::{Error, Result};
 
 /// The number of bytes that are buffered before they are written to the file.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// A destination of a trace.
-///
-/// It is called by one thread at a time, with a lock of the trace held: it must not wait for another thread that uses
-/// the database. Operations on the database in a call are not traced, and writes fail with `Busy`.
-pub trait TraceWriter: Send {
-    /// Appends a record.
-    ///
-    /// # Errors
-    ///
-    /// Any error; the trace has no further records then.
-    fn write(&mut self, record: &[u8]) -> Result<()>;
-    /// Returns the number of bytes appended, which `max_trace_file_size` limits.
-    fn file_size(&self) -> u64;
-    /// Completes the trace. Called once, after the last record.
-    ///
-    /// # Errors
-    ///
-    /// Any error if the trace is not complete; [`Db::end_trace`](crate::Db::end_trace) returns it.
-    fn close(&mut self) -> Result<()>;
-}
 
 /// A source of a trace.
 pub trait TraceReader: Send {
@@ -61,10 +41,12 @@ impl FileTraceWriter {
     ///
     /// `IoError`.
     pub fn create(world: &World, path: &Path) -> Result<FileTraceWriter> {
-        remove_if_there(&*world.fs, path)?;
-        Ok(FileTraceWriter {
-            file: world.fs.create(path, FileMode::default())?,
-            buffer: Vec::new(),
+        untraced(|| {
+            remove_if_there(&*world.fs, path)?;
+            Ok(FileTraceWriter {
+                file: world.fs.create(path, FileMode::default())?,
+                buffer: Vec::new(),
+            })
         })
     }
 

@@ -1,4 +1,4 @@
-//! Query traces: a record of the reads and writes of a database, and their replay.
+//! Traces: a record of the reads and writes of a database, and their replay; of its block lookups and file operations.
 //!
 //! ```text
 //! get, multi-get, seek, write -> [filter, sampling] -> record with its time -> TraceWriter
@@ -8,10 +8,12 @@
 //! While no trace is active, an operation tests one flag (`QueryTrace::is_on`). `cairn_format::trace` has the format.
 
 mod file;
+mod lookups_and_io;
 mod recorder;
 mod replay;
 
-pub use file::{FileTraceReader, FileTraceWriter, TraceReader, TraceWriter};
+pub use cairn_observe::traces::TraceWriter;
+pub use file::{FileTraceReader, FileTraceWriter, TraceReader};
 pub(crate) use recorder::QueryTrace;
 pub use recorder::{TraceFilter, TraceOptions};
 pub use replay::{ReplayOptions, Replayed, Replayer, TraceRecord, TraceRecordResult};

@@ -3,17 +3,15 @@
 //! A failure of the trace never fails the traced operation: the trace has no further records, and the call that ends
 //! it returns the error.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use cairn_format::trace::{self, Query, Seek};
-use cairn_observe::callback::{self, Within};
+use cairn_observe::traces::{
+    DEFAULT_MAX_TRACE_FILE_SIZE, TraceSink, TraceWriter, check_outside_writer, is_in_writer,
+};
 use cairn_options::ReadOptions;
 use cairn_options::file::ROCKSDB_VERSION;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
-use super::file::TraceWriter;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::handle::Family;
@@ -78,17 +76,12 @@ pub struct TraceOptions {
 impl Default for TraceOptions {
     fn default() -> TraceOptions {
         TraceOptions {
-            max_trace_file_size: 64 << 30,
+            max_trace_file_size: DEFAULT_MAX_TRACE_FILE_SIZE,
             sampling_frequency: 1,
             filter: TraceFilter::NONE,
             preserve_write_order: false,
         }
     }
-}
-
-thread_local! {
-    /// True while the thread is in a call of a trace writer.
-    static IN_WRITER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The state of tracing.
@@ -105,32 +98,9 @@ pub(crate) struct QueryTrace {
 /// A trace that was started and not ended.
 struct Active {
     options: TraceOptions,
-    writer: Box<dyn TraceWriter>,
+    sink: TraceSink,
     /// Operations since the last one that was recorded.
     skipped: u64,
-    /// The first error of the writer.
-    failed: Option<Error>,
-    record: Vec<u8>,
-}
-
-/// The maximum memory that is retained for the next record, in bytes.
-const KEPT_RECORD_BYTES: usize = 64 << 10;
-
-/// Calls the writer of a trace of the database with this `context`. A panic is an error.
-fn call_writer<T>(context: &DbContext, call: impl FnOnce() -> Result<T>) -> Result<T> {
-    IN_WRITER.set(true);
-    let called = catch_unwind(AssertUnwindSafe(|| {
-        callback::within(&context.info, Within::Trace, call)
-    }));
-    IN_WRITER.set(false);
-    called.unwrap_or_else(|_| Err(Error::aborted("the trace writer panicked")))
-}
-
-fn check_outside_writer() -> Result<()> {
-    match IN_WRITER.get() {
-        false => Ok(()),
-        true => Err(Error::busy("a trace writer may not start or end traces")),
-    }
 }
 
 impl Active {
@@ -147,37 +117,10 @@ impl Active {
         false
     }
 
-    /// Appends the record. Returns false if there are no further records.
-    fn append(&mut self, context: &DbContext) -> bool {
-        let Active { writer, record, .. } = self;
-        let most = self.options.max_trace_file_size;
-        let written = call_writer(context, || {
-            writer.write(record)?;
-            Ok(writer.file_size() <= most)
-        });
-        self.record.clear();
-        self.record.shrink_to(KEPT_RECORD_BYTES);
-        match written {
-            Ok(has_room) => has_room,
-            Err(error) => {
-                context.info.error(format_args!(
-                    "the query trace has no further records: {error}"
-                ));
-                self.failed.get_or_insert(error);
-                false
-            }
-        }
-    }
-
     /// Completes the trace.
-    fn end(mut self, context: &DbContext) -> Result<()> {
-        if self.failed.is_none() {
-            self.record = trace::end(context.world.clock.wall_micros());
-            self.append(context);
-        }
-        let writer = &mut self.writer;
-        let closed = call_writer(context, || writer.close());
-        self.failed.map_or(closed, Err)
+    fn end(self, context: &DbContext) -> Result<()> {
+        let last = trace::end(context.world.clock.wall_micros());
+        self.sink.end(&context.info, Some(last))
     }
 }
 
@@ -216,21 +159,17 @@ impl QueryTrace {
         let (version, _patch) = ROCKSDB_VERSION
             .rsplit_once('.')
             .expect("a version has three numbers");
-        let mut begun = Active {
-            options: options.clone(),
-            writer,
-            skipped: 0,
-            failed: None,
-            record: trace::begin(context.world.clock.wall_micros(), version),
-        };
-        let more = begun.append(context);
-        if let Some(error) = begun.failed.take() {
-            return Err(error);
-        }
+        let header = trace::begin(context.world.clock.wall_micros(), version);
+        let mut sink = TraceSink::new(writer, options.max_trace_file_size, header);
+        let more = sink.append(&context.info)?;
         self.ordered
             .store(options.preserve_write_order, Ordering::Relaxed);
         self.on.store(more, Ordering::Relaxed);
-        *active = Some(begun);
+        *active = Some(Active {
+            options: options.clone(),
+            sink,
+            skipped: 0,
+        });
         Ok(())
     }
 
@@ -247,7 +186,7 @@ impl QueryTrace {
     #[inline(never)]
     fn record(&self, context: &DbContext, query: &Query<'_>) {
         // A forked child shares the file with its parent.
-        if IN_WRITER.get() || context.is_forked() {
+        if is_in_writer() || context.is_forked() {
             return;
         }
         let mut active = self.active.lock();
@@ -258,17 +197,22 @@ impl QueryTrace {
             return;
         }
         let now = context.world.clock.wall_micros();
-        if !query.encode(now, &mut trace.record) {
-            let error = Error::not_supported("a trace record of 4 GiB");
+        let appended = match query.encode(now, &mut trace.sink.record) {
+            true => trace.sink.append(&context.info),
+            false => {
+                let error = Error::not_supported("a trace record of 4 GiB");
+                trace.sink.fail(error.clone());
+                Err(error)
+            }
+        };
+        if let Ok(true) = appended {
+            return;
+        }
+        self.on.store(false, Ordering::Relaxed);
+        if let Err(error) = appended {
             context.info.error(format_args!(
                 "the query trace has no further records: {error}"
             ));
-            trace.failed = Some(error);
-            self.on.store(false, Ordering::Relaxed);
-            return;
-        }
-        if !trace.append(context) {
-            self.on.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -355,12 +299,20 @@ impl Shared {
         write(Some(&mut ordered))
     }
 
-    /// Ends the trace of a database that is being closed.
-    pub(crate) fn end_trace_at_close(&self) {
-        if let Err(error) = self.trace.end(&self.context) {
-            self.context
-                .info
-                .error(format_args!("the query trace failed: {error}"));
+    /// Ends the traces of a database that is being closed.
+    pub(crate) fn end_traces_at_close(&self) {
+        let traces = &self.context.traces;
+        let ended = [
+            ("query trace", self.trace.end(&self.context).map(drop)),
+            ("block-cache trace", traces.block_cache.end()),
+            ("I/O trace", traces.io.end()),
+        ];
+        for (name, ended) in ended {
+            if let Err(error) = ended {
+                self.context
+                    .info
+                    .error(format_args!("the {name} failed: {error}"));
+            }
         }
     }
 }

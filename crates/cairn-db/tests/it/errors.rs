@@ -291,9 +291,12 @@ impl EventListener for FailsCompaction {
         let Some(db) = self.db.lock().take() else {
             return;
         };
-        self.sim
-            .fs
-            .set_plan(failing(Call::Append, ".sst", Fault::InputOutput, usize::MAX));
+        self.sim.fs.set_plan(failing(
+            Call::Append,
+            ".sst",
+            Fault::InputOutput,
+            usize::MAX,
+        ));
         db.compact_range(None, None, &CompactRangeOptions::default())
             .unwrap_err();
     }

@@ -7,6 +7,7 @@ mod blobs;
 mod budget;
 mod buffers;
 mod by_level;
+mod cache_traces;
 mod cached;
 mod callouts;
 mod changes;

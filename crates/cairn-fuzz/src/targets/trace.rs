@@ -1,5 +1,7 @@
-//! Query traces: the header, and the records as they are replayed.
+//! Traces of queries, of the block cache and of I/O: the header, and the records as they are replayed or printed.
 
+use cairn_format::trace::block_cache::{Access, WriterVersion};
+use cairn_format::trace::io::IoOperation;
 use cairn_format::trace::{METADATA_LEN, Metadata, Query, TraceVersions};
 
 /// Reads the trace up to its first damage. An operation that was read is the same when it is encoded and read again.
@@ -7,6 +9,9 @@ pub fn run(data: &[u8]) {
     let Some((_, header, mut rest)) = record(data) else {
         return;
     };
+    if WriterVersion::decode(header).is_ok() {
+        return lookups_and_operations(rest);
+    }
     let Ok(versions) = TraceVersions::decode(header) else {
         return;
     };
@@ -19,6 +24,23 @@ pub fn run(data: &[u8]) {
             let (same, payload, _) = record(&again).expect("it is complete");
             assert_eq!(same.kind, metadata.kind);
             assert_eq!(Query::decode(same.kind, &current, payload), Ok(query));
+        }
+        rest = after;
+    }
+}
+
+/// Reads the records of a block-cache or an I/O trace.
+fn lookups_and_operations(mut rest: &[u8]) {
+    while let Some((metadata, payload, after)) = record(rest) {
+        let mut again = Vec::new();
+        if let Ok(access) = Access::decode(metadata.kind, payload) {
+            assert!(access.encode(metadata.micros, &mut again), "it is short");
+            let (same, payload, _) = record(&again).expect("it is complete");
+            assert_eq!(Access::decode(same.kind, payload), Ok(access));
+        } else if let Ok(operation) = IoOperation::decode(metadata.kind, payload) {
+            assert!(operation.encode(metadata.micros, &mut again), "it is short");
+            let (same, payload, _) = record(&again).expect("it is complete");
+            assert_eq!(IoOperation::decode(same.kind, payload), Ok(operation));
         }
         rest = after;
     }

@@ -57,6 +57,13 @@ impl CacheKey {
         }
     }
 
+    /// The bytes of the key, as block-cache traces have them.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 16] {
+        let number = u128::from(self.high) | u128::from(self.low) << 64;
+        number.to_le_bytes()
+    }
+
     /// A hash of all 128 bits.
     #[inline]
     fn hash(&self) -> u64 {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_format::trace::block_cache::WriterVersion;
 use cairn_platform::fs::{Access, FileLock, FileMode, PathKind, Status};
 use cairn_platform::io::{BatchRead, FileReads, ReadQueue};
 use cairn_platform::sync::Mutex;
@@ -17,6 +18,7 @@ use super::{ReadOf, counted, counted_reads, measured_writes, notifying};
 use crate::listener::{EventListener, Listeners};
 use crate::logger::Logger;
 use crate::statistics::{Histogram, Meter, Statistics, StatsLevel};
+use crate::traces::{IoTraceOptions, IoTracer, TraceWriter};
 
 /// Records its calls. None of its results is a default value.
 #[derive(Clone, Default)]
@@ -338,6 +340,21 @@ fn check_file_system(name: &str, recorder: &Recorder, fs: &dyn FileSystem) {
     check_reader(name, recorder, &*read);
 }
 
+/// A destination of a trace that keeps nothing.
+struct Discard;
+
+impl TraceWriter for Discard {
+    fn write(&mut self, _record: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn file_size(&self) -> u64 {
+        0
+    }
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A listener of file operations.
 struct Curious;
 
@@ -353,8 +370,21 @@ fn file_system_wrappers_forward_every_call() {
     check_file_system("the recorder", &recorder, &recorder);
 
     let clock = World::in_memory().clock;
-    let fs = counted(Arc::new(recorder.clone()), clock.clone());
+    let tracer = Arc::new(IoTracer::new(clock.clone()));
+    let fs = counted(Arc::new(recorder.clone()), clock.clone(), tracer.clone());
     check_file_system("counted", &recorder, &*fs);
+    let (info, version) = (
+        Arc::new(Logger::silent()),
+        WriterVersion {
+            major: 11,
+            minor: 12,
+        },
+    );
+    let options = IoTraceOptions::default();
+    let start = || tracer.start(&info, version, &options, || Ok(Box::new(Discard)));
+    start().unwrap();
+    check_file_system("traced", &recorder, &*fs);
+    tracer.end().unwrap();
 
     let mut listeners = Listeners::default();
     listeners.push(Arc::new(Curious));

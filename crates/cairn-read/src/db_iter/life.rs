@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::spare::Spare;
 use cairn_observe::statistics::Ticker;
 use cairn_options::ReadOptions;
@@ -117,6 +118,7 @@ impl DbIter {
                 verify_checksums: options.verify_checksums,
                 readahead: options.readahead_size,
                 prefix_filter: false,
+                caller: CacheCaller::Iterator,
             },
             cache_only: self.settings.cache_only,
             ahead,

@@ -797,6 +797,7 @@ impl DbIter {
         };
         while self.merging.is_waiting() {
             if self.settings.cache_only && self.merging.lacks_storage() {
+                self.merging.trace_refused();
                 return self.fail(storage_forbidden());
             }
             self.merging.wait_once(&mut read);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cairn_format::blob::BlobIndex;
 use cairn_format::key::LookupKey;
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::ReadOptions;
 use cairn_platform::io::{Offload, offload};
 use cairn_platform::{Buffer, Io, ReadDriver};
@@ -18,9 +19,8 @@ use cairn_table::{Table, TableGet};
 use cairn_types::{Error, FileNumber, Progress, Result};
 use cairn_version::{FileMeta, FileToOpen, TableRef};
 
-use super::{Found, Pending, PointGet, SCRATCH};
+use super::{Found, Pending, PointGet, SCRATCH, next_traced_get};
 use crate::get_stats::count_get;
-use crate::level::storage_forbidden;
 use crate::versions::Newest;
 use crate::view::{Reading, View};
 
@@ -31,6 +31,10 @@ use crate::view::{Reading, View};
 ///
 /// Those of [`get`](super::get), except for those of reads.
 pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Option<Found>> {
+    // The second attempt would record everything again.
+    if is_traced() && next_traced_get(view).is_some() {
+        return Ok(None);
+    }
     SCRATCH.with(|scratch| {
         let began = view.family.began();
         let mut get = PointGet::new(view, lookup, options, scratch.0.take());
@@ -88,7 +92,7 @@ impl PointGet<'_> {
         let reading = &self.view.family;
         while !self.run()?.is_ready() {
             if self.lacks_storage() {
-                return Err(storage_forbidden());
+                return Err(self.refuse_storage());
             }
             match self.pending.take() {
                 None => {}

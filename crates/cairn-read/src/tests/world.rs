@@ -179,6 +179,7 @@ impl World {
                 open_tables: OpenTables::new(None),
                 lowest_tier: CacheTier::default(),
                 uncache_aggressiveness: 0,
+                cache_tracer: None,
             }),
             blobs: Arc::new(BlobSource::new(
                 fs.clone(),

@@ -186,7 +186,7 @@ impl Ahead {
             scout: IndexIter::default(),
             scouting: Scouting::Idle,
             awaited: None,
-            supplied: SuppliedBlocks::default(),
+            supplied: SuppliedBlocks::of_reader(options.caller, options.fill_cache),
             known: VecDeque::new(),
             size: 0,
             depth: 1,
@@ -557,8 +557,9 @@ impl Ahead {
             self.options.verify_checksums,
             self.options.fill_cache,
             awaited.charge,
-        );
-        taken.map(Some)
+        )?;
+        table.trace_miss(awaited.block, &taken.block, &self.supplied);
+        Ok(Some(taken))
     }
 
     /// Starts to read an index block that the scout lacks.

@@ -102,7 +102,8 @@ impl Table {
     #[inline]
     #[must_use]
     pub fn may_have_key(&self, key: &FilterKey<'_>) -> bool {
-        self.held_key_filter().is_none_or(|bits| bits.may_match(key))
+        self.held_key_filter()
+            .is_none_or(|bits| bits.may_match(key))
     }
 
     /// False if the table does not have the user key of `lookup`.

@@ -18,6 +18,7 @@ use cairn_format::key::{self, LookupKey, ParsedKey};
 use cairn_memory::secondary::DeviceRead;
 use cairn_memory::{CacheCharge, CacheRole};
 use cairn_observe::statistics::TableCounts;
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
@@ -66,12 +67,12 @@ impl ValueRef<'_> {
 /// The state of a get between its steps. It can be reused for other gets and tables, and keeps its
 /// allocations. It is cheap to move, because its state is boxed.
 #[derive(Default)]
-pub struct TableGet(Option<Box<State>>);
+pub struct TableGet(pub(super) Option<Box<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
     lack: Option<Lack>,
-    supplied: SuppliedBlocks,
+    pub(super) supplied: SuppliedBlocks,
     filter_passed: bool,
     /// True once the index walk has started: it is at the next data block or needs an index block.
     located: bool,
@@ -151,6 +152,7 @@ impl TableGet {
             verify_checksums,
             ..
         } = lack.options;
+        let is_on_device = lack.on_device.is_some();
         let taken = match lack.on_device {
             Some(read) => table.take_from_device(lack.block, (read, bytes), &state.supplied),
             None => bytes.map(Raw::Whole).and_then(|raw| {
@@ -161,6 +163,9 @@ impl TableGet {
         };
         match taken {
             Ok(Some(block)) => {
+                if !is_on_device {
+                    table.trace_miss(lack.block, &block.block, &state.supplied);
+                }
                 state.supplied.push(block);
                 Ok(())
             }
@@ -215,12 +220,16 @@ impl TableGet {
     }
 
     #[inline]
-    fn state(&mut self) -> &mut State {
+    pub(super) fn state(&mut self) -> &mut State {
         self.0.get_or_insert_default()
     }
 }
 
 impl State {
+    pub(super) fn missing_block(&self) -> Option<MissingBlock> {
+        self.lack.as_ref().map(|lack| lack.block)
+    }
+
     #[inline]
     fn reset(&mut self) {
         self.lack = None;
@@ -483,11 +492,18 @@ impl Table {
                 self.check(handle, state.walk.found_in(self))?;
                 return Ok(Some(lack));
             };
+            // Twice, so that the end of the search jumps there directly.
             if self
                 .get_in_block(&block, lack, target, state, visit)?
                 .is_break()
             {
+                if is_traced() {
+                    self.trace_search(&block, &state.data, &state.supplied);
+                }
                 return Ok(None);
+            }
+            if is_traced() {
+                self.trace_search(&block, &state.data, &state.supplied);
             }
             // The walk holds its own index block, so the supplied blocks are no longer needed.
             state.supplied.clear();

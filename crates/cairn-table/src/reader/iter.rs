@@ -20,6 +20,7 @@ use cairn_format::block::{
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::CacheRole;
 use cairn_observe::perf;
 use cairn_platform::Buffer;
@@ -66,6 +67,8 @@ pub struct IterOptions {
     /// True if `seek` looks up the prefix of its target in the filter and becomes invalid if the
     /// table has no such prefix. For callers that do not need keys with other prefixes.
     pub prefix_filter: bool,
+    /// The origin of the block lookups, for the block-cache trace.
+    pub caller: CacheCaller,
 }
 
 impl Default for IterOptions {
@@ -75,6 +78,7 @@ impl Default for IterOptions {
             verify_checksums: true,
             readahead: 0,
             prefix_filter: false,
+            caller: CacheCaller::default(),
         }
     }
 }
@@ -829,6 +833,7 @@ impl TableIter {
                         self.table.count_found_ahead(raw.len());
                         let raw = (Raw::Part(raw), None);
                         let taken = take(&self.table, &self.options, lack, raw, searched)?;
+                        self.table.trace_miss(lack, &taken.block, &self.supplied);
                         (taken.block, PREFETCH_NEVER, taken.charge)
                     }
                     None => return Ok(Some(lack)),

@@ -1,6 +1,7 @@
 //! Key anchors: keys that divide a table into parts of similar size, determined from its index
 //! alone.
 
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_platform::Io;
 use cairn_types::Result;
 
@@ -16,13 +17,15 @@ impl Table {
     /// Read errors of the index.
     pub fn anchors(&self, count: usize, io: &Io) -> Result<Vec<Vec<u8>>> {
         let mut anchors = Vec::new();
-        let mut supplied = SuppliedBlocks::default();
+        let mut supplied = SuppliedBlocks::of_reader(CacheCaller::Compaction, true);
         let mut walk = IndexIter::new(self);
         let part = (self.data_end() / (count as u64 + 1)).max(1);
         walk.start(Landing::First);
         loop {
             while let Some(lack) = walk.settle(self, &supplied, &[])? {
-                supplied.push(self.fetch(lack, io, true)?);
+                let fetched = self.fetch(lack, io, true)?;
+                self.trace_miss(lack, &fetched.block, &supplied);
+                supplied.push(fetched);
             }
             if !walk.valid() || anchors.len() == count {
                 return Ok(anchors);

@@ -13,6 +13,7 @@ use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, me
 use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
+use cairn_observe::traces::BlockCacheTracer;
 use cairn_options::TableOptions;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
@@ -60,6 +61,8 @@ pub struct OpenParams {
     pub block_checksum_len: u8,
     /// Statistics sink.
     pub meter: Meter,
+    /// The recorder of block lookups.
+    pub cache_tracer: Option<Arc<BlockCacheTracer>>,
 }
 
 /// The default of [`OpenParams::flat_filter_bits`].
@@ -82,6 +85,7 @@ impl Default for OpenParams {
             flat_filter_bits: FLAT_FILTER_BITS,
             block_checksum_len: 0,
             meter: Meter::default(),
+            cache_tracer: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_format::table::Handle;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::CacheCharge;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Result, SequenceNumber, ValueKind};
@@ -139,7 +140,7 @@ impl ScanPlan {
         }
         self.tables.push(Scouted {
             table,
-            supplied: SuppliedBlocks::default(),
+            supplied: SuppliedBlocks::of_reader(CacheCaller::Iterator, self.options.fill_cache),
             blocks: Vec::new(),
             from_cache: 0,
             errors: 0,
@@ -194,7 +195,12 @@ impl ScanPlan {
                 table.take(block, &raw, verify_checksums, fill_cache, charge)
             });
             match taken {
-                Ok(taken) => scouted.supplied.push(taken),
+                Ok(taken) => {
+                    scouted
+                        .table
+                        .trace_miss(block, &taken.block, &scouted.supplied);
+                    scouted.supplied.push(taken);
+                }
                 Err(_) => {
                     scouted.errors += 1;
                     failed.push(table);

@@ -7,9 +7,11 @@ use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::secondary::{DeviceRead, LookupCounts, Sought};
 use cairn_memory::{BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
 use cairn_observe::statistics::TableCounts;
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
@@ -19,6 +21,7 @@ use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
 use super::image::Image;
 use super::index::{Index, IndexIter, Landing};
+use super::lookup_trace::{TracedLookups, TracedReader};
 use super::open::OpenParams;
 use super::tier_stats::count_lookup_below;
 use crate::block_stats::part_of;
@@ -55,6 +58,10 @@ pub(crate) struct SuppliedBlock {
 pub(crate) struct SuppliedBlocks {
     blocks: Vec<SuppliedBlock>,
     pub counts: TableCounts,
+    /// The reader, for the block-cache trace; `None` for a get.
+    pub reader: Option<TracedReader>,
+    /// The get, if it is traced.
+    pub get: Option<Box<TracedLookups>>,
     /// The last missing block that a tier below the cache has on a device.
     on_device: Cell<Option<Box<OnDevice>>>,
 }
@@ -68,6 +75,14 @@ enum OnDevice {
 }
 
 impl SuppliedBlocks {
+    /// Those of a reader that is not a get. `fills` is true if it inserts blocks into the cache.
+    pub(crate) fn of_reader(caller: CacheCaller, fills: bool) -> SuppliedBlocks {
+        SuppliedBlocks {
+            reader: Some(TracedReader { caller, fills }),
+            ..SuppliedBlocks::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, block: SuppliedBlock) {
         self.blocks.push(block);
     }
@@ -299,9 +314,11 @@ impl Table {
                 false => None,
             };
         };
-        supplied
-            .counts
-            .hit(part_of(lack.role), found.memory_usage());
+        let size = found.memory_usage();
+        supplied.counts.hit(part_of(lack.role), size);
+        if is_traced() {
+            self.trace_lookup(lack, size, true, supplied);
+        }
         Some(self.guarded(lack, found))
     }
 
@@ -328,21 +345,25 @@ impl Table {
                 None
             }
         };
-        self.count_below(lack.role, &counts, found.as_ref(), supplied);
+        self.count_below(lack, &counts, found.as_ref(), supplied);
         found
     }
 
     /// Counts a lookup below the cache with the result `found`.
     fn count_below(
         &self,
-        role: CacheRole,
+        lack: MissingBlock,
         counts: &LookupCounts,
         found: Option<&Buffer>,
         supplied: &SuppliedBlocks,
     ) {
-        count_lookup_below(&self.params.meter, counts, found.map(|_| role));
+        count_lookup_below(&self.params.meter, counts, found.map(|_| lack.role));
         if let Some(found) = found {
-            supplied.counts.hit(part_of(role), found.memory_usage());
+            let (part, size) = (part_of(lack.role), found.memory_usage());
+            supplied.counts.hit(part, size);
+            if is_traced() {
+                self.trace_lookup(lack, size, true, supplied);
+            }
         }
     }
 
@@ -361,7 +382,7 @@ impl Table {
         let (key, lowest) = (self.cache_key(lack.handle), self.params.lowest_tier);
         let mut counts = LookupCounts::default();
         let found = cache.finish_below(&key, lowest, read, &mut counts)?;
-        self.count_below(role, &counts, found.as_ref(), supplied);
+        self.count_below(lack, &counts, found.as_ref(), supplied);
         if found.is_none() {
             let lost = OnDevice::Lost(offset);
             supplied.on_device.set(Some(Box::new(lost)));
@@ -641,10 +662,12 @@ impl Table {
         let mut stored = Vec::new();
         let target = self.stored_target(target, &mut stored);
         let mut walk = IndexIter::new(self);
-        let mut supplied = SuppliedBlocks::default();
+        let mut supplied = SuppliedBlocks::of_reader(CacheCaller::ApproximateSize, true);
         walk.start(Landing::Seek);
         while let Some(lack) = walk.settle(self, &supplied, target)? {
-            supplied.push(self.fetch(lack, io, true)?);
+            let fetched = self.fetch(lack, io, true)?;
+            self.trace_miss(lack, &fetched.block, &supplied);
+            supplied.push(fetched);
         }
         if walk.valid() {
             return Ok(walk.handle().offset);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cairn_format::id::UniqueId;
 use cairn_format::names;
 use cairn_format::table::{Properties, meta};
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_jobs::checksum;
 use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
@@ -259,6 +260,7 @@ fn own_sequences(io: &Io, table: &Arc<Table>) -> Result<(SequenceNumber, Sequenc
     }
     let options = IterOptions {
         fill_cache: false,
+        caller: CacheCaller::Ingestion,
         ..IterOptions::default()
     };
     let mut iter = TableIter::new(table.clone(), options);

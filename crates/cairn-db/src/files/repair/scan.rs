@@ -14,6 +14,7 @@ use cairn_format::blob::{BlobIndex, FOOTER_LEN, HEADER_LEN};
 use cairn_format::id::UniqueId;
 use cairn_format::key;
 use cairn_format::names::FileName;
+use cairn_format::trace::block_cache::CacheCaller;
 use cairn_format::wide::{self, ColumnValue};
 use cairn_options::FamilyOptions;
 use cairn_platform::Io;
@@ -155,6 +156,7 @@ impl<'a> Found<'a> {
         }
         let options = IterOptions {
             fill_cache: false,
+            caller: CacheCaller::Repair,
             ..IterOptions::default()
         };
         let mut iter = TableIter::new(external.table.clone(), options);

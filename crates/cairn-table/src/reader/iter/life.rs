@@ -7,6 +7,7 @@ use cairn_format::table::Handle;
 use cairn_memory::spare::Spare;
 
 use super::super::index::IndexIter;
+use super::super::lookup_trace::TracedReader;
 use super::super::prefetch::Prefetch;
 use super::super::table::{SuppliedBlocks, Table};
 use super::{IterOptions, PREFETCH_NEVER, Padding, PrefixFilter, TableIter};
@@ -65,6 +66,7 @@ impl TableIter {
             },
             slow: table.pad > 0 || table.guards(),
             table: ReadTable(Some(table)),
+            supplied: SuppliedBlocks::of_reader(options.caller, options.fill_cache),
             options,
             block: None,
             block_handle: Handle::NULL,
@@ -75,7 +77,6 @@ impl TableIter {
             valid: false,
             error: None,
             lack: None,
-            supplied: SuppliedBlocks::default(),
             held: None,
         })
     }
@@ -88,6 +89,10 @@ impl TableIter {
         self.prefetch.set_fixed(options.readahead);
         self.padding.pads = table.pad > 0;
         self.slow = self.padding.pads || table.guards();
+        self.supplied.reader = Some(TracedReader {
+            caller: options.caller,
+            fills: options.fill_cache,
+        });
         self.options = options;
         self.table = ReadTable(Some(table));
     }

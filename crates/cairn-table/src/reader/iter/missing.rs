@@ -110,6 +110,14 @@ impl TableIter {
         lack.is_some_and(|lack| lack.on_device.is_some())
     }
 
+    /// Records the lookup of the missing block, which is not read because storage must not be accessed.
+    #[cold]
+    pub fn trace_refused(&self) {
+        if let Some(lack) = &self.lack {
+            self.table.trace_refused(lack.block, &self.supplied);
+        }
+    }
+
     /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let lack = self.lack.take().expect("the iterator lacks a block");
@@ -138,7 +146,9 @@ impl TableIter {
                 false => Raw::Part(&bytes[..len]),
             };
             let searched = self.searches_often() && self.landing.is_some_and(Landing::is_search);
-            take(&self.table, &self.options, lack, (raw, charge), searched)
+            let taken = take(&self.table, &self.options, lack, (raw, charge), searched)?;
+            self.table.trace_miss(lack, &taken.block, &self.supplied);
+            Ok(taken)
         });
         match taken {
             Ok(block) => {
