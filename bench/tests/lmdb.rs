@@ -20,7 +20,7 @@ const SETTINGS: Settings = Settings {
 fn library() -> Option<Library> {
     match cairn_bench::rocksdb::Library::left_out("lmdb") {
         true => None,
-        false => Some(Library::load(Path::new("liblmdb.so.0")).unwrap()),
+        false => Some(Library::load(Path::new("liblmdb.so.0")).expect("the library is installed")),
     }
 }
 
@@ -30,12 +30,12 @@ fn get(session: &mut impl Session, key: &str) -> Option<Vec<u8>> {
         value = Some(bytes.to_vec());
         Ok(())
     });
-    assert_eq!(found.unwrap(), value.is_some());
+    assert_eq!(found.expect("LMDB reads"), value.is_some());
     value
 }
 
 fn open(library: &Library, dir: &Path) -> Env {
-    library.open(dir, "", None).unwrap()
+    library.open(dir, "", None).expect("the environment opens")
 }
 
 #[test]

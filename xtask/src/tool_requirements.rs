@@ -38,7 +38,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that the stages need beyond cargo and a C compiler.
-pub const NEEDS: [Need; 16] = [
+pub const NEEDS: [Need; 17] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],

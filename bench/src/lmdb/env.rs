@@ -143,8 +143,8 @@ impl Env {
     ///
     /// `transaction` is live and not used later.
     pub(super) unsafe fn end(&self, transaction: Handle, done: Result<()>) -> Result<()> {
-        // SAFETY: the caller guarantees a live transaction.
         match done {
+            // SAFETY: the caller guarantees a live transaction.
             Ok(()) => self.check(unsafe { (self.api.mdb_txn_commit)(transaction) }),
             Err(error) => {
                 // SAFETY: as above.

@@ -62,14 +62,16 @@ impl Engine for Env {
     }
 }
 
+/// A key with its value, or without one if it is deleted.
+type Entry = (Box<[u8]>, Option<Box<[u8]>>);
+
 /// A benchmark session.
 pub struct Thread<'a> {
     env: &'a Env,
     /// The read transaction, reset between gets; null before the first.
     reads: Handle,
     sync: bool,
-    /// Keys, each with its value, or without one if it is deleted.
-    batch: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
+    batch: Vec<Entry>,
 }
 
 impl Thread<'_> {

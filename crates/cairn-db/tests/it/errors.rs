@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::Db;
-use cairn_observe::{BackgroundErrorReason, EventListener, FlushJobInfo};
+use cairn_observe::listener::FlushJobInfo;
+use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
 use cairn_platform::sync::Mutex;
@@ -291,14 +292,19 @@ impl EventListener for FailsCompaction {
         let Some(db) = self.db.lock().take() else {
             return;
         };
+        let names: Vec<_> = self.sim.fs.image().files().map(|(path, _)| path).collect();
+        let mut names = names.iter().filter_map(|path| path.file_name()?.to_str());
+        let manifest = names
+            .find(|name| name.starts_with("MANIFEST"))
+            .expect("there is a manifest");
         self.sim.fs.set_plan(failing(
             Call::Append,
-            ".sst",
+            manifest,
             Fault::InputOutput,
             usize::MAX,
         ));
         db.compact_range(None, None, &CompactRangeOptions::default())
-            .unwrap_err();
+            .expect_err("the manifest cannot be written");
     }
 }
 
