@@ -8,7 +8,7 @@
 //! [`MergingIter::requests`] lists them, [`MergingIter::supply`] takes them one by one, and the
 //! iterator is positioned once every child is.
 //!
-//! A lazy seek ([`MergingIter::seek_lazily`]) positions only the children that may have the target, if one of them
+//! A lazy seek (`MergingIter::seek_lazily`) positions only the children that may have the target, if one of them
 //! has it; the next step positions the others.
 //!
 //! A step keeps the direction of the preceding seek: `next` after a forward seek, `prev` after a
