@@ -409,14 +409,6 @@ impl Shared {
         self.wait_until(|tree| {
             self.errors.stop_writes() || failing(tree).is_some() || reached(tree) || over(tree)
         })?;
-        let has_flushed = {
-            let tree = self.tree.lock();
-            goals.iter().any(|(_, goal)| goal.is_some()) && reached(&tree)
-        };
-        if has_flushed {
-            // An error of another job does not undo the flushes.
-            return Ok(());
-        }
         self.check_failure()?;
         let tree = self.tree.lock();
         match failing(&tree) {

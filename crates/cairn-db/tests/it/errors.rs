@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::Db;
-use cairn_observe::listener::FlushJobInfo;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
@@ -279,55 +278,6 @@ fn listeners_get_rocksdbs_reason_for_a_failed_manifest_write() {
         work(&db).unwrap_err();
         assert_eq!(*reasons.0.lock(), [expected]);
     }
-}
-
-/// Lets a compaction fail while the first flush is reported.
-struct FailsCompaction {
-    sim: SimWorld,
-    db: Mutex<Option<Db>>,
-}
-
-impl EventListener for FailsCompaction {
-    fn on_flush_completed(&self, _: &FlushJobInfo) {
-        let Some(db) = self.db.lock().take() else {
-            return;
-        };
-        let names: Vec<_> = self.sim.fs.image().files().map(|(path, _)| path).collect();
-        let mut names = names.iter().filter_map(|path| path.file_name()?.to_str());
-        let manifest = names
-            .find(|name| name.starts_with("MANIFEST"))
-            .expect("there is a manifest");
-        self.sim.fs.set_plan(failing(
-            Call::Append,
-            manifest,
-            Fault::InputOutput,
-            usize::MAX,
-        ));
-        db.compact_range(None, None, &CompactRangeOptions::default())
-            .expect_err("the manifest cannot be written");
-    }
-}
-
-#[test]
-fn a_flush_does_not_return_the_error_of_a_compaction_that_fails_before_it_ends() {
-    let sim = SimWorld::new(6);
-    let listener = Arc::new(FailsCompaction {
-        sim: sim.clone(),
-        db: Mutex::new(None),
-    });
-    let mut options = db_options();
-    options.max_bgerror_resume_count = 0;
-    options.listeners.push(listener.clone());
-    let db = open_on(&sim, &options, &small()).unwrap();
-    db.put(b"a", b"1").unwrap();
-    db.flush().unwrap();
-    db.put(b"a", b"2").unwrap();
-    *listener.db.lock() = Some(db.clone());
-    db.flush().unwrap();
-    assert!(db.background_error_state().is_some());
-    assert_eq!(get(&db, b"a"), Some(b"2".to_vec()));
-    // A flush without anything to write still reports that the database takes no writes.
-    db.flush().unwrap_err();
 }
 
 #[test]
