@@ -22,7 +22,7 @@ impl DbIter {
             return Ok(());
         }
         let _progress = match self.back {
-            false if self.settings.lazy_seeks => {
+            false if self.settings.lazy_seeks && self.merging.has_runs() => {
                 let seeks = &self.view.family.lazy_seeks;
                 self.merging.seek_lazily(&self.target, seeks)
             }

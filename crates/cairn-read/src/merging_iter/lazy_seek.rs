@@ -111,11 +111,18 @@ impl LazySeek {
 }
 
 impl MergingIter {
+    /// True if more than one child reads blocks, which lazy seeks need.
+    #[inline]
+    pub(crate) fn has_runs(&self) -> bool {
+        self.staged_seeks
+    }
+
     /// [`MergingIter::seek`], except that children may be left out until the next step if a newer one has the user key
-    /// of `target`. For keys without timestamps whose order tells all different keys apart.
+    /// of `target`. For [several runs](MergingIter::has_runs), and for keys without timestamps whose order tells all
+    /// different keys apart.
     pub(crate) fn seek_lazily(&mut self, target: &[u8], seeks: &LazySeeks) -> Progress {
         self.lazy.is_sampled = false;
-        if !self.staged_seeks || self.children.len() > MAX_CHILDREN {
+        if self.children.len() > MAX_CHILDREN {
             return self.seek(target);
         }
         let user = key::user_key(target);
