@@ -34,7 +34,7 @@ fn is_sampled(key: &FilterKey<'_>) -> bool {
 impl LazySeeks {
     #[inline]
     fn admits(&self, key: &FilterKey<'_>) -> bool {
-        // Relaxed, as below: any order of the changes will do, and a lost one is no harm.
+        // Relaxed, as in `record`: the order of changes does not matter, and one may be lost.
         self.0.load(Ordering::Relaxed) >= 0 || is_sampled(key)
     }
 
@@ -196,8 +196,8 @@ impl MergingIter {
         self.after_moves(AfterMove::RebuildAndStep)
     }
 
-    /// Returns whether the last seek has gained from being lazy, once, if that is to be recorded. Called before the next
-    /// seek and at the end of the iteration.
+    /// The benefit of the last seek, to be recorded before the next seek and at the end of the iteration: true if children
+    /// are still left out. `None` if the seek is not sampled, or its benefit has been taken.
     #[inline]
     pub(crate) fn take_lazy_outcome(&mut self) -> Option<bool> {
         let is_sampled = std::mem::take(&mut self.lazy.is_sampled);
