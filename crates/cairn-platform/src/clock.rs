@@ -23,6 +23,10 @@ pub trait Clock: Send + Sync {
     fn thread_cpu_nanos(&self) -> u64 {
         0
     }
+    /// CPU time of all threads of the process in nanoseconds; 0 if unknown.
+    fn process_cpu_nanos(&self) -> u64 {
+        0
+    }
 
     /// Seconds since 1970.
     fn wall_seconds(&self) -> u64 {

@@ -39,6 +39,10 @@ impl Clock for SystemClock {
         nanos_of(ClockId::ThreadCPUTime)
     }
 
+    fn process_cpu_nanos(&self) -> u64 {
+        nanos_of(ClockId::ProcessCPUTime)
+    }
+
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
@@ -57,10 +61,10 @@ mod tests {
     #[test]
     fn cpu_time_advances_with_work() {
         let clock = SystemClock;
-        let before = clock.thread_cpu_nanos();
+        let before = [clock.thread_cpu_nanos(), clock.process_cpu_nanos()];
         let sum = (0..1_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n));
         std::hint::black_box(sum);
-        assert!(clock.thread_cpu_nanos() > before);
+        assert!(clock.thread_cpu_nanos() > before[0] && clock.process_cpu_nanos() > before[1]);
     }
 
     #[test]
