@@ -243,12 +243,12 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "160"],
+        &["--count", "3", "--ops", "30", "--runs", "120"],
     )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "70", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "55", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! The current core of a thread, for data that is sharded by core.
 
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 /// The number of the core that the caller is running on. The caller may migrate at any time, so the number
@@ -30,10 +31,12 @@ fn by_thread() -> usize {
     })
 }
 
-/// The number of cores available to the process, at least 1.
+/// The number of cores available to the process at the first call, at least 1.
 #[must_use]
 pub fn count() -> usize {
-    available_parallelism().map_or(1, usize::from)
+    // The system computes it from files of its control groups.
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| available_parallelism().map_or(1, usize::from))
 }
 
 #[cfg(test)]

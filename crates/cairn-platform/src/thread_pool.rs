@@ -90,12 +90,6 @@ pub fn current_priority() -> Option<Priority> {
     SERVES.get()
 }
 
-/// The number of cores of this machine; 1 if unknown.
-#[must_use]
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
 impl Default for ThreadPool {
     fn default() -> ThreadPool {
         ThreadPool::new()

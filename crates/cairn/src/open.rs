@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_observe::EventListener;
 use cairn_options::{DbOptions, FamilyOptions, presets};
-use cairn_platform::thread_pool::cores;
+use cairn_platform::cores;
 use cairn_types::Result;
 
 /// Options of a database, of its default family, and of families without options of their own.
@@ -34,7 +34,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let mut db = DbOptions::default();
-        let cores = i32::try_from(cores()).unwrap_or(i32::MAX);
+        let cores = i32::try_from(cores::count()).unwrap_or(i32::MAX);
         db.max_background_jobs = db.max_background_jobs.max(cores);
         Options {
             db,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn max_background_jobs_defaults_to_the_number_of_cores() {
         let jobs = Options::default().db.max_background_jobs;
-        assert_eq!(jobs as usize, cores().max(2));
+        assert_eq!(jobs as usize, cores::count().max(2));
         let one = Options::default().text("max_background_jobs=1").unwrap();
         assert_eq!(one.db.max_background_jobs, 1);
         let two = Options::default().text("max_background_jobs=2").unwrap();
