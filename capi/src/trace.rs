@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_uchar};
 
 use cairn_db::{
-    BlockCacheTraceOptions, Db, FileTraceReader, FileTraceWriter, IoTraceOptions, ReplayOptions,
-    Replayer, TraceFilter, TraceOptions, TraceReader, TraceWriter,
+    Db, FileTraceReader, FileTraceWriter, ReplayOptions, Replayer, SampledTraceOptions,
+    TraceFilter, TraceOptions, TraceReader, TraceWriter,
 };
 use cairn_platform::World;
 use cairn_types::{Error, Result};
@@ -29,10 +29,10 @@ handles! {
     rocksdb_replayer_t = Replayer;
 }
 
-/// [`BlockCacheTraceOptions::sampling_frequency`].
+/// [`SampledTraceOptions::sampling_frequency`].
 pub struct SampledBlocks(u64);
 
-/// [`BlockCacheTraceOptions::max_trace_file_size`].
+/// [`SampledTraceOptions::max_trace_file_size`].
 pub struct MaxFileSize(u64);
 
 c_destructors! {
@@ -73,6 +73,20 @@ unsafe fn create_file(
     // SAFETY: guaranteed by the caller.
     let (world, path) = unsafe { (world(db, env), path(trace_path)) };
     Ok(Box::new(FileTraceWriter::create(world, &path)?))
+}
+
+/// The options of a block-cache or I/O trace in `options`, or the defaults if it is null.
+///
+/// # Safety
+///
+/// `options` is valid as `c.h` requires.
+unsafe fn sampled(options: *const rocksdb_trace_options_t) -> SampledTraceOptions {
+    // SAFETY: guaranteed by the caller.
+    let given = unsafe { maybe(options) };
+    given.map_or_else(SampledTraceOptions::default, |given| SampledTraceOptions {
+        sampling_frequency: given.sampling_frequency,
+        max_trace_file_size: given.max_trace_file_size,
+    })
 }
 
 c_functions! {
@@ -151,12 +165,7 @@ c_functions! {
         report(errptr, || {
             maybe(env_options);
             let db = &of(db.cast_const()).db;
-            let given = maybe(options).cloned().unwrap_or_default();
-            let options = IoTraceOptions {
-                sampling_frequency: given.sampling_frequency,
-                max_trace_file_size: given.max_trace_file_size,
-            };
-            db.start_io_trace(&options, || create_file(db, env.cast_const(), trace_path))
+            db.start_io_trace(&sampled(options), || create_file(db, env.cast_const(), trace_path))
         });
     }
     /// Ends the trace of operations on files, if there is one. An error means that records may be missing.
@@ -177,12 +186,7 @@ c_functions! {
         report(errptr, || {
             maybe(env_options);
             let db = &of(db.cast_const()).db;
-            let given = maybe(options).cloned().unwrap_or_default();
-            let options = BlockCacheTraceOptions {
-                sampling_frequency: given.sampling_frequency,
-                max_trace_file_size: given.max_trace_file_size,
-            };
-            db.start_block_cache_trace(&options, || create_file(db, env.cast_const(), trace_path))
+            db.start_block_cache_trace(&sampled(options), || create_file(db, env.cast_const(), trace_path))
         });
     }
     /// `rocksdb_start_block_cache_trace` with options of their own for the lookups and the file, each of which may be
@@ -199,7 +203,7 @@ c_functions! {
         report(errptr, || {
             maybe(env_options);
             let db = &of(db.cast_const()).db;
-            let mut all = BlockCacheTraceOptions::default();
+            let mut all = SampledTraceOptions::default();
             if let Some(options) = maybe(options) {
                 all.sampling_frequency = options.0;
             }
@@ -216,7 +220,7 @@ c_functions! {
 
     /// Creates default options: the lookups of every block.
     fn rocksdb_block_cache_trace_options_create() -> *mut rocksdb_block_cache_trace_options_t {
-        create(SampledBlocks(BlockCacheTraceOptions::default().sampling_frequency))
+        create(SampledBlocks(SampledTraceOptions::default().sampling_frequency))
     }
     /// Sets that the lookups of one of `v` blocks are recorded.
     fn rocksdb_block_cache_trace_options_set_sampling_frequency(
@@ -233,7 +237,7 @@ c_functions! {
     }
     /// Creates default options: up to 64 GiB.
     fn rocksdb_block_cache_trace_writer_options_create() -> *mut rocksdb_block_cache_trace_writer_options_t {
-        create(MaxFileSize(BlockCacheTraceOptions::default().max_trace_file_size))
+        create(MaxFileSize(SampledTraceOptions::default().max_trace_file_size))
     }
     /// Sets the size of the trace in bytes above which no more lookups are recorded.
     fn rocksdb_block_cache_trace_writer_options_set_max_trace_file_size(

@@ -82,7 +82,7 @@ pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::{PreparePolicy, Record};
 pub use cairn_format::trace::{Query, Seek};
 pub use cairn_jobs::pick::UserRange;
-pub use cairn_observe::traces::{BlockCacheTraceOptions, IoTraceOptions};
+pub use cairn_observe::traces::SampledTraceOptions;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{
     Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, MultiScanArgs,

@@ -579,8 +579,7 @@ impl MergingIter {
         }
     }
 
-    /// Seeks all children in stages, each of which prefetches memory that the next one touches, so
-    /// that their cache misses overlap.
+    /// Seeks all children.
     #[inline]
     fn seek_all<'a>(&mut self, back: bool, target: impl Fn(usize) -> &'a [u8]) -> Progress {
         if !self.staged_seeks {
@@ -589,12 +588,38 @@ impl MergingIter {
                 true => child.seek_for_prev(target(at)),
             });
         }
-        for (at, child) in self.children.iter_mut().enumerate() {
+        self.begin_move(back);
+        self.seek_in_stages(target, |_| true);
+        self.after_moves(AfterMove::Rebuild)
+    }
+
+    /// Seeks the chosen children in stages, each of which prefetches memory that the next one touches, so
+    /// that their cache misses overlap.
+    #[inline]
+    fn seek_in_stages<'a>(
+        &mut self,
+        target: impl Fn(usize) -> &'a [u8],
+        chooses: impl Fn(usize) -> bool,
+    ) {
+        #[inline]
+        fn chosen(
+            children: &mut [Child],
+            chooses: impl Fn(usize) -> bool,
+        ) -> impl Iterator<Item = (usize, &mut Child)> {
+            let children = children.iter_mut().enumerate();
+            children.filter(move |(at, _)| chooses(*at))
+        }
+        let (children, back) = (&mut self.children, self.back);
+        for (at, child) in chosen(children, &chooses) {
             child.begin_seek(target(at), back);
         }
-        self.children.iter_mut().for_each(Child::prefetch_block);
-        self.children.iter_mut().for_each(Child::pin_block);
-        self.move_all(back, |at, child| child.finish_seek(target(at), back))
+        chosen(children, &chooses).for_each(|(_, child)| child.prefetch_block());
+        chosen(children, &chooses).for_each(|(_, child)| child.pin_block());
+        for (at, child) in chosen(children, &chooses) {
+            if !child.finish_seek(target(at), back).is_ready() {
+                self.pending.push(at);
+            }
+        }
     }
 
     fn move_all(
@@ -602,16 +627,22 @@ impl MergingIter {
         back: bool,
         mut step: impl FnMut(usize, &mut Child) -> Progress,
     ) -> Progress {
-        self.back = back;
-        self.error = None;
-        self.pending.clear();
-        self.lazy.forget();
+        self.begin_move(back);
         for (at, child) in self.children.iter_mut().enumerate() {
             if !step(at, child).is_ready() {
                 self.pending.push(at);
             }
         }
         self.after_moves(AfterMove::Rebuild)
+    }
+
+    /// Prepares for a movement that does not depend on the current position.
+    #[inline]
+    fn begin_move(&mut self, back: bool) {
+        self.back = back;
+        self.error = None;
+        self.pending.clear();
+        self.lazy.forget();
     }
 
     /// Replays the games of the current child after a step, with the prefix of its new key if

@@ -36,9 +36,8 @@ use crate::db::Db;
 use crate::family::Family;
 
 pub use cairn_db::{
-    BlockCacheTraceOptions, FileTraceReader, FileTraceWriter, IoTraceOptions, Query, ReplayOptions,
-    Replayed, Seek, TraceFilter, TraceOptions, TraceReader, TraceRecord, TraceRecordResult,
-    TraceWriter,
+    FileTraceReader, FileTraceWriter, Query, ReplayOptions, Replayed, SampledTraceOptions, Seek,
+    TraceFilter, TraceOptions, TraceReader, TraceRecord, TraceRecordResult, TraceWriter,
 };
 
 impl Db {
@@ -98,7 +97,7 @@ impl Db {
     pub fn start_block_cache_trace(
         &self,
         path: impl AsRef<Path>,
-        options: &BlockCacheTraceOptions,
+        options: &SampledTraceOptions,
     ) -> Result<()> {
         let create =
             || Ok(Box::new(FileTraceWriter::create(self.inner.world(), path.as_ref())?) as _);
@@ -122,7 +121,11 @@ impl Db {
     /// # Errors
     ///
     /// `Busy` if there is an I/O trace; `IoError` of the file.
-    pub fn start_io_trace(&self, path: impl AsRef<Path>, options: &IoTraceOptions) -> Result<()> {
+    pub fn start_io_trace(
+        &self,
+        path: impl AsRef<Path>,
+        options: &SampledTraceOptions,
+    ) -> Result<()> {
         let create =
             || Ok(Box::new(FileTraceWriter::create(self.inner.world(), path.as_ref())?) as _);
         self.inner.start_io_trace(options, create)

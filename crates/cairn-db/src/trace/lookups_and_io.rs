@@ -1,7 +1,7 @@
 //! Traces of the lookups in the block cache, and of the operations on files.
 
 use cairn_format::trace::block_cache::WriterVersion;
-use cairn_observe::traces::{BlockCacheTraceOptions, IoTraceOptions, TraceWriter};
+use cairn_observe::traces::{SampledTraceOptions, TraceWriter};
 use cairn_options::file::ROCKSDB_VERSION;
 use cairn_types::Result;
 
@@ -33,7 +33,7 @@ impl Db {
     /// `create` and of the destination for the first record; `ShutdownInProgress`.
     pub fn start_block_cache_trace(
         &self,
-        options: &BlockCacheTraceOptions,
+        options: &SampledTraceOptions,
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         let shared = self.shared();
@@ -67,7 +67,7 @@ impl Db {
     /// `create` and of the destination for the first record; `ShutdownInProgress`.
     pub fn start_io_trace(
         &self,
-        options: &IoTraceOptions,
+        options: &SampledTraceOptions,
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         let shared = self.shared();

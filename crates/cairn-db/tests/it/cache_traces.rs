@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use cairn_db::{
-    BlockCacheTraceOptions, Db, FamilyDescriptor, FileTraceReader, FileTraceWriter, IoTraceOptions,
-    OpenRequest, TraceReader, TraceWriter, open,
+    Db, FamilyDescriptor, FileTraceReader, FileTraceWriter, OpenRequest, SampledTraceOptions,
+    TraceReader, TraceWriter, open,
 };
 use cairn_format::filter::FilterPolicy;
 use cairn_format::key;
@@ -84,7 +84,7 @@ fn to_file(db: &Db, path: &str) -> Result<Box<dyn TraceWriter>> {
     )?))
 }
 
-fn start(db: &Db, options: &BlockCacheTraceOptions) {
+fn start(db: &Db, options: &SampledTraceOptions) {
     let started = db.start_block_cache_trace(options, || to_file(db, TRACE));
     started.expect("it starts");
 }
@@ -117,7 +117,7 @@ fn operation(record: &[u8]) -> IoOperation<'_> {
 
 /// The lookups that `call` causes in a database with an empty cache, as text.
 fn lookups_of(world: &World, db: &Db, call: impl FnOnce()) -> Vec<Vec<u8>> {
-    start(db, &BlockCacheTraceOptions::default());
+    start(db, &SampledTraceOptions::default());
     call();
     db.end_block_cache_trace().expect("no fault");
     records(world, TRACE)
@@ -331,10 +331,10 @@ fn a_trace_starts_once_and_its_end_is_repeatable() {
     let db = filled(&world);
     db.end_block_cache_trace().unwrap();
     db.end_io_trace().unwrap();
-    start(&db, &BlockCacheTraceOptions::default());
-    let io = IoTraceOptions::default();
+    start(&db, &SampledTraceOptions::default());
+    let io = SampledTraceOptions::default();
     db.start_io_trace(&io, || to_file(&db, IO_TRACE)).unwrap();
-    let options = BlockCacheTraceOptions::default();
+    let options = SampledTraceOptions::default();
     let again = db.start_block_cache_trace(&options, || to_file(&db, "/second"));
     assert_eq!(again.unwrap_err().code(), Code::Busy);
     let again = db.start_io_trace(&io, || to_file(&db, "/second"));
@@ -355,11 +355,11 @@ fn the_operations_on_the_files_of_a_database_are_recorded() {
     let world = sim.world.clone();
     let db = filled(&world);
     let other = db.family("other").unwrap();
-    let options = IoTraceOptions::default();
+    let options = SampledTraceOptions::default();
     db.start_io_trace(&options, || to_file(&db, IO_TRACE))
         .unwrap();
     // Its file is not recorded.
-    start(&db, &BlockCacheTraceOptions::default());
+    start(&db, &SampledTraceOptions::default());
     let synced = WriteOptions {
         sync: true,
         ..WriteOptions::default()
@@ -435,9 +435,9 @@ fn a_failed_or_panicking_writer_fails_no_operation() {
         [|| Err(Error::io_text("no space")), || panic!("on purpose")];
     for failure in failures {
         let writer = || Ok(Box::new(Called(Box::new(failure), 0)) as Box<dyn TraceWriter>);
-        let options = BlockCacheTraceOptions::default();
+        let options = SampledTraceOptions::default();
         db.start_block_cache_trace(&options, writer).unwrap();
-        db.start_io_trace(&IoTraceOptions::default(), writer)
+        db.start_io_trace(&SampledTraceOptions::default(), writer)
             .unwrap();
         other.put(b"k", b"v").unwrap();
         other.flush().unwrap();
@@ -469,7 +469,7 @@ fn a_writer_that_uses_the_database_is_refused_and_not_traced() {
         }
         Ok(())
     };
-    let options = BlockCacheTraceOptions::default();
+    let options = SampledTraceOptions::default();
     db.start_block_cache_trace(&options, || Ok(Box::new(Called(Box::new(call), 0))))
         .unwrap();
     other.get(&9_u32.to_be_bytes()).unwrap().unwrap();
@@ -498,7 +498,10 @@ fn failures_of_the_trace_file_are_reported_by_the_trace_only() {
             lasts: usize::MAX,
         };
         sim.fs.set_plan(FaultPlan::new(vec![rule]));
-        let (lookups, io) = (BlockCacheTraceOptions::default(), IoTraceOptions::default());
+        let (lookups, io) = (
+            SampledTraceOptions::default(),
+            SampledTraceOptions::default(),
+        );
         let started = [
             db.start_block_cache_trace(&lookups, || to_file(&db, TRACE)),
             db.start_io_trace(&io, || to_file(&db, IO_TRACE)),
@@ -533,8 +536,8 @@ fn four_threads_are_traced_with_complete_records() {
     let world = World::in_memory();
     let db = filled(&world);
     let other = db.family("other").unwrap();
-    start(&db, &BlockCacheTraceOptions::default());
-    db.start_io_trace(&IoTraceOptions::default(), || to_file(&db, IO_TRACE))
+    start(&db, &SampledTraceOptions::default());
+    db.start_io_trace(&SampledTraceOptions::default(), || to_file(&db, IO_TRACE))
         .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u32 {
@@ -622,7 +625,7 @@ fn a_trace_that_fails_does_not_deadlock_with_an_info_log_that_starts_a_new_file(
     for _ in 0..3 {
         let fails = || Err(Error::io_text("no space"));
         let writer = || Ok(Box::new(Called(Box::new(fails), 0)) as Box<dyn TraceWriter>);
-        db.start_io_trace(&IoTraceOptions::default(), writer)
+        db.start_io_trace(&SampledTraceOptions::default(), writer)
             .unwrap();
         for n in 0..20_u32 {
             db.put(&n.to_be_bytes(), b"value").unwrap();

@@ -18,7 +18,7 @@ use super::{ReadOf, counted, counted_reads, measured_writes, notifying};
 use crate::listener::{EventListener, Listeners};
 use crate::logger::Logger;
 use crate::statistics::{Histogram, Meter, Statistics, StatsLevel};
-use crate::traces::{IoTraceOptions, IoTracer, TraceWriter};
+use crate::traces::{IoTracer, SampledTraceOptions, TraceWriter};
 
 /// Records its calls. None of its results is a default value.
 #[derive(Clone, Default)]
@@ -380,7 +380,7 @@ fn file_system_wrappers_forward_every_call() {
             minor: 12,
         },
     );
-    let options = IoTraceOptions::default();
+    let options = SampledTraceOptions::default();
     let start = || tracer.start(&info, version, &options, || Ok(Box::new(Discard)));
     start().unwrap();
     check_file_system("traced", &recorder, &*fs);

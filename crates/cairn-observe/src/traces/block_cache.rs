@@ -6,7 +6,7 @@ use cairn_platform::Clock;
 use cairn_platform::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 use cairn_types::Result;
 
-use super::DEFAULT_MAX_TRACE_FILE_SIZE;
+use super::SampledTraceOptions;
 use super::open_trace::{OpenTrace, Recorded, Start};
 use super::sink::TraceWriter;
 use crate::logger::Logger;
@@ -23,25 +23,6 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn is_in_use() -> bool {
     IN_USE.load(Ordering::Relaxed) != 0
-}
-
-/// Options of a block-cache trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockCacheTraceOptions {
-    /// The lookups of one of this many blocks are recorded; 0 and 1 for all. Either all lookups of a block are recorded or
-    /// none: a hash of its key decides.
-    pub sampling_frequency: u64,
-    /// The size of the trace in bytes above which no more lookups are recorded.
-    pub max_trace_file_size: u64,
-}
-
-impl Default for BlockCacheTraceOptions {
-    fn default() -> BlockCacheTraceOptions {
-        BlockCacheTraceOptions {
-            sampling_frequency: 1,
-            max_trace_file_size: DEFAULT_MAX_TRACE_FILE_SIZE,
-        }
-    }
 }
 
 /// A get, or a batch of gets, in an active trace.
@@ -106,7 +87,7 @@ impl BlockCacheTracer {
         &self,
         info: &Arc<Logger>,
         version: WriterVersion,
-        options: &BlockCacheTraceOptions,
+        options: &SampledTraceOptions,
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         let start = Start {

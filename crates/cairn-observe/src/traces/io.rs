@@ -8,7 +8,7 @@ use cairn_platform::Clock;
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 use cairn_types::{Error, Result};
 
-use super::DEFAULT_MAX_TRACE_FILE_SIZE;
+use super::SampledTraceOptions;
 use super::open_trace::{OpenTrace, Recorded, Start};
 use super::sink::TraceWriter;
 use crate::logger::Logger;
@@ -22,24 +22,6 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 #[must_use]
 pub fn is_in_use() -> bool {
     IN_USE.load(Ordering::Relaxed) != 0
-}
-
-/// Options of an I/O trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IoTraceOptions {
-    /// One of this many operations is recorded; 0 and 1 for all.
-    pub sampling_frequency: u64,
-    /// The size of the trace in bytes above which no more operations are recorded.
-    pub max_trace_file_size: u64,
-}
-
-impl Default for IoTraceOptions {
-    fn default() -> IoTraceOptions {
-        IoTraceOptions {
-            sampling_frequency: 1,
-            max_trace_file_size: DEFAULT_MAX_TRACE_FILE_SIZE,
-        }
-    }
 }
 
 /// The numbers in the record of an operation.
@@ -104,7 +86,7 @@ impl IoTracer {
         &self,
         info: &Arc<Logger>,
         version: WriterVersion,
-        options: &IoTraceOptions,
+        options: &SampledTraceOptions,
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         let start = Start {

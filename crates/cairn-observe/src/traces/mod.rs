@@ -20,9 +20,28 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-pub use block_cache::{BlockCacheTraceOptions, BlockCacheTracer};
-pub use io::{IoTraceOptions, IoTracer};
+pub use block_cache::BlockCacheTracer;
+pub use io::IoTracer;
 pub use sink::{TraceSink, TraceWriter, check_outside_writer, is_in_writer, untraced};
 
 /// The default of the size in bytes above which a trace has no further records.
 pub const DEFAULT_MAX_TRACE_FILE_SIZE: u64 = 64 << 30;
+
+/// Options of a block-cache or I/O trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledTraceOptions {
+    /// One of this many operations on files is recorded, or the lookups of one of this many blocks; 0 and 1 for all. A hash
+    /// of its key decides if a block is one of them, so that either all of its lookups are recorded or none.
+    pub sampling_frequency: u64,
+    /// The size of the trace in bytes above which nothing more is recorded.
+    pub max_trace_file_size: u64,
+}
+
+impl Default for SampledTraceOptions {
+    fn default() -> SampledTraceOptions {
+        SampledTraceOptions {
+            sampling_frequency: 1,
+            max_trace_file_size: DEFAULT_MAX_TRACE_FILE_SIZE,
+        }
+    }
+}

@@ -9,9 +9,7 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_platform::{Clock, World};
 use cairn_types::{Code, Error, Result};
 
-use super::{
-    BlockCacheTraceOptions, BlockCacheTracer, IoTraceOptions, IoTracer, TraceWriter, is_in_writer,
-};
+use super::{BlockCacheTracer, IoTracer, SampledTraceOptions, TraceWriter, is_in_writer};
 use crate::files::counted;
 use crate::logger::Logger;
 
@@ -70,7 +68,7 @@ fn info() -> Arc<Logger> {
 }
 
 /// A recorder with a trace that was started with `probe`.
-fn started(options: &BlockCacheTraceOptions, probe: Probe) -> BlockCacheTracer {
+fn started(options: &SampledTraceOptions, probe: Probe) -> BlockCacheTracer {
     let tracer = BlockCacheTracer::new(clock());
     let start = tracer.start(&info(), VERSION, options, || Ok(Box::new(probe)));
     start.expect("it starts");
@@ -136,7 +134,7 @@ fn a_trace_starts_once_and_its_end_is_repeatable() {
     assert!(!tracer.is_on() && tracer.next_get().is_none());
     let probe = Probe::default();
     let seen = probe.seen.clone();
-    let options = BlockCacheTraceOptions::default();
+    let options = SampledTraceOptions::default();
     tracer
         .start(&info(), VERSION, &options, || Ok(Box::new(probe)))
         .unwrap();
@@ -164,7 +162,7 @@ fn a_trace_starts_once_and_its_end_is_repeatable() {
 #[test]
 fn the_creation_of_a_writer_may_not_start_a_trace() {
     let tracer = BlockCacheTracer::new(clock());
-    let options = BlockCacheTraceOptions::default();
+    let options = SampledTraceOptions::default();
     let start = tracer.start(&info(), VERSION, &options, || {
         let inner = tracer.start(&info(), VERSION, &options, || {
             Ok(Box::new(Probe::default()))
@@ -179,7 +177,7 @@ fn the_creation_of_a_writer_may_not_start_a_trace() {
 #[test]
 fn a_writer_that_cannot_be_created_or_written_starts_no_trace() {
     let tracer = BlockCacheTracer::new(clock());
-    let options = BlockCacheTraceOptions::default();
+    let options = SampledTraceOptions::default();
     let none = tracer.start(&info(), VERSION, &options, || {
         Err(Error::io_text("no space"))
     });
@@ -220,7 +218,7 @@ fn after_an_error_or_panic_there_are_no_records_and_the_end_fails() {
             ..Probe::default()
         };
         let seen = probe.seen.clone();
-        let tracer = started(&BlockCacheTraceOptions::default(), probe);
+        let tracer = started(&SampledTraceOptions::default(), probe);
         for key in [b"1", b"2", b"3"] {
             tracer.record(&access(key));
         }
@@ -240,9 +238,9 @@ fn sampling_records_all_lookups_of_a_block_or_none() {
     for frequency in [0, 1, 5] {
         let probe = Probe::default();
         let seen = probe.seen.clone();
-        let options = BlockCacheTraceOptions {
+        let options = SampledTraceOptions {
             sampling_frequency: frequency,
-            ..BlockCacheTraceOptions::default()
+            ..SampledTraceOptions::default()
         };
         let tracer = started(&options, probe);
         for key in keys.iter().chain(&keys) {
@@ -263,9 +261,9 @@ fn sampling_records_all_lookups_of_a_block_or_none() {
 fn the_record_that_exceeds_the_limit_is_the_last_one() {
     let probe = Probe::default();
     let seen = probe.seen.clone();
-    let options = BlockCacheTraceOptions {
+    let options = SampledTraceOptions {
         max_trace_file_size: 300,
-        ..BlockCacheTraceOptions::default()
+        ..SampledTraceOptions::default()
     };
     let tracer = started(&options, probe);
     (0..100).for_each(|_| tracer.record(&access(b"key")));
@@ -297,7 +295,7 @@ fn four_threads_record_while_the_trace_starts_and_ends() {
         for _ in 0..50 {
             let probe = Probe::default();
             probes.lock().push(probe.seen.clone());
-            let options = BlockCacheTraceOptions::default();
+            let options = SampledTraceOptions::default();
             tracer
                 .start(&info(), VERSION, &options, || Ok(Box::new(probe)))
                 .unwrap();
@@ -329,7 +327,7 @@ fn operations_on_files_are_recorded_with_their_errors() {
         .unwrap();
     let probe = Probe::default();
     let seen = probe.seen.clone();
-    let options = IoTraceOptions::default();
+    let options = SampledTraceOptions::default();
     tracer
         .start(&info(), VERSION, &options, || Ok(Box::new(probe)))
         .unwrap();
@@ -386,9 +384,9 @@ fn a_sampled_trace_has_one_of_several_operations() {
     let fs = counted(world.fs, world.clock, tracer.clone());
     let probe = Probe::default();
     let seen = probe.seen.clone();
-    let options = IoTraceOptions {
+    let options = SampledTraceOptions {
         sampling_frequency: 4,
-        ..IoTraceOptions::default()
+        ..SampledTraceOptions::default()
     };
     tracer
         .start(&info(), VERSION, &options, || Ok(Box::new(probe)))
@@ -419,7 +417,7 @@ fn a_trace_in_the_traced_file_system_does_not_record_itself() {
     let tracer = Arc::new(IoTracer::new(world.clock.clone()));
     let fs = counted(world.fs, world.clock, tracer.clone());
     let path = Path::new("/io.trace");
-    let options = IoTraceOptions::default();
+    let options = SampledTraceOptions::default();
     let create = || Ok(Box::new(ToFile(fs.create(path, Default::default())?)) as _);
     tracer.start(&info(), VERSION, &options, create).unwrap();
     fs.list(Path::new("/")).unwrap();

@@ -11,7 +11,6 @@ use cairn_platform::sync::{AtomicI64, Ordering};
 use cairn_types::Progress;
 
 use super::{AfterMove, MergingIter};
-use crate::child::Child;
 
 /// The benefit of lazy seeks in a family: while the score is not negative, all seeks are lazy, otherwise one in 16.
 #[derive(Debug, Default)]
@@ -138,9 +137,7 @@ impl MergingIter {
                 candidates.add(at);
             }
         }
-        self.back = false;
-        self.error = None;
-        self.pending.clear();
+        self.begin_move(false);
         let mut positioned = ChildSet::default();
         while let Some(at) = candidates.take_first() {
             let child = &mut self.children[at];
@@ -160,30 +157,8 @@ impl MergingIter {
                 return Progress::Ready;
             }
         }
-        self.lazy.is_partial = false;
-        self.seek_others(target, positioned);
+        self.seek_in_stages(|_| target, |at| !positioned.has(at));
         self.after_moves(AfterMove::Rebuild)
-    }
-
-    /// Seeks `target` in the children that are not `positioned`, in the stages of a seek of all children.
-    fn seek_others(&mut self, target: &[u8], positioned: ChildSet) {
-        fn others(
-            children: &mut [Child],
-            positioned: ChildSet,
-        ) -> impl Iterator<Item = (usize, &mut Child)> {
-            let children = children.iter_mut().enumerate();
-            children.filter(move |(at, _)| !positioned.has(*at))
-        }
-        for (_, child) in others(&mut self.children, positioned) {
-            child.begin_seek(target, false);
-        }
-        others(&mut self.children, positioned).for_each(|(_, child)| child.prefetch_block());
-        others(&mut self.children, positioned).for_each(|(_, child)| child.pin_block());
-        for (at, child) in others(&mut self.children, positioned) {
-            if !child.finish_seek(target, false).is_ready() {
-                self.pending.push(at);
-            }
-        }
     }
 
     /// Positions the children that a lazy seek has left out, and moves to the next entry.
@@ -191,7 +166,8 @@ impl MergingIter {
     pub(super) fn step_after_lazy_seek(&mut self) -> Progress {
         self.lazy.is_partial = false;
         let target = std::mem::take(&mut self.lazy.target);
-        self.seek_others(&target, self.lazy.positioned);
+        let positioned = self.lazy.positioned;
+        self.seek_in_stages(|_| &target, |at| !positioned.has(at));
         self.lazy.target = target;
         self.after_moves(AfterMove::RebuildAndStep)
     }
