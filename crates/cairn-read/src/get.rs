@@ -8,6 +8,9 @@
 
 mod blobs;
 mod future;
+mod result;
+mod traced;
+mod waiting;
 mod written;
 
 use std::cell::Cell;
@@ -16,23 +19,19 @@ use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::Fragments;
-use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, Hit, Ticker};
-use cairn_observe::traces::block_cache::{TracedGetId, is_in_use as is_traced};
+use cairn_observe::statistics::{Hit, Ticker};
+use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::{GetOptions, Table, TableGet, TracedRead};
-use cairn_types::{Error, KeyOrder, MergeResult, Progress, Result, SequenceNumber};
+use cairn_table::{GetOptions, Table, TableGet};
+use cairn_types::{KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::columns::{Columns, default_column};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
-use crate::level::storage_forbidden;
-use crate::merge_operands::{Below, MergedForRead, full_merge_for_read};
 use crate::operands::{Counting, GetMergeOperandsOptions, OnOperand, Operands};
 use crate::read_deadline::ReadDeadline;
 use crate::row_cache::{Lookup, NewRow, RowCache};
@@ -42,6 +41,8 @@ use crate::view::{Reading, View};
 pub(crate) use blobs::BlobReads;
 pub use future::{get_async, try_get};
 pub(crate) use future::{open_blob_files, opens_apart, start_opening};
+use traced::next_traced;
+pub(crate) use traced::next_traced_get;
 pub use written::{is_written_after, is_written_since};
 
 /// The result of a point lookup.
@@ -103,45 +104,6 @@ enum Pending<'a> {
     Table(&'a Arc<FileMeta>, usize),
     /// A block of the current table.
     Block,
-}
-
-/// The number of the next get of the database in its block-cache trace; `None` if there is none.
-#[cold]
-pub(crate) fn next_traced_get(view: &View) -> Option<TracedGetId> {
-    view.family.tables.cache_tracer.as_ref()?.next_get()
-}
-
-/// Returns `state`, whose block lookups are recorded as those of the next get in the trace, if there is one. By value, so
-/// that the lookup is built in place.
-#[cold]
-#[inline(never)]
-fn next_traced(
-    state: TableGet,
-    view: &View,
-    lookup: &LookupKey,
-    options: &ReadOptions,
-) -> TableGet {
-    let id = next_traced_get(view);
-    traced(state, lookup, options, CacheCaller::Get, id)
-}
-
-/// Returns `state`, whose block lookups are recorded as those of the get, or the batch, with the number `id`, if it has
-/// one.
-fn traced(
-    mut state: TableGet,
-    lookup: &LookupKey,
-    options: &ReadOptions,
-    caller: CacheCaller,
-    id: Option<TracedGetId>,
-) -> TableGet {
-    let read = id.map(|id| TracedRead {
-        id,
-        caller,
-        at_snapshot: options.snapshot.is_some(),
-        fills: options.fill_cache && options.read_tier != ReadTier::BlockCache,
-    });
-    state.trace_as(read, lookup.internal());
-    state
 }
 
 /// Maximum number of level-0 filters that are prefetched.
@@ -249,12 +211,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             by_level: by_level::is_wanted(),
             versions: Versions::new(view.family.order.timestamp_size() > 0),
         }
-    }
-
-    /// Records the block lookups as those of the batch with the number `id`, if it has one.
-    pub(crate) fn trace_in_batch(&mut self, options: &ReadOptions, id: Option<TracedGetId>) {
-        let state = std::mem::take(&mut self.state);
-        self.state = traced(state, self.lookup, options, CacheCaller::MultiGet, id);
     }
 
     /// Runs until the search is finished or waits for a table or block.
@@ -460,59 +416,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     #[inline]
     pub(crate) fn is_runnable(&self) -> bool {
         self.pending.is_none() && self.stage != Stage::Done
-    }
-
-    /// True if the lookup waits for a table or a block.
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    /// True if only cached data may be read.
-    pub(crate) fn is_cache_only(&self) -> bool {
-        self.tier == ReadTier::BlockCache
-    }
-
-    /// True if the lookup waits for storage although only cached data may be read. The device of a cache tier is not
-    /// storage.
-    pub(crate) fn lacks_storage(&self) -> bool {
-        let is_on_device =
-            matches!(self.pending, Some(Pending::Block)) && self.state.lacks_only_device();
-        self.is_cache_only() && !is_on_device
-    }
-
-    /// The error of a lookup that waits for storage although only cached data may be read.
-    #[cold]
-    pub(crate) fn refuse_storage(&self) -> Error {
-        if is_traced()
-            && let Some(table) = &self.table
-        {
-            self.state.trace_refused(table);
-        }
-        storage_forbidden()
-    }
-
-    /// The table that has to be opened, and its level.
-    pub(crate) fn pending_table(&self) -> Option<(&'a Arc<FileMeta>, usize)> {
-        match self.pending {
-            Some(Pending::Table(file, level)) => Some((file, level)),
-            _ => None,
-        }
-    }
-
-    /// The tables to be opened after the current one, as far as the lookup may need them, and their levels. None
-    /// if it does not wait for a table.
-    pub(crate) fn tables_ahead(&mut self) -> Vec<(&'a Arc<FileMeta>, usize)> {
-        let mut ahead = Vec::new();
-        if self.pending_table().is_some() {
-            let stage = self.stage;
-            while let Some((file, level)) = self.next_file() {
-                if file.table.get().is_none() {
-                    ahead.push((file, level));
-                }
-            }
-            self.stage = stage;
-        }
-        ahead
     }
 
     pub(crate) fn view(&self) -> &'a View {
@@ -778,155 +681,6 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                     row.add(key.seq, key.kind, value.bytes(), added);
                 }
                 added
-            },
-        )
-    }
-
-    /// Opens the table that the lookup waits for, or returns the read of the block that it waits
-    /// for.
-    pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
-        if self.lacks_storage() {
-            return Err(self.refuse_storage());
-        }
-        match self.pending.take() {
-            None => Ok(None),
-            Some(Pending::Block) => Ok(Some(self.state.request())),
-            Some(Pending::Table(file, level)) => {
-                self.read_deadline.check(&self.view.family)?;
-                let family = &self.view.family;
-                let table = family.tables.open(file, level, &family.io)?;
-                self.enter(table, file)?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// If the lookup waits for a filter, starts to bring the filters of the open tables after the current one,
-    /// which it may need next. Each is then supplied, and reaches its get through the cache.
-    pub(crate) fn look_ahead(&mut self) -> Vec<(TableRef<'a>, TableGet)> {
-        let mut ahead = Vec::new();
-        if self.is_cache_only() || !self.state.lacks_filter() {
-            return ahead;
-        }
-        let stage = self.stage;
-        while let Some((file, _)) = self.next_file() {
-            let mut state = TableGet::new();
-            if is_traced() {
-                state.trace_like(&self.state);
-            }
-            if let Some(table) = file.table.get()
-                && table.lacks_filter_ahead(self.lookup, &self.options, &mut state)
-            {
-                ahead.push((table, state));
-            }
-        }
-        self.stage = stage;
-        ahead
-    }
-
-    /// Supplies the missing block.
-    pub(crate) fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
-        match &self.table {
-            Some(table) => self.state.supply(table, bytes),
-            None => bytes.map(|_| ()),
-        }
-    }
-
-    /// True if `other` waits for the same block.
-    pub(crate) fn needs_same_block(&self, other: &PointGet<'_>) -> bool {
-        let same_table = match (&self.table, &other.table) {
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
-            _ => false,
-        };
-        same_table && self.state.lacking_at() == other.state.lacking_at()
-    }
-
-    /// Supplies the missing block from `other`, which was waiting for the same one.
-    pub(crate) fn supply_from(&mut self, other: &PointGet<'_>) {
-        if !self.state.supply_from(&other.state) {
-            // `other` has found the block in the cache or is done with it: request it again.
-            self.pending = Some(Pending::Block);
-        }
-    }
-
-    /// Returns the result of the lookup, which must not be used afterwards.
-    #[inline]
-    pub(crate) fn finish(&mut self) -> Result<Found> {
-        if self.versions.operands.is_none() && !self.view.family.dated {
-            match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
-                Newest::Missing => return Ok(Found::Missing),
-                Newest::Value(value) => return Ok(Found::Value(value)),
-                other => self.versions.newest = other,
-            }
-        }
-        self.finish_general()
-    }
-
-    fn finish_general(&mut self) -> Result<Found> {
-        let stored = self.stored()?;
-        let dated = self.view.family.dated;
-        let Some(mut operands) = self.versions.operands.take() else {
-            return match stored {
-                Found::Value(value) if dated => value.strip_ttl().map(Found::Value),
-                stored => Ok(stored),
-            };
-        };
-        let below = match &stored {
-            Found::Missing => Below::Nothing,
-            Found::Value(value) => Below::Value(mergeable(value, dated)?),
-            Found::Entity(entity) => Below::Entity(entity),
-        };
-        operands.with_slices(dated, |operands| {
-            let count = operands.len() as u64;
-            perf::count(|perf| perf.add(PerfMetric::InternalMergePointLookupCount, count));
-            if let Some(statistics) = &self.view.family.statistics {
-                statistics.record(Histogram::ReadNumMergeOperands, count);
-            }
-            let merged = full_merge_for_read(&self.view.family, self.key(), below, operands)?;
-            let too_many = count > self.operand_threshold;
-            Ok(match merged {
-                MergedForRead::Value(value) => Found::Value(Value::merged(value, too_many)),
-                MergedForRead::Entity(entity) => {
-                    Found::Entity(Value::merged(MergeResult::Owned(entity), too_many))
-                }
-            })
-        })
-    }
-
-    /// The user key, with the timestamp of the newest version.
-    fn key(&self) -> &[u8] {
-        match self.versions.has_timestamps {
-            true => self.versions.key(),
-            false => self.lookup.user(),
-        }
-    }
-
-    /// The user key of the newest version that is not an operand.
-    fn base_key(&self) -> &[u8] {
-        match self.versions.has_timestamps {
-            true => self.versions.base_key(),
-            false => self.lookup.user(),
-        }
-    }
-
-    /// The newest version that is not an operand, including its TTL timestamp, with blobs read.
-    fn stored(&mut self) -> Result<Found> {
-        let mut requests = Vec::new();
-        if let Some(mut blobs) = self.blob_reads(&mut requests)? {
-            while !requests.is_empty() {
-                let (deadline, view) = (self.read_deadline, self.view);
-                let wanted = std::mem::take(&mut requests);
-                let results = wanted
-                    .iter()
-                    .map(|request| deadline.read(&view.family, request));
-                self.supply_blobs(&mut blobs, results, &mut requests)?;
-            }
-        }
-        Ok(
-            match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
-                Newest::Missing | Newest::Blob(_) => Found::Missing,
-                Newest::Value(value) => Found::Value(value),
-                Newest::Entity(entity) => Found::Entity(entity),
             },
         )
     }
