@@ -329,7 +329,9 @@ fn check_blob(path: &Path, known: Option<Arc<BlobFileMeta>>) -> Result<()> {
     if let Some(known) = known {
         check_whole(path, &*file, &known.checksum_method, &known.checksum_value)?;
     }
-    BlobFile::open(file, number_of(path))?.verify().map(|_| ())
+    BlobFile::open(file, number_of(path))?
+        .verify(&Io::blocking())
+        .map(|_| ())
 }
 
 /// Verifies a log. A torn end was being written when the process died, and recovery handles it: it

@@ -4461,6 +4461,9 @@ void rocksdb_readoptions_set_pin_data(struct rocksdb_readoptions_t *opt, unsigne
 void rocksdb_readoptions_set_prefix_same_as_start(struct rocksdb_readoptions_t *opt,
                                                   unsigned char v);
 
+// Sets `rate_limiter_priority`.
+void rocksdb_readoptions_set_rate_limiter_priority(struct rocksdb_readoptions_t *opt, int v);
+
 // Sets `read_tier`.
 void rocksdb_readoptions_set_read_tier(struct rocksdb_readoptions_t *opt, int v);
 
@@ -4523,6 +4526,9 @@ unsigned char rocksdb_readoptions_get_pin_data(struct rocksdb_readoptions_t *opt
 
 // The value of `prefix_same_as_start`.
 unsigned char rocksdb_readoptions_get_prefix_same_as_start(struct rocksdb_readoptions_t *opt);
+
+// The value of `rate_limiter_priority`.
+int rocksdb_readoptions_get_rate_limiter_priority(struct rocksdb_readoptions_t *opt);
 
 // The value of `read_tier`.
 int rocksdb_readoptions_get_read_tier(struct rocksdb_readoptions_t *opt);
@@ -4802,12 +4808,6 @@ void rocksdb_readoptions_set_io_activity(struct rocksdb_readoptions_t *opt, int 
 
 // The value of `io_activity`, which has no effect.
 int rocksdb_readoptions_get_io_activity(struct rocksdb_readoptions_t *opt);
-
-// Keeps `rate_limiter_priority`, which has no effect.
-void rocksdb_readoptions_set_rate_limiter_priority(struct rocksdb_readoptions_t *opt, int v);
-
-// The value of `rate_limiter_priority`, which has no effect.
-int rocksdb_readoptions_get_rate_limiter_priority(struct rocksdb_readoptions_t *opt);
 
 // Keeps `io_activity`, which has no effect.
 void rocksdb_writeoptions_set_io_activity(struct rocksdb_writeoptions_t *opt, int v);

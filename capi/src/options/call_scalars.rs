@@ -24,6 +24,7 @@ c_setters! { rocksdb_readoptions_t:
     rocksdb_readoptions_set_optimize_multiget_for_io(c_uchar) => optimize_multiget_for_io;
     rocksdb_readoptions_set_pin_data(c_uchar) => pin_data;
     rocksdb_readoptions_set_prefix_same_as_start(c_uchar) => prefix_same_as_start;
+    rocksdb_readoptions_set_rate_limiter_priority(c_int) => rate_limiter_priority;
     rocksdb_readoptions_set_read_tier(c_int) => read_tier;
     rocksdb_readoptions_set_readahead_size(usize) => readahead_size;
     rocksdb_readoptions_set_tailing(c_uchar) => tailing;
@@ -48,6 +49,7 @@ c_getters! { rocksdb_readoptions_t:
     rocksdb_readoptions_get_optimize_multiget_for_io(mut) -> c_uchar => optimize_multiget_for_io;
     rocksdb_readoptions_get_pin_data(mut) -> c_uchar => pin_data;
     rocksdb_readoptions_get_prefix_same_as_start(mut) -> c_uchar => prefix_same_as_start;
+    rocksdb_readoptions_get_rate_limiter_priority(mut) -> c_int => rate_limiter_priority;
     rocksdb_readoptions_get_read_tier(mut) -> c_int => read_tier;
     rocksdb_readoptions_get_readahead_size(mut) -> usize => readahead_size;
     rocksdb_readoptions_get_tailing(mut) -> c_uchar => tailing;

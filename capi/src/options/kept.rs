@@ -51,7 +51,6 @@ macro_rules! c_kept {
 
 c_kept! { rocksdb_readoptions_t:
     rocksdb_readoptions_set_io_activity, rocksdb_readoptions_get_io_activity(c_int) = 0x7f => "io_activity";
-    rocksdb_readoptions_set_rate_limiter_priority, rocksdb_readoptions_get_rate_limiter_priority(c_int) = 4 => "rate_limiter_priority";
 }
 
 c_kept! { rocksdb_writeoptions_t:

@@ -12,7 +12,7 @@ use cairn_observe::statistics::Meter;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
-use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_platform::{FileSystem, Io, RandomAccessFile};
 use cairn_types::{FileNumber, Result};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -141,7 +141,7 @@ proptest! {
         for ((key, value), index) in entries.iter().zip(&indexes) {
             prop_assert_eq!(&file.read(index, key).unwrap()[..], &value[..]);
         }
-        let verified = file.verify().unwrap();
+        let verified = file.verify(&Io::blocking()).unwrap();
         prop_assert_eq!(verified.blobs, entries.len() as u64);
         prop_assert_eq!(verified.bytes, (content.len() - HEADER_LEN - FOOTER_LEN) as u64);
     }
@@ -163,7 +163,7 @@ proptest! {
             }
         }
         let in_records = (HEADER_LEN..content.len() - FOOTER_LEN).contains(&at);
-        prop_assert!(!in_records || file.verify().is_err());
+        prop_assert!(!in_records || file.verify(&Io::blocking()).is_err());
     }
 
     #[test]
@@ -192,7 +192,7 @@ proptest! {
         Footer { blob_count }.encode(&mut content);
         let file = opened(&content).unwrap();
         let empty = content.len() == HEADER_LEN + FOOTER_LEN;
-        prop_assert_eq!(file.verify().is_ok(), empty && blob_count == 0);
+        prop_assert_eq!(file.verify(&Io::blocking()).is_ok(), empty && blob_count == 0);
     }
 }
 
@@ -262,7 +262,10 @@ fn a_missing_record_is_detected_by_the_count() {
     let (mut content, _) = written(Compression::None, &entries[..1]);
     content.truncate(content.len() - FOOTER_LEN);
     Footer { blob_count: 2 }.encode(&mut content);
-    let error = opened(&content).unwrap().verify().unwrap_err();
+    let error = opened(&content)
+        .unwrap()
+        .verify(&Io::blocking())
+        .unwrap_err();
     assert!(error.text().contains("expected 2, found 1"), "{error}");
 }
 
@@ -292,7 +295,7 @@ fn files_of_rocksdb_are_read() {
     ] {
         let file = opened(content).unwrap();
         assert_eq!(file.compression(), compression);
-        assert_eq!(file.verify().unwrap().blobs, count);
+        assert_eq!(file.verify(&Io::blocking()).unwrap().blobs, count);
         let header = RecordHeader::decode(&content[HEADER_LEN..]).unwrap();
         let key_at = HEADER_LEN + RECORD_HEADER_LEN;
         let key = &content[key_at..][..usize::try_from(header.key_len).unwrap()];

@@ -3,7 +3,7 @@
 use cairn_compress::Compression;
 use cairn_format::blob::{HEADER_LEN, RECORD_HEADER_LEN, RecordHeader};
 use cairn_format::names;
-use cairn_platform::{Buffer, ReadRequest};
+use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, Malformed, Result};
 
 use crate::reader::BlobFile;
@@ -24,12 +24,12 @@ impl BlobFile {
     /// # Errors
     ///
     /// Those of the file; `Corruption` with the first damage found.
-    pub fn verify(&self) -> Result<Verified> {
+    pub fn verify(&self, io: &Io) -> Result<Verified> {
         self.file().advise(cairn_platform::fs::Access::Sequential);
         let mut verified = Verified::default();
         let mut at = HEADER_LEN as u64;
         while at < self.records_end() {
-            let len = self.verify_record(at)?;
+            let len = self.verify_record(at, io)?;
             verified.blobs += 1;
             verified.bytes += len;
             at += len;
@@ -46,20 +46,20 @@ impl BlobFile {
     }
 
     /// Verifies the record at `at` and returns its length, which is not zero.
-    fn verify_record(&self, at: u64) -> Result<u64> {
+    fn verify_record(&self, at: u64, io: &Io) -> Result<u64> {
         let in_file = |error: Malformed| error.in_file(names::blob(self.number()), at);
         let room = self.records_end() - at;
         if room < RECORD_HEADER_LEN as u64 {
             return Err(in_file(Malformed::at(0, "record is truncated")));
         }
-        let header = self.read_at(at, RECORD_HEADER_LEN)?;
+        let header = self.read_at(at, RECORD_HEADER_LEN, io)?;
         let header = RecordHeader::decode(&header).map_err(in_file)?;
         let len = header.record_len().filter(|&len| len <= room);
         let too_long = || in_file(Malformed::at(0, "record is longer than its file"));
         let len = len.ok_or_else(too_long)?;
         // The file is at least that long, so the allocation is bounded.
         let body_len = usize::try_from(len).map_err(|_| too_long())? - RECORD_HEADER_LEN;
-        let body = self.read_at(at + RECORD_HEADER_LEN as u64, body_len)?;
+        let body = self.read_at(at + RECORD_HEADER_LEN as u64, body_len, io)?;
         let key_len = usize::try_from(header.key_len).map_err(|_| too_long())?;
         let (key, value) = body.split_at(key_len);
         header.check_body(key, value).map_err(in_file)?;
@@ -70,7 +70,7 @@ impl BlobFile {
         Ok(len)
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Result<Buffer> {
-        ReadRequest::new(self.file().clone(), offset, len).read_now()
+    fn read_at(&self, offset: u64, len: usize, io: &Io) -> Result<Buffer> {
+        io.read_now(&ReadRequest::new(self.file().clone(), offset, len))
     }
 }

@@ -86,7 +86,9 @@ impl Db {
 
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
-        let options = iterated_options(&family.db.shared, options);
+        let shared = &family.db.shared;
+        let options = iterated_options(shared, options);
+        let view = shared.limited(view, &options);
         let (inner, seq) = begin(view.clone(), seq, &options);
         Iter::around(family, &view, seq, options, inner)
     }
@@ -165,15 +167,16 @@ impl Iter {
     }
 
     fn renew(&mut self) {
-        let (view, seq) = self.family.db.shared.newest(&self.family.state);
+        let shared = &self.family.db.shared;
+        let (view, seq) = shared.newest(&self.family.state);
         debug_assert!(
             self.view().number <= view.number,
             "the view of an iterator is at {} or later, not at {}",
             self.view().number,
             view.number
         );
+        let view = shared.limited(view, &self.options);
         let (inner, seq) = begin(view, seq, &self.options);
-        let shared = &self.family.db.shared;
         let held = held_view(shared, self.family.id(), inner.view(), seq);
         shared.iterators.renew(self.listed, &held);
         let before = self.inner.replace(inner);
@@ -183,7 +186,7 @@ impl Iter {
     }
 
     fn is_outdated(&self) -> bool {
-        !Arc::ptr_eq(&self.family.state.view(), self.view())
+        self.family.state.view().number != self.view().number
     }
 
     /// Called before a seek: updates the view if necessary. Returns false if the seek is rejected; the error

@@ -276,6 +276,10 @@ fn find_all<T>(
         Ok(views) => views,
         Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
     };
+    let views: Vec<_> = views
+        .into_iter()
+        .map(|view| shared.limited(view, options))
+        .collect();
     let view = |of: usize| -> &View { &views[of] };
     let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
     let options = tier_of(shared, options);

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
+use cairn_options::enums::IoCharge;
 use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::{IoKind, IoPriority, Limits};
 use cairn_read::timestamp_of_read;
 use cairn_read::{
     Columns, Found, GetScratch, Value, View, get, get_in, get_with_timestamp, is_written_since,
@@ -18,6 +20,40 @@ use crate::shared::Shared;
 use crate::timestamps::TimestampedValue;
 
 impl Shared {
+    /// Returns the limits of the reads of files by a read with `options`, if there are any.
+    #[inline]
+    pub(crate) fn limits_of_read(&self, options: &ReadOptions) -> Option<Limits> {
+        match options.rate_limiter_priority {
+            IoCharge::Uncharged => None,
+            charge => self.limits_at(charge),
+        }
+    }
+
+    #[cold]
+    fn limits_at(&self, charge: IoCharge) -> Option<Limits> {
+        let limiter = self.options().rate_limiter.clone()?;
+        let priority = match charge {
+            IoCharge::Low => IoPriority::Low,
+            IoCharge::Mid => IoPriority::Mid,
+            IoCharge::High => IoPriority::High,
+            _ => IoPriority::User,
+        };
+        limiter.limits(IoKind::Read).then(|| Limits {
+            limiter,
+            clock: self.context.world.clock.clone(),
+            priority,
+            watch: Some(Arc::new(self.telemetry.meter())),
+        })
+    }
+
+    /// Returns `view`, or one with the limits of a read with `options`.
+    pub(crate) fn limited(&self, view: Arc<View>, options: &ReadOptions) -> Arc<View> {
+        match self.limits_of_read(options) {
+            None => view,
+            Some(limits) => Arc::new(view.limited(limits)),
+        }
+    }
+
     /// Returns the view and sequence number of a read without a snapshot. The view is taken first: a version
     /// that a compaction drops afterwards is still in the view, and one that it dropped before was hidden by
     /// an entry that is already published.
@@ -205,6 +241,9 @@ impl Family {
             None => shared.published(),
         };
         let lookup = lookup(&view, key, seq, options)?;
+        if let Some(limits) = shared.limits_of_read(options) {
+            return get(&view.limited(limits), &lookup, &tier_of(shared, options));
+        }
         get(&view, &lookup, &tier_of(shared, options))
     }
 }

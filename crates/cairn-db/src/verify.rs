@@ -9,6 +9,7 @@ use cairn_options::ReadOptions;
 use cairn_read::View;
 use cairn_types::{Error, Result};
 
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
 
 impl Db {
@@ -26,7 +27,8 @@ impl Db {
             .begin_operation("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
             let families = shared.catalog.families();
-            families.iter().map(|family| family.view_full()).collect()
+            let view = |family: &Arc<FamilyState>| shared.limited(family.view_full(), options);
+            families.iter().map(view).collect()
         };
         let result = views.iter().try_for_each(|view| {
             Activity::VerifyDbChecksum.run(|| self.verify_view(view, options))
@@ -59,7 +61,7 @@ impl Db {
         }
         for (number, blobs) in view.version.blob_files() {
             in_time()?;
-            let checked = reading.blobs.file(*number)?.verify();
+            let checked = reading.blobs.file(*number)?.verify(&reading.io);
             verified(blobs.file_size(), checked.map(|_| ()))?;
         }
         Ok(())

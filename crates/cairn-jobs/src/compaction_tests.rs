@@ -424,7 +424,10 @@ impl Tree {
             let known = (count + meta.garbage_count, bytes + meta.garbage_bytes);
             assert_eq!(known, (meta.total_count, meta.total_bytes), "{meta:?}");
             let file = self.blobs.file(*number).unwrap();
-            assert_eq!(file.verify().unwrap().blobs, meta.total_count);
+            assert_eq!(
+                file.verify(&Io::blocking()).unwrap().blobs,
+                meta.total_count
+            );
         }
     }
 

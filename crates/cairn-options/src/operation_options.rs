@@ -69,6 +69,9 @@ options! {
         table_filter: TableFilter = TableFilter::default(), unwritten;
         /// Total size of values at which a batched lookup stops, in bytes.
         value_size_soft_limit: u64 = u64::MAX;
+        /// The priority with which reads of files take their bytes from `rate_limiter`, if its mode includes reads. Reads of
+        /// futures take none.
+        rate_limiter_priority: IoCharge = IoCharge::Uncharged;
     }
 }
 

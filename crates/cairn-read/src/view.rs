@@ -6,7 +6,7 @@ use cairn_memtable::Memtable;
 use cairn_observe::Statistics;
 use cairn_options::ReadOptions;
 use cairn_platform::sync::{AtomicBool, Ordering};
-use cairn_platform::{Clock, Io, Random};
+use cairn_platform::{Clock, Io, Limits, Random};
 use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use cairn_version::{TableSource, Version};
 
@@ -15,6 +15,7 @@ use crate::merging_iter::LazySeeks;
 use crate::row_cache::RowCache;
 
 /// The configuration of a column family that is fixed while a view exists.
+#[derive(Clone)]
 pub struct Reading {
     /// The name of the family, for messages.
     pub family: String,
@@ -75,6 +76,20 @@ pub struct View {
     pub number: u64,
     /// Signals the end of this view. The last field: dropped after the memtables and the version.
     pub end: ViewEnd,
+}
+
+impl View {
+    /// The same view, whose reads of files are limited by `limits`.
+    #[must_use]
+    pub fn limited(&self, limits: Limits) -> View {
+        View {
+            family: Arc::new(Reading {
+                io: self.family.io.limited(limits),
+                ..Reading::clone(&self.family)
+            }),
+            ..self.clone()
+        }
+    }
 }
 
 /// A flag shared by all clones that is set when one of them is dropped. Files can become obsolete

@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use cairn_options::enums::IoCharge;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::io::{Offload, ReadDriver, offload};
 use cairn_read::Value;
@@ -105,6 +106,8 @@ impl Source {
     fn cursor(&self, tier: Option<ReadTier>) -> Iter {
         let options = ReadOptions {
             read_tier: tier.unwrap_or(self.options.read_tier),
+            // A wait for the rate limiter would block the thread that polls.
+            rate_limiter_priority: IoCharge::Uncharged,
             ..ReadOptions::clone(&self.options)
         };
         let view = self.view.shared_view().clone();

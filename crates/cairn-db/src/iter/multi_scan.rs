@@ -37,6 +37,7 @@ impl Family {
         let (view, seq) = shared.newest(&self.state);
         check_held(&view)?;
         let options = iterated_options(shared, options);
+        let view = shared.limited(view, &options);
         let published = seq;
         let seq = seen_by(&options, seq);
         let (mut inner, scanned) = ScannedRanges::plan(view.clone(), seq, &options, args)?;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_options::enums::IoCharge;
-use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions, WriteOptions};
+use cairn_options::{
+    CompactRangeOptions, Compression, DbOptions, FamilyOptions, ReadOptions, WriteOptions,
+};
 use cairn_platform::{IoPriority, RateLimited, RateLimiter, World};
 use cairn_types::Code;
 
@@ -130,5 +132,98 @@ fn a_write_is_charged_if_it_asks_for_it() {
         assert_eq!(error.code(), Code::InvalidArgument);
     }
     assert_eq!(through(), 17);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_read_is_charged_if_it_asks_for_it() {
+    let (world, mib) = (World::in_memory(), 1 << 20);
+    let limiter = |mode| Arc::new(RateLimiter::new(1 << 30, 100_000, 10, mode, false));
+    let of_writes = limiter(RateLimited::WritesOnly);
+    let db = open_with(&world, &of_writes);
+    for key in 0..256_u32 {
+        let value = [key as u8; 4_096];
+        db.put(&key.to_be_bytes(), &value).unwrap();
+    }
+    db.put(b"blob", &[9; 30_000]).unwrap();
+    db.flush().unwrap();
+    let charged = |charge| ReadOptions {
+        rate_limiter_priority: charge,
+        fill_cache: false,
+        ..ReadOptions::default()
+    };
+    let user = charged(IoCharge::User);
+    let get = |db: &Db, options: &ReadOptions| {
+        db.get_with(&7_u32.to_be_bytes(), options).unwrap().unwrap();
+    };
+    // The limiter does not cover reads.
+    get(&db, &user);
+    assert_eq!(of_writes.total_bytes_through(Some(IoPriority::User)), 0);
+    db.close().unwrap();
+
+    let all = limiter(RateLimited::AllIo);
+    let db = open_with(&world, &all);
+    let took = |priority, read: &dyn Fn()| {
+        let before = all.total_bytes_through(Some(priority));
+        read();
+        all.total_bytes_through(Some(priority)) - before
+    };
+    let by_user = |read: &dyn Fn()| took(IoPriority::User, read);
+    // Opens the table.
+    get(&db, &charged(IoCharge::Uncharged));
+    assert_eq!(by_user(&|| get(&db, &charged(IoCharge::Uncharged))), 0);
+    let one_block = 4_096..3 * 4_096;
+    assert!(one_block.contains(&by_user(&|| get(&db, &user))));
+    for (charge, priority) in [
+        (IoCharge::Low, IoPriority::Low),
+        (IoCharge::Mid, IoPriority::Mid),
+        (IoCharge::High, IoPriority::High),
+    ] {
+        let taken = took(priority, &|| get(&db, &charged(charge)));
+        assert!(one_block.contains(&taken), "{charge:?}: {taken}");
+    }
+    let keys = [3_u32, 90, 200].map(u32::to_be_bytes);
+    let batch = by_user(&|| {
+        for value in db.multi_get(&keys, &user) {
+            value.unwrap().unwrap();
+        }
+    });
+    assert!((3 * 4_096..9 * 4_096).contains(&batch), "{batch}");
+    let scan = |options: &ReadOptions| {
+        let mut iter = db.iter_with(options);
+        let mut count = 0;
+        iter.seek_to_first();
+        while iter.valid() {
+            count += 1;
+            iter.next();
+        }
+        iter.refresh().unwrap();
+        iter.seek_to_first();
+        assert!(iter.valid() && iter.status().is_ok());
+        count
+    };
+    let whole = by_user(&|| assert_eq!(scan(&user), 257));
+    assert!((mib..2 * mib).contains(&whole), "{whole}");
+    let verified = by_user(&|| db.verify_checksum(&user).unwrap());
+    assert!((mib..2 * mib).contains(&verified), "{verified}");
+    let blob = by_user(&|| drop(db.get_with(b"blob", &user).unwrap().unwrap()));
+    assert!((30_000..45_000).contains(&blob), "{blob}");
+    // Reads of memory take nothing, and an iterator notices that its view has been replaced.
+    assert_eq!(
+        by_user(&|| assert!(db.get_with(b"z", &user).unwrap().is_none())),
+        0
+    );
+    let tailing = ReadOptions {
+        tailing: true,
+        ..user.clone()
+    };
+    let mut iter = db.iter_with(&tailing);
+    iter.seek_to_first();
+    db.put(b"\0", b"new").unwrap();
+    db.flush().unwrap();
+    assert!(by_user(&|| get(&db, &user)) > 0);
+    iter.seek_to_first();
+    assert_eq!(iter.key(), b"\0");
+    drop(iter);
     db.close().unwrap();
 }

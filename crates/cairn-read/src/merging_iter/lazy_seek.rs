@@ -16,6 +16,13 @@ use super::{AfterMove, MergingIter};
 #[derive(Debug, Default)]
 pub struct LazySeeks(AtomicI64);
 
+/// A copy begins without a score.
+impl Clone for LazySeeks {
+    fn clone(&self) -> LazySeeks {
+        LazySeeks::default()
+    }
+}
+
 /// The change of the score by a seek that read few children, and by one that had to read all: reading them costs
 /// several times as much as the filters.
 const GAIN: i64 = 4;
