@@ -1,8 +1,8 @@
 //! Stages that run beside others, as a process of their own.
 //!
-//! They leave a core idle for most of their time: they wait for a broker, for a clock, or for crates that are compiled one
-//! after the other, in other ways than for the other stages. Their output is printed at the end, so that the outputs do
-//! not mix.
+//! Most of them leave a core idle for most of their time: they wait for a broker, for a clock, or for crates that are
+//! compiled one after the other, in other ways than for the other stages. With `meta`, both processes take about the same
+//! time on two cores. Their output is printed at the end, so that the outputs do not mix.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +14,7 @@ use crate::commands::{announce, read, target};
 use crate::tool_requirements::Selection;
 
 /// The stages, in the order in which they run.
-pub const STAGES: [&str; 5] = ["loom", "streams", "fuzz", "soak", "counts"];
+pub const STAGES: [&str; 6] = ["loom", "meta", "streams", "fuzz", "soak", "counts"];
 
 /// Running stages. They end when this is dropped.
 pub struct Beside {
