@@ -3,12 +3,14 @@
 //! All implement the contract of `cairn_types::iter`. They are variants of one enum, so that a step
 //! within a block or a memtable is a branch and an inlined call, never a virtual call.
 
+use std::sync::Arc;
+
 use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::filter::FilterKey;
 use cairn_format::key;
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
-use cairn_table::TableIter;
+use cairn_table::{IterOptions, ReadAhead, Table, TableIter};
 use cairn_types::{KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::level::LevelIter;
@@ -20,8 +22,32 @@ pub enum Child {
     Memtable(MemtableIter),
     /// A level-0 table, and its largest sequence number.
     Table(Box<TableIter>, SequenceNumber),
+    /// A level-0 table that has not been positioned. A lazy seek needs only its filter.
+    Unread(UnreadTable),
     /// The tables of a sorted level.
     Level(LevelIter),
+}
+
+/// A level-0 table whose iterator does not exist yet.
+pub struct UnreadTable {
+    /// Present until the iterator is made.
+    table: Option<Arc<Table>>,
+    options: IterOptions,
+    /// The largest sequence number.
+    largest: SequenceNumber,
+}
+
+impl UnreadTable {
+    fn table(&self) -> Option<&Arc<Table>> {
+        self.table.as_ref()
+    }
+}
+
+/// Prefetches for [`Child::may_have`]. Returns false if `table` has no filter in memory.
+#[inline]
+fn begin_filter(table: &Table, key: &FilterKey<'_>) -> bool {
+    table.prefetch_key_filter(key);
+    table.holds_key_filter()
 }
 
 macro_rules! moves {
@@ -29,6 +55,7 @@ macro_rules! moves {
         $(#[$doc])*
         #[inline]
         pub fn $name(&mut self $(, $arg: $type)?) -> Progress {
+            self.begin();
             match self {
                 Child::Memtable(iter) => {
                     iter.$name($($arg)?);
@@ -36,6 +63,7 @@ macro_rules! moves {
                 }
                 Child::Table(iter, _) => iter.$name($($arg)?),
                 Child::Level(iter) => iter.$name($($arg)?),
+                Child::Unread(_) => Progress::Ready,
             }
         }
     )*};
@@ -53,6 +81,26 @@ impl Child {
         seek_to_last();
     }
 
+    /// A table with this largest sequence number, which is read with `options`.
+    #[must_use]
+    pub fn unread(table: Arc<Table>, options: IterOptions, largest: SequenceNumber) -> Child {
+        Child::Unread(UnreadTable {
+            table: Some(table),
+            options,
+            largest,
+        })
+    }
+
+    /// Makes the iterator of a table that has not been positioned.
+    #[inline]
+    fn begin(&mut self) {
+        if let Child::Unread(unread) = self
+            && let Some(table) = unread.table.take()
+        {
+            *self = Child::Table(TableIter::new(table, unread.options), unread.largest);
+        }
+    }
+
     /// Moves to the next entry and returns the [prefix](key::prefix) of its key in `order`; `None`
     /// if the caller has to inspect [`Child::progress`] and [`Child::valid`] instead.
     #[inline]
@@ -64,6 +112,7 @@ impl Child {
             }
             Child::Table(iter, _) => iter.next_prefix(order),
             Child::Level(iter) => iter.next_prefix(order),
+            Child::Unread(_) => None,
         }
     }
 
@@ -77,6 +126,7 @@ impl Child {
             }
             Child::Table(iter, _) => iter.prev_prefix(order),
             Child::Level(iter) => iter.prev_prefix(order),
+            Child::Unread(_) => None,
         }
     }
 
@@ -84,7 +134,7 @@ impl Child {
     #[inline]
     pub fn progress(&self) -> Progress {
         match self {
-            Child::Memtable(_) => Progress::Ready,
+            Child::Memtable(_) | Child::Unread(_) => Progress::Ready,
             Child::Table(iter, _) => iter.progress(),
             Child::Level(iter) => iter.progress(),
         }
@@ -96,11 +146,9 @@ impl Child {
     pub(crate) fn begin_filter(&mut self, target: &[u8], key: &FilterKey<'_>) -> bool {
         match self {
             Child::Memtable(_) => true,
-            Child::Table(iter, _) => {
-                iter.table().prefetch_key_filter(key);
-                iter.table().holds_key_filter()
-            }
+            Child::Table(iter, _) => begin_filter(iter.table(), key),
             Child::Level(iter) => iter.begin_filter(target, key),
+            Child::Unread(unread) => unread.table().is_some_and(|table| begin_filter(table, key)),
         }
     }
 
@@ -111,6 +159,7 @@ impl Child {
             Child::Memtable(_) => true,
             Child::Table(iter, _) => iter.table().may_have_key(key),
             Child::Level(iter) => iter.may_have(key),
+            Child::Unread(unread) => unread.table().is_none_or(|table| table.may_have_key(key)),
         }
     }
 
@@ -118,8 +167,9 @@ impl Child {
     /// `prefetch_block`, `pin_block` and `finish_seek`. See `cairn_table::TableIter` for the
     /// reason.
     pub fn begin_seek(&mut self, target: &[u8], back: bool) {
+        self.begin();
         match self {
-            Child::Memtable(_) => {}
+            Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.set_out(target, back),
             Child::Level(iter) => iter.begin_seek(target, back),
         }
@@ -128,7 +178,7 @@ impl Child {
     /// The second stage of a seek: prefetches the data block.
     pub fn prefetch_block(&mut self) {
         match self {
-            Child::Memtable(_) => {}
+            Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.reach(),
             Child::Level(iter) => iter.prefetch_block(),
         }
@@ -137,7 +187,7 @@ impl Child {
     /// The third stage of a seek: pins the data block.
     pub fn pin_block(&mut self) {
         match self {
-            Child::Memtable(_) => {}
+            Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.hold(),
             Child::Level(iter) => iter.pin_block(),
         }
@@ -150,6 +200,7 @@ impl Child {
             Child::Memtable(_) => self.seek(target),
             Child::Table(iter, _) => iter.arrive(),
             Child::Level(iter) => iter.finish_seek(),
+            Child::Unread(_) => Progress::Ready,
         }
     }
 
@@ -166,6 +217,20 @@ impl Child {
                 iter.set_prefix_filter(on);
             }
             Child::Level(iter) => iter.set_prefix_filter(on),
+            Child::Unread(unread) => {
+                let is_of = |table: &Arc<Table>| table.has_prefixes_of(extractor);
+                unread.options.prefix_filter = on && unread.table().is_some_and(is_of);
+            }
+        }
+    }
+
+    /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
+    pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
+        self.begin();
+        match self {
+            Child::Memtable(_) | Child::Unread(_) => {}
+            Child::Table(iter, _) => iter.renew_readahead(ahead),
+            Child::Level(level) => level.renew_readahead(ahead),
         }
     }
 
@@ -199,6 +264,7 @@ impl Child {
             }
             Child::Table(iter, _) => iter.skip_deletions(seq, limit, budget, last),
             Child::Level(iter) => iter.skip_deletions(seq, limit, budget, last),
+            Child::Unread(_) => (0, Progress::Ready),
         }
     }
 
@@ -217,10 +283,10 @@ impl Child {
         (skipped, self.settle(progress), other.settle(other_progress))
     }
 
-    /// The iterator over the current table; `None` for a memtable.
+    /// The iterator over the current table; `None` for a memtable, or without a position.
     fn table_iter(&mut self) -> Option<&mut TableIter> {
         match self {
-            Child::Memtable(_) => None,
+            Child::Memtable(_) | Child::Unread(_) => None,
             Child::Table(iter, _) => Some(iter),
             Child::Level(iter) => iter.table_iter(),
         }
@@ -229,7 +295,7 @@ impl Child {
     /// Continues with the next table if the current one is exhausted after a forward move.
     fn settle(&mut self, progress: Progress) -> Progress {
         match self {
-            Child::Memtable(_) | Child::Table(..) => progress,
+            Child::Memtable(_) | Child::Table(..) | Child::Unread(_) => progress,
             Child::Level(iter) => iter.settle_forward(progress),
         }
     }
@@ -242,6 +308,7 @@ impl Child {
             Child::Memtable(iter) => iter.valid(),
             Child::Table(iter, _) => iter.valid(),
             Child::Level(iter) => iter.valid(),
+            Child::Unread(_) => false,
         }
     }
 
@@ -254,6 +321,7 @@ impl Child {
             Child::Memtable(iter) => iter.key(),
             Child::Table(iter, _) => iter.key(),
             Child::Level(iter) => iter.key(),
+            Child::Unread(_) => &[],
         }
     }
 
@@ -263,7 +331,7 @@ impl Child {
     #[must_use]
     pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
         match self {
-            Child::Memtable(_) => false,
+            Child::Memtable(_) | Child::Unread(_) => false,
             Child::Table(iter, _) => iter.begins_key(same),
             Child::Level(iter) => iter.begins_key(same),
         }
@@ -277,6 +345,7 @@ impl Child {
             Child::Memtable(iter) => (iter.key(), iter.value()),
             Child::Table(iter, _) => iter.entry(),
             Child::Level(iter) => iter.entry(),
+            Child::Unread(_) => (&[], &[]),
         }
     }
 
@@ -288,6 +357,7 @@ impl Child {
             Child::Memtable(iter) => (iter.key(), iter.value().len()),
             Child::Table(iter, _) => iter.head(),
             Child::Level(iter) => iter.head(),
+            Child::Unread(_) => (&[], 0),
         }
     }
 
@@ -299,6 +369,7 @@ impl Child {
             Child::Memtable(iter) => iter.value(),
             Child::Table(iter, _) => iter.value(),
             Child::Level(iter) => iter.value(),
+            Child::Unread(_) => &[],
         }
     }
 
@@ -316,6 +387,7 @@ impl Child {
             }
             Child::Table(iter, _) => block(iter.value_pin()),
             Child::Level(iter) => block(iter.value_pin()),
+            Child::Unread(_) => panic!("the child is positioned on an entry"),
         }
     }
 
@@ -329,6 +401,7 @@ impl Child {
             Child::Memtable(iter) => iter.status(),
             Child::Table(iter, _) => iter.status(),
             Child::Level(iter) => iter.status(),
+            Child::Unread(_) => Ok(()),
         }
     }
 
@@ -336,7 +409,7 @@ impl Child {
     /// `TableIter::visit_following`. Does nothing in a memtable.
     pub fn visit_following(&self, back: bool, visit: impl FnMut(&[u8], &[u8]) -> bool) {
         let iter = match self {
-            Child::Memtable(_) => None,
+            Child::Memtable(_) | Child::Unread(_) => None,
             Child::Table(iter, _) => Some(&**iter),
             Child::Level(iter) => iter.current(),
         };
@@ -349,16 +422,16 @@ impl Child {
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
         match self {
-            Child::Memtable(_) => None,
+            Child::Memtable(_) | Child::Unread(_) => None,
             Child::Table(iter, _) => Some(iter.request()),
             Child::Level(iter) => iter.request(),
         }
     }
 
-    /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
+    /// Records the lookup of the missing block, which is not read.
     pub(crate) fn trace_refused(&self) {
         match self {
-            Child::Memtable(_) => {}
+            Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.trace_refused(),
             Child::Level(iter) => {
                 if let Some(iter) = iter.current() {
@@ -368,9 +441,10 @@ impl Child {
         }
     }
 
+    /// True if the missing block is in a tier below the cache: its request reads the device of the tier, not the table.
     pub(crate) fn lacks_only_device(&self) -> bool {
         match self {
-            Child::Memtable(_) => false,
+            Child::Memtable(_) | Child::Unread(_) => false,
             Child::Table(iter, _) => iter.lacks_only_device(),
             Child::Level(iter) => iter.current().is_some_and(TableIter::lacks_only_device),
         }
@@ -379,7 +453,7 @@ impl Child {
     /// Supplies the missing block and continues the operation.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         match self {
-            Child::Memtable(_) => Progress::Ready,
+            Child::Memtable(_) | Child::Unread(_) => Progress::Ready,
             Child::Table(iter, _) => iter.supply(bytes),
             Child::Level(iter) => iter.supply(bytes),
         }
@@ -395,6 +469,7 @@ impl Child {
                 SequenceNumber(largest.0.saturating_sub(1))
             }
             Child::Table(_, largest) => *largest,
+            Child::Unread(unread) => unread.largest,
             Child::Level(iter) => iter.largest_seq(),
         }
     }

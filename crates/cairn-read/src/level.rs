@@ -11,6 +11,7 @@ use cairn_table::{IterOptions, ReadAhead, ReadaheadSize, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, FileToOpen, LevelFiles, TableRef};
 
+use crate::child::Child;
 use crate::file_read_sample;
 use crate::view::Reading;
 
@@ -34,6 +35,19 @@ impl Tables {
     pub fn iter(&self, table: Arc<Table>) -> Box<TableIter> {
         let options = self.options_for(&table);
         TableIter::new(table, options)
+    }
+
+    /// A child over `table`, which has this largest sequence number. Its iterator is made when it is first positioned,
+    /// unless it reads ahead.
+    #[inline]
+    pub(crate) fn child(&self, table: Arc<Table>, largest: SequenceNumber) -> Child {
+        if self.ahead.is_none() {
+            let options = self.options_for(&table);
+            return Child::unread(table, options, largest);
+        }
+        let mut iter = self.iter(table);
+        self.prepare(&mut iter);
+        Child::Table(iter, largest)
     }
 
     /// The options of an iterator over `table`. The prefix filter is ignored if the table was opened with a different

@@ -268,7 +268,7 @@ impl MergingIter {
     pub(crate) fn unopened(&self, target: Option<&[u8]>, back: bool) -> Vec<FileToOpen<'_>> {
         let levels = self.children.iter().filter_map(|child| match child {
             Child::Level(level) => level.unopened(target, back),
-            Child::Memtable(_) | Child::Table(..) => None,
+            Child::Memtable(_) | Child::Table(..) | Child::Unread(_) => None,
         });
         levels.collect()
     }
@@ -405,11 +405,7 @@ impl MergingIter {
     /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
     pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
         for child in &mut self.children {
-            match child {
-                Child::Memtable(_) => {}
-                Child::Table(iter, _) => iter.renew_readahead(ahead),
-                Child::Level(level) => level.renew_readahead(ahead),
-            }
+            child.renew_readahead(ahead);
         }
     }
 

@@ -210,9 +210,7 @@ pub(super) fn sources(
                 let range_dels = range_dels.get_or_insert_with(new);
                 range_dels.add_table(children.len(), file, tombstones);
             }
-            let mut iter = tables.iter(table);
-            tables.prepare(&mut iter);
-            children.push(Child::Table(iter, file.seqs.largest));
+            children.push(tables.child(table, file.seqs.largest));
         }
     }
     Ok(range_dels)
