@@ -163,6 +163,15 @@ impl Child {
         }
     }
 
+    /// [`Child::seek`] after [`Child::begin_filter`] with the same `target`.
+    #[inline]
+    pub(crate) fn seek_filtered(&mut self, target: &[u8]) -> Progress {
+        match self {
+            Child::Level(iter) => iter.seek_filtered(target),
+            Child::Memtable(_) | Child::Table(..) | Child::Unread(_) => self.seek(target),
+        }
+    }
+
     /// The first stage of a seek, or of `seek_for_prev` if `back`: searches the index. Followed by
     /// `prefetch_block`, `pin_block` and `finish_seek`. See `cairn_table::TableIter` for the
     /// reason.

@@ -186,6 +186,11 @@ impl LevelIter {
         self.start(at, false, |iter| iter.seek(target))
     }
 
+    /// [`LevelIter::seek`] after [`LevelIter::begin_filter`] with the same `target`.
+    pub(crate) fn seek_filtered(&mut self, target: &[u8]) -> Progress {
+        self.start(Some(self.filtered), false, |iter| iter.seek(target))
+    }
+
     /// Moves to the last entry at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
         let at = self.find(target, true);

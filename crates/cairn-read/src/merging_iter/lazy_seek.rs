@@ -149,7 +149,7 @@ impl MergingIter {
         while let Some(at) = candidates.take_first() {
             let child = &mut self.children[at];
             positioned.add(at);
-            if !child.seek(target).is_ready() {
+            if !child.seek_filtered(target).is_ready() {
                 // The blocks that all children lack are read together.
                 self.pending.push(at);
                 break;
