@@ -285,9 +285,10 @@ impl Shared {
             let mut tree = self.tree.lock();
             let state = tree.families.get_mut(&family.id());
             let waiting: Vec<Immutable> = state.map_or_else(Vec::new, |state| {
-                let memtables = state.immutables.iter();
+                let waiting: Vec<Immutable> = self.flushable(state).cloned().collect();
+                let memtables = waiting.iter();
                 state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                state.immutables.clone()
+                waiting
             });
             (waiting, tree.take_flush_reason(family.id()))
         };

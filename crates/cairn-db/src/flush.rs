@@ -65,6 +65,16 @@ impl Shared {
         }
     }
 
+    /// Returns the memtables of a family that can be flushed, oldest first: those whose entries are visible.
+    pub(crate) fn flushable<'t>(
+        &self,
+        state: &'t FamilyTree,
+    ) -> impl Iterator<Item = &'t Immutable> + use<'t> {
+        let published = self.published();
+        let is_visible = move |one: &&Immutable| one.memtable.largest_seq() <= published;
+        state.immutables.iter().take_while(is_visible)
+    }
+
     /// Reserves the memtables of `family` that wait for a flush. False if none is due.
     pub(crate) fn reserve_flush(&self, tree: &mut Tree, family: &FamilyState) -> bool {
         let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
@@ -76,7 +86,7 @@ impl Shared {
         };
         let enough = state.flush_requested || state.immutables.len() >= to_merge;
         if state.flushing
-            || state.immutables.is_empty()
+            || self.flushable(state).next().is_none()
             || !enough
             || self.must_wait(state.retry_flush.as_ref())
         {
@@ -108,7 +118,7 @@ impl Shared {
         let waits = tree
             .families
             .values()
-            .any(|state| !state.immutables.is_empty());
+            .any(|state| self.flushable(state).next().is_some());
         if !waits {
             tree.forced.nothing_waits();
         }
@@ -125,7 +135,8 @@ impl Shared {
         self.telemetry
             .record_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
-            state.flushing = !state.immutables.is_empty();
+            let is_due = self.flushable(state).next().is_some();
+            state.flushing = is_due;
         }
         tree.forced.start();
         true
@@ -181,12 +192,13 @@ impl Shared {
                 .iter()
                 .filter_map(|family| {
                     let state = tree.families.get_mut(&family.id())?;
-                    if state.immutables.is_empty() {
+                    let waiting: Vec<Immutable> = self.flushable(state).cloned().collect();
+                    if waiting.is_empty() {
                         return None;
                     }
-                    let memtables = state.immutables.iter();
+                    let memtables = waiting.iter();
                     state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                    Some((family.clone(), state.immutables.clone()))
+                    Some((family.clone(), waiting))
                 })
                 .collect()
         };
