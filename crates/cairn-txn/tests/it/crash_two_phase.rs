@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
-use cairn_txn::{Transaction, TransactionDb, TransactionState};
+use cairn_txn::{Transaction, TransactionDb, TransactionOptions, TransactionState};
 
 use crate::two_phase::{get, open_in, put};
 
@@ -53,9 +53,14 @@ fn options(number: u64) -> WriteOptions {
     }
 }
 
-/// Begins a transaction that writes to two families and adds a bit of its own to a sum.
+/// Begins a transaction that writes to two families and adds a bit of its own to a sum. About half of
+/// the transactions are committed past the memtable.
 fn begin(db: &TransactionDb, family: &cairn_db::Family, number: u64) -> Transaction {
-    let mut txn = db.begin_with(&options(number), &Default::default());
+    let past = TransactionOptions {
+        commit_bypass_memtable: matches!(number, 1 | 4 | 5 | 8),
+        ..TransactionOptions::default()
+    };
+    let mut txn = db.begin_with(&options(number), &past);
     txn.set_name(&name(number)).unwrap();
     txn.put(&key(number), b"1").unwrap();
     txn.put_in(family, &key(number), b"1").unwrap();
