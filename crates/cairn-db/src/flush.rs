@@ -12,7 +12,7 @@ use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_observe::threads::{self, Stage, Working};
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
-use cairn_types::{Error, Result, TableFileCreationReason};
+use cairn_types::{Error, Result, SequenceNumber, TableFileCreationReason};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
@@ -65,16 +65,6 @@ impl Shared {
         }
     }
 
-    /// Returns the memtables of a family that can be flushed, oldest first: those whose entries are visible.
-    pub(crate) fn flushable<'t>(
-        &self,
-        state: &'t FamilyTree,
-    ) -> impl Iterator<Item = &'t Immutable> + use<'t> {
-        let published = self.published();
-        let is_visible = move |one: &&Immutable| one.memtable.largest_seq() <= published;
-        state.immutables.iter().take_while(is_visible)
-    }
-
     /// Reserves the memtables of `family` that wait for a flush. False if none is due.
     pub(crate) fn reserve_flush(&self, tree: &mut Tree, family: &FamilyState) -> bool {
         let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
@@ -86,7 +76,7 @@ impl Shared {
         };
         let enough = state.flush_requested || state.immutables.len() >= to_merge;
         if state.flushing
-            || self.flushable(state).next().is_none()
+            || state.flushable(self.published()).next().is_none()
             || !enough
             || self.must_wait(state.retry_flush.as_ref())
         {
@@ -115,10 +105,9 @@ impl Shared {
 
     /// Reserves the memtables of all families that wait for an atomic flush. False if none is due.
     pub(crate) fn reserve_atomic_flush(&self, tree: &mut Tree) -> bool {
-        let waits = tree
-            .families
-            .values()
-            .any(|state| self.flushable(state).next().is_some());
+        let published = self.published();
+        let is_due = |state: &FamilyTree| state.flushable(published).next().is_some();
+        let waits = tree.families.values().any(is_due);
         if !waits {
             tree.forced.nothing_waits();
         }
@@ -135,8 +124,7 @@ impl Shared {
         self.telemetry
             .record_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
-            let is_due = self.flushable(state).next().is_some();
-            state.flushing = is_due;
+            state.flushing = is_due(state);
         }
         tree.forced.start();
         true
@@ -188,11 +176,13 @@ impl Shared {
         // together with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
+            // One number for all: a transaction is in the tables of all of its families or of none.
+            let published = self.published();
             families
                 .iter()
                 .filter_map(|family| {
                     let state = tree.families.get_mut(&family.id())?;
-                    let waiting: Vec<Immutable> = self.flushable(state).cloned().collect();
+                    let waiting: Vec<Immutable> = state.flushable(published).cloned().collect();
                     if waiting.is_empty() {
                         return None;
                     }
@@ -475,6 +465,15 @@ impl Shared {
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
     (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
+}
+
+impl FamilyTree {
+    /// Returns the memtables that can be flushed, oldest first: those with only entries up to `published`, the last
+    /// visible sequence number. An entry that is not visible yet could replace one that still is.
+    pub(crate) fn flushable(&self, published: SequenceNumber) -> impl Iterator<Item = &Immutable> {
+        let is_visible = move |one: &&Immutable| one.memtable.largest_seq() <= published;
+        self.immutables.iter().take_while(is_visible)
+    }
 }
 
 impl Tree {

@@ -15,8 +15,9 @@
 //! for them does not release it when it is flushed, and those of the transaction release only logs before the next one.
 //! B2. The memtables of the transaction hold the log of its prepared section (`held_log`).
 //! B3. Between their addition and the publication of their numbers, they are in the views, but no flush takes them
-//! ([`Shared::flushable`]): it could drop entries that are still visible.
-//! B4. If the next log cannot be created, the records are inserted as usual: the marker is logged.
+//! ([`crate::shared::FamilyTree::flushable`]): it could drop entries that are still visible.
+//! B4. If the next log cannot be created, the records are inserted as usual, and the commit succeeds: its marker is
+//! logged, so that a recovery commits it in any case. The failure of the log is a background error.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Column, Db, Family, OpenRequest};
+use cairn_db::{Column, CommitParts, Db, Family, OpenRequest, WriteBatch};
 use cairn_memory::WriteBufferManager;
 use cairn_observe::statistics::{Keeping, Statistics, StatsLevel, Ticker};
 use cairn_options::{
@@ -12,9 +12,13 @@ use cairn_options::{
 use cairn_platform::World;
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
-use cairn_txn::{Transaction, TransactionDb, TransactionDbOptions, TransactionOptions};
+use cairn_txn::{
+    OptimisticTransactionDb, OptimisticTransactionDbOptions, Transaction, TransactionDb,
+    TransactionDbOptions, TransactionOptions, ValidatePolicy,
+};
+use cairn_types::{Code, Subcode};
 
-use crate::with_request;
+use crate::{codes, with_request};
 
 /// Opens the database in `world`, with merges that append.
 fn open(world: &World, options: &DbOptions, family: &FamilyOptions) -> TransactionDb {
@@ -383,10 +387,15 @@ fn writes_to_a_family_that_is_dropped_before_the_commit_are_ignored() {
     assert_eq!(keys.len(), 2, "{keys:?}");
 }
 
-/// Without the marker in the log, nothing is committed; without another log, the records are inserted.
+/// Without the marker in the log, nothing is committed; without another log, the records are inserted and the failure is
+/// a background error.
 #[test]
 fn a_failure_of_the_log_leaves_the_transaction_prepared_or_committed_as_a_whole() {
     let (mut prepared, mut committed) = (0, 0);
+    let put = |db: &TransactionDb| {
+        let family = db.db().default_family().clone();
+        db.put(&family, b"later", b"1", &WriteOptions::default())
+    };
     for at in 0..30 {
         let sim = SimWorld::new(at as u64);
         let db = open(&sim.world, &DbOptions::default(), &FamilyOptions::default());
@@ -417,14 +426,28 @@ fn a_failure_of_the_log_leaves_the_transaction_prepared_or_committed_as_a_whole(
         let met = sim.fs.injected() > 0;
         sim.fs.set_plan(FaultPlan::default());
         match result {
-            Ok(()) if met => committed += 1,
+            Ok(()) if met && db.db().background_error_state().is_some() => {
+                committed += 1;
+                assert!(put(&db).is_err(), "at {at}: writes wait for the recovery");
+                assert_eq!(content(db.db().default_family(), None).len(), 50);
+            }
             Ok(()) => {}
             Err(_) => prepared += 1,
+        }
+        // Nobody has seen a failed commit. A committed transaction survives a crash before the recovery, too.
+        if result.is_ok() {
+            let killed = SimWorld::on(sim.fs.image(), 3);
+            let killed = open(&killed.world, &DbOptions::default(), &family_options());
+            assert_eq!(content(killed.db().default_family(), None).len(), 50);
         }
         // The database recovers from the error by itself.
         for _ in 0..60 {
             sim.clock.advance(Duration::from_secs(1));
             sim.executor.run(1_000);
+        }
+        if result.is_ok() {
+            assert!(db.db().background_error_state().is_none(), "at {at}");
+            assert_eq!(content(db.db().default_family(), None).len(), 50);
         }
         let again = SimWorld::on(sim.fs.image(), 1);
         let again = open(
@@ -434,12 +457,16 @@ fn a_failure_of_the_log_leaves_the_transaction_prepared_or_committed_as_a_whole(
         );
         let after = content(again.db().default_family(), None).len();
         assert!(after == 50 || found == 0 && after == 0, "at {at}: {after}");
+        if result.is_ok() {
+            put(&db).unwrap();
+        }
     }
     assert!(prepared > 0 && committed > 0, "{prepared} {committed}");
 }
 
-#[test]
-fn memtables_of_transactions_count_as_others() {
+/// Three threads commit transactions that are larger than the memory budget and the limit on memtables, beside small
+/// writes. Returns the memory that is charged to the budget after a flush, and after the database is closed.
+fn memory_after_commits(bypass: bool) -> (usize, usize) {
     let buffers = Arc::new(WriteBufferManager::new(256 << 10, None, true));
     let options = DbOptions {
         write_buffer_manager: Some(buffers.clone()),
@@ -447,29 +474,187 @@ fn memtables_of_transactions_count_as_others() {
     };
     let family = FamilyOptions {
         max_write_buffer_number: 2,
+        // Transaction databases keep flushed memtables otherwise, which are charged as well.
+        max_write_buffer_size_to_maintain: 1,
         ..FamilyOptions::default()
     };
     let db = open(&World::in_memory(), &options, &family);
-    // Each is larger than the budget, which stalls later writes until it is flushed.
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for thread in 0..3_u64 {
-            let db = &db;
-            scope.spawn(move || {
-                for round in 0..10 {
-                    let keys = thread * 1000..thread * 1000 + 1000;
-                    commit(db, &format!("{thread} {round}"), keys, &[b'v'; 400]);
-                }
-            });
-        }
+        let commits: Vec<_> = (0..3_u64)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let mut txn = begin(db, bypass, &format!("{thread} {round}"));
+                        for key in thread * 1000..thread * 1000 + 1000 {
+                            txn.put(&key.to_be_bytes(), &[b'v'; 400]).unwrap();
+                        }
+                        txn.prepare().unwrap();
+                        txn.commit().unwrap();
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let family = db.db().default_family().clone();
+            while !done.load(Ordering::Acquire) {
+                db.put(&family, b"small", b"1", &WriteOptions::default())
+                    .unwrap();
+            }
+        });
+        commits.into_iter().for_each(|one| one.join().unwrap());
+        done.store(true, Ordering::Release);
     });
-    assert_eq!(content(db.db().default_family(), None).len(), 3000);
+    assert_eq!(content(db.db().default_family(), None).len(), 3001);
     db.db().flush_families(&[]).unwrap();
-    assert!(
-        buffers.memory_usage() < 256 << 10,
-        "{}",
-        buffers.memory_usage()
-    );
+    let flushed = buffers.memory_usage();
     db.db().close().unwrap();
+    drop(db);
+    (flushed, buffers.memory_usage())
+}
+
+#[test]
+fn memtables_of_transactions_count_as_others() {
+    let (past, closed) = memory_after_commits(true);
+    let (plain, _) = memory_after_commits(false);
+    // The history keeps one memtable beyond its limit, which is the largest one here.
+    let most = plain.max(1 << 20);
+    assert!(past <= most, "{past} bytes, with insertions {plain}");
+    assert_eq!(closed, 0);
+}
+
+#[test]
+fn transactions_conflict_with_commits_past_the_memtable() {
+    let db = open(
+        &World::in_memory(),
+        &DbOptions::default(),
+        &FamilyOptions::default(),
+    );
+    let (key, other) = (1_u64.to_be_bytes(), 2_u64.to_be_bytes());
+    for flushes in [false, true] {
+        let options = TransactionOptions {
+            set_snapshot: true,
+            ..TransactionOptions::default()
+        };
+        let mut before = db.begin_with(&WriteOptions::default(), &options);
+        commit(&db, "t", 1..2, b"1");
+        let mut after = db.begin_with(&WriteOptions::default(), &options);
+        if flushes {
+            db.db().flush_families(&[]).unwrap();
+        }
+        let read = ReadOptions::default();
+        let refused = codes(before.get_for_update(&key, &read));
+        assert_eq!(refused, (Code::Busy, Subcode::None), "{flushes}");
+        assert!(before.get_for_update(&other, &read).unwrap().is_none());
+        drop(before);
+        let found = after.get_for_update(&key, &read).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"1"[..]), "{flushes}");
+    }
+}
+
+#[test]
+fn an_optimistic_transaction_conflicts_with_a_commit_past_the_memtable() {
+    for validate_policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
+        let options = OptimisticTransactionDbOptions {
+            validate_policy,
+            ..OptimisticTransactionDbOptions::default()
+        };
+        let db = with_request(World::in_memory(), |request| {
+            let two_phase = DbOptions {
+                allow_2pc: true,
+                ..request.options.clone()
+            };
+            let request = OpenRequest {
+                options: &two_phase,
+                path: request.path,
+                families: request.families,
+                others: request.others,
+                read_only: false,
+                world: request.world.clone(),
+            };
+            OptimisticTransactionDb::open(&request, &options).unwrap()
+        });
+        let (mut conflicting, mut other) = (db.begin(), db.begin());
+        conflicting.put(b"k", b"mine").unwrap();
+        other.put(b"l", b"mine").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(b"k", b"1");
+        db.db()
+            .prepare(b"t", &batch, &WriteOptions::default())
+            .unwrap();
+        let parts = CommitParts {
+            bypass_memtable: true,
+            ..CommitParts::default()
+        };
+        db.db()
+            .commit_prepared_with(b"t", &parts, &WriteOptions::default())
+            .unwrap();
+        let refused = codes(conflicting.commit());
+        assert_eq!(refused.0, Code::Busy, "{validate_policy:?}");
+        other.commit().unwrap();
+        assert_eq!(db.db().get(b"k").unwrap().unwrap(), b"1"[..]);
+    }
+}
+
+/// The markers of two-phase commit are logged in any case.
+#[test]
+fn a_commit_without_the_log_is_recovered() {
+    let sim = SimWorld::new(1);
+    let db = open(&sim.world, &DbOptions::default(), &FamilyOptions::default());
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    let mut txn = db.begin_with(&unlogged, &bypassing());
+    txn.set_name(b"t").unwrap();
+    txn.put(b"k", b"1").unwrap();
+    txn.prepare().unwrap();
+    txn.commit().unwrap();
+    let killed = SimWorld::on(sim.fs.image(), 2);
+    let again = open(
+        &killed.world,
+        &DbOptions::default(),
+        &FamilyOptions::default(),
+    );
+    assert_eq!(again.db().get(b"k").unwrap().unwrap(), b"1"[..]);
+}
+
+/// Range deletions, and entries that are compared with checksums in the batch, are inserted into the active memtable.
+#[test]
+fn some_transactions_are_inserted_nevertheless() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let options = DbOptions {
+        statistics: Keeping::Shared(statistics.clone()),
+        ..DbOptions::default()
+    };
+    let db = open(&World::in_memory(), &options, &FamilyOptions::default());
+    let mut batch = WriteBatch::new();
+    batch.put(b"k", b"1");
+    batch.delete_range(b"a", b"l");
+    batch.put(b"m", b"1");
+    let logged = WriteOptions::default();
+    db.db().prepare(b"range deletion", &batch, &logged).unwrap();
+    let parts = CommitParts {
+        bypass_memtable: true,
+        ..CommitParts::default()
+    };
+    db.db()
+        .commit_prepared_with(b"range deletion", &parts, &logged)
+        .unwrap();
+    let protected = WriteOptions {
+        protection_bytes_per_key: 8,
+        ..WriteOptions::default()
+    };
+    let mut txn = db.begin_with(&protected, &bypassing());
+    txn.set_name(b"protected").unwrap();
+    txn.put(b"n", b"1").unwrap();
+    txn.prepare().unwrap();
+    txn.commit().unwrap();
+    assert_eq!(statistics.ticker(Ticker::NumberWbwiIngest), 0);
+    let keys: Vec<_> = content(db.db().default_family(), None);
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert!(db.db().get(b"k").unwrap().is_none());
 }
 
 #[test]
