@@ -39,7 +39,8 @@ pub struct CommitParts<'a> {
     /// True to add the writes as immutable memtables of their own instead of inserting them into the active memtables,
     /// which become immutable as well. Other writers then do not wait for the insertion of a large transaction. The
     /// writes are inserted nevertheless if there are range deletions among them, with
-    /// [`WriteOptions::protection_bytes_per_key`], and if the next log cannot be created.
+    /// [`WriteOptions::protection_bytes_per_key`], and if the next log cannot be created. In the last case the commit
+    /// succeeds, because it is logged, and the failure is a background error.
     pub bypass_memtable: bool,
 }
 

@@ -117,7 +117,9 @@ pub struct TransactionOptions {
     /// Without effect: a batch always knows the sizes of its timestamps.
     pub write_batch_track_timestamp_size: bool,
     /// A prepared transaction is committed past the memtable
-    /// ([`CommitParts::bypass_memtable`](cairn_db::CommitParts::bypass_memtable)), unless it is empty.
+    /// ([`CommitParts::bypass_memtable`](cairn_db::CommitParts::bypass_memtable)), unless it is empty: other writers do
+    /// not wait until it is inserted. The memtables of its families become immutable, so that many such commits in a
+    /// short time cause write stalls (`max_write_buffer_number`). Without effect if it was not prepared.
     pub commit_bypass_memtable: bool,
     /// A prepared transaction with at least this number of writes is committed past the memtable; 0 for none.
     pub large_txn_commit_optimize_threshold: u32,

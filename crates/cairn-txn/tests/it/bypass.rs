@@ -7,7 +7,8 @@ use cairn_db::{Column, CommitParts, Db, Family, OpenRequest, WriteBatch};
 use cairn_memory::WriteBufferManager;
 use cairn_observe::statistics::{Keeping, Statistics, StatsLevel, Ticker};
 use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge_operators,
+    CompactRangeOptions, DbOptions, FamilyOptions, MemtableFactory, ReadOptions, WriteOptions,
+    merge_operators,
 };
 use cairn_platform::World;
 use cairn_platform::sync::{AtomicBool, Ordering};
@@ -193,7 +194,7 @@ fn run(db: &TransactionDb, bypass: bool, seed: u64) -> Vec<Vec<(Vec<u8>, Vec<u8>
 
 #[test]
 fn a_commit_past_the_memtable_equals_one_with_insertions() {
-    let sets: [fn(&mut DbOptions, &mut FamilyOptions); 6] = [
+    let sets: [fn(&mut DbOptions, &mut FamilyOptions); 7] = [
         |_, _| {},
         |options, _| options.atomic_flush = true,
         |_, family| {
@@ -215,8 +216,13 @@ fn a_commit_past_the_memtable_equals_one_with_insertions() {
             options.track_and_verify_wals_in_manifest = true;
             options.track_and_verify_wals = true;
         },
+        |options, family| {
+            options.enable_pipelined_write = true;
+            options.allow_concurrent_memtable_write = false;
+            family.memtable_factory = MemtableFactory::Vector;
+        },
     ];
-    for (seed, change) in (0..12).zip(sets.iter().cycle()) {
+    for (seed, change) in (0..14).zip(sets.iter().cycle()) {
         let (mut options, mut family) = (DbOptions::default(), FamilyOptions::default());
         change(&mut options, &mut family);
         let worlds = [SimWorld::new(seed), SimWorld::new(seed)];
