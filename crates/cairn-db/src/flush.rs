@@ -469,10 +469,17 @@ fn has_failed(state: &FamilyTree) -> Option<&Error> {
 
 impl FamilyTree {
     /// Returns the memtables that can be flushed, oldest first: those with only entries up to `published`, the last
-    /// visible sequence number. An entry that is not visible yet could replace one that still is.
+    /// visible sequence number, except one that shares a log with the next. An entry that is not visible yet could
+    /// replace one that still is.
     pub(crate) fn flushable(&self, published: SequenceNumber) -> impl Iterator<Item = &Immutable> {
-        let is_visible = move |one: &&Immutable| one.memtable.largest_seq() <= published;
-        self.immutables.iter().take_while(is_visible)
+        let is_visible = |one: &&Immutable| one.memtable.largest_seq() <= published;
+        let visible = self.immutables.iter().take_while(is_visible).count();
+        let (visible, later) = self.immutables.split_at(visible);
+        let whole = match visible {
+            [rest @ .., last] if last.shares_log && !later.is_empty() => rest,
+            all => all,
+        };
+        whole.iter()
     }
 }
 

@@ -11,8 +11,9 @@
 //!
 //! Invariants:
 //!
-//! B1. The log with the marker is needed until the memtables of the transaction are flushed: a memtable that was sealed
-//! for them does not release it when it is flushed, and those of the transaction release only logs before the next one.
+//! B1. The log with the marker is needed until the memtables of the transaction are flushed, which release only logs
+//! before the next one. A memtable that was sealed for them has earlier entries in that log, and is flushed together with
+//! them ([`Immutable::shares_log`]).
 //! B2. The memtables of the transaction hold the log of its prepared section (`held_log`).
 //! B3. Between their addition and the publication of their numbers, they are in the views, but no flush takes them
 //! ([`crate::shared::FamilyTree::flushable`]): it could drop entries that are still visible.
@@ -177,6 +178,7 @@ impl Shared {
                 memtable: memtable.clone(),
                 next_log: current,
                 held_log: Some(bypass.log),
+                shares_log: false,
             };
             self.seal_active(&mut tree, &family, marked, Some(immutable));
             added.push(memtable);
@@ -223,6 +225,7 @@ impl Shared {
                 memtable: old,
                 next_log,
                 held_log,
+                shares_log: next.is_some(),
             });
         }
         let last = self.writes.commits.allocated();
@@ -289,5 +292,50 @@ impl CommitEnv for BypassEnv<'_> {
 
     fn insertion_failed(&self, error: &Error) {
         self.env.insertion_failed(error);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use cairn_memtable::MemtableOptions;
+    use cairn_types::{KeyOrder, ValueKind};
+
+    use super::*;
+    use crate::shared::FamilyTree;
+
+    /// Returns an immutable memtable with entries of these numbers.
+    fn immutable(seqs: std::ops::RangeInclusive<u64>, shares_log: bool) -> Immutable {
+        let memtable = Memtable::new(KeyOrder::Bytewise, MemtableOptions::default());
+        for seq in seqs {
+            memtable.add(SequenceNumber(seq), ValueKind::Merge, b"k", b"1");
+        }
+        Immutable {
+            memtable: Arc::new(memtable),
+            next_log: FileNumber(7),
+            held_log: None,
+            shares_log,
+        }
+    }
+
+    #[test]
+    fn a_memtable_that_shares_its_log_with_the_next_is_not_flushed_alone() {
+        let mut tree = FamilyTree::new(FileNumber(5));
+        tree.immutables = vec![
+            immutable(1..=2, false),
+            immutable(3..=5, true),
+            immutable(6..=9, false),
+        ];
+        let flushable = |tree: &FamilyTree, published| {
+            let flushable = tree.flushable(SequenceNumber(published));
+            flushable.map(|one| one.memtable.largest_seq().0).last()
+        };
+        // The transaction has the numbers from 6 to 9.
+        for published in 5..9 {
+            assert_eq!(flushable(&tree, published), Some(2), "{published}");
+        }
+        assert_eq!(flushable(&tree, 9), Some(9));
+        tree.immutables.remove(0);
+        assert_eq!(flushable(&tree, 5), None);
+        assert_eq!(flushable(&tree, 9), Some(9));
     }
 }

@@ -327,6 +327,7 @@ impl Shared {
                 memtable: old,
                 next_log: current,
                 held_log,
+                shares_log: false,
             });
             let next = family
                 .view()
