@@ -136,7 +136,7 @@ mod tests {
             all.push((iter.key().to_vec(), iter.value().to_vec()));
             iter.next();
         }
-        iter.status().unwrap();
+        iter.status().expect("no entry is damaged");
         all
     }
 
@@ -148,7 +148,7 @@ mod tests {
             all.push((iter.key().to_vec(), iter.value().to_vec()));
             iter.prev();
         }
-        iter.status().unwrap();
+        iter.status().expect("no entry is damaged");
         all
     }
 
