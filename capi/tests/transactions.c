@@ -321,6 +321,109 @@ static void pessimistic(const char* dir) {
   rocksdb_options_destroy(o);
 }
 
+/* Checks that both families have the keys of the first `transactions` ones. */
+static void check_large(rocksdb_transactiondb_t* db, rocksdb_column_family_handle_t** families, int transactions) {
+  char* err = NULL;
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  for (int f = 0; f < 2; f++) {
+    int found = 0;
+    rocksdb_iterator_t* iter = rocksdb_transactiondb_create_iterator_cf(db, r, families[f]);
+    for (rocksdb_iter_seek(iter, "t", 1); rocksdb_iter_valid(iter); rocksdb_iter_next(iter)) {
+      found++;
+    }
+    rocksdb_iter_get_error(iter, &err);
+    CHECK_OK(err);
+    CHECK(found == transactions * 500);
+    rocksdb_iter_destroy(iter);
+  }
+  size_t len = 0;
+  char* value = rocksdb_transactiondb_get_cf(db, r, families[1], "t0-499", 6, &len, &err);
+  CHECK_OK(err);
+  CHECK(transactions == 0 ? value == NULL : same(value, len, "499"));
+  rocksdb_free(value);
+  value = rocksdb_transactiondb_get(db, r, "shared", 6, &len, &err);
+  CHECK_OK(err);
+  char last[2] = {(char)('0' + transactions), 0};
+  CHECK(transactions == 0 ? value == NULL : same(value, len, last));
+  rocksdb_free(value);
+  rocksdb_readoptions_destroy(r);
+}
+
+/* Prepared transactions are committed past the memtable, because of each of the three options. */
+static void large(const char* dir) {
+  char* err = NULL;
+  const char* names[] = {"default", "f"};
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_set_create_missing_column_families(o, 1);
+  rocksdb_options_enable_statistics(o);
+  const rocksdb_options_t* options[] = {o, o};
+  rocksdb_column_family_handle_t* families[2];
+  rocksdb_transactiondb_options_t* to = rocksdb_transactiondb_options_create();
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_transactiondb_t* db = rocksdb_transactiondb_open_column_families(o, to, dir, 2, names, options, families, &err);
+  CHECK_OK(err);
+  for (int nth = 0; nth < 3; nth++) {
+    rocksdb_transaction_options_t* x = rocksdb_transaction_options_create();
+    CHECK(rocksdb_transaction_options_get_commit_bypass_memtable(x) == 0);
+    CHECK(rocksdb_transaction_options_get_large_txn_commit_optimize_threshold(x) == 0);
+    CHECK(rocksdb_transaction_options_get_large_txn_commit_optimize_byte_threshold(x) == 0);
+    switch (nth) {
+      case 0:
+        rocksdb_transaction_options_set_commit_bypass_memtable(x, 1);
+        break;
+      case 1:
+        rocksdb_transaction_options_set_large_txn_commit_optimize_threshold(x, 1001);
+        break;
+      case 2:
+        rocksdb_transaction_options_set_large_txn_commit_optimize_byte_threshold(x, 10000);
+        break;
+    }
+    rocksdb_transaction_t* txn = rocksdb_transaction_begin(db, w, x, NULL);
+    char name[2] = {(char)('1' + nth), 0};
+    rocksdb_transaction_set_name(txn, name, 1, &err);
+    CHECK_OK(err);
+    for (int at = 0; at < 500; at++) {
+      char key[16], value[16];
+      int key_len = snprintf(key, sizeof(key), "t%d-%03d", nth, at);
+      int value_len = snprintf(value, sizeof(value), "%d", at);
+      for (int f = 0; f < 2; f++) {
+        rocksdb_transaction_put_cf(txn, families[f], key, (size_t)key_len, value, (size_t)value_len, &err);
+        CHECK_OK(err);
+      }
+    }
+    txn_put(txn, "shared", name);
+    rocksdb_transaction_prepare(txn, &err);
+    CHECK_OK(err);
+    check_txn_get(txn, "shared", name);
+    check_large(db, families, nth);
+    commit(txn);
+    check_large(db, families, nth + 1);
+    rocksdb_transactiondb_put(db, w, "between", 7, name, 1, &err);
+    CHECK_OK(err);
+    rocksdb_transaction_destroy(txn);
+    rocksdb_transaction_options_destroy(x);
+  }
+  char* statistics = rocksdb_options_statistics_get_string(o);
+  CHECK(strstr(statistics, "rocksdb.number.wbwi.ingest COUNT : 3\n") != NULL);
+  rocksdb_free(statistics);
+  for (int round = 0; round < 2; round++) {
+    rocksdb_column_family_handle_destroy(families[0]);
+    rocksdb_column_family_handle_destroy(families[1]);
+    rocksdb_transactiondb_close(db);
+    if (round == 0) {
+      db = rocksdb_transactiondb_open_column_families(o, to, dir, 2, names, options, families, &err);
+      CHECK_OK(err);
+      check_large(db, families, 3);
+    }
+  }
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_transactiondb_options_destroy(to);
+  rocksdb_destroy_db(o, dir, &err);
+  CHECK_OK(err);
+  rocksdb_options_destroy(o);
+}
+
 static void optimistic(const char* dir) {
   char* err = NULL;
   rocksdb_options_t* o = rocksdb_options_create();
@@ -390,6 +493,8 @@ int main(int argc, char** argv) {
   char dir[4096];
   snprintf(dir, sizeof dir, "%s/pessimistic", argv[1]);
   pessimistic(dir);
+  snprintf(dir, sizeof dir, "%s/large", argv[1]);
+  large(dir);
   snprintf(dir, sizeof dir, "%s/optimistic", argv[1]);
   optimistic(dir);
   return 0;

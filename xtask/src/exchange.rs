@@ -128,7 +128,7 @@ fn remote_compactions(root: &Path, work: &Path) -> Result<(), String> {
 /// Lets each library take over the prepared transactions that the other one has left, by closing the database or by a
 /// crash.
 fn prepared_transactions(root: &Path, work: &Path) -> Result<(), String> {
-    let [cairn, rocksdb] = for_both(root, work, "prepared", ["-DEXCHANGED"; 2])?;
+    let [cairn, rocksdb] = for_both(root, work, "prepared", ["-DCAIRN", "-DNOT_CAIRN"])?;
     for (first, second) in [(&cairn, &rocksdb), (&rocksdb, &cairn)] {
         for end in ["leave", "die"] {
             let dir = work.join("prepared.dir");

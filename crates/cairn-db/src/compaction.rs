@@ -283,11 +283,13 @@ impl Shared {
     pub(crate) fn flush_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         let (waiting, reason) = {
             let mut tree = self.tree.lock();
+            let published = self.published();
             let state = tree.families.get_mut(&family.id());
             let waiting: Vec<Immutable> = state.map_or_else(Vec::new, |state| {
-                let memtables = state.immutables.iter();
+                let waiting: Vec<Immutable> = state.flushable(published).cloned().collect();
+                let memtables = waiting.iter();
                 state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                state.immutables.clone()
+                waiting
             });
             (waiting, tree.take_flush_reason(family.id()))
         };

@@ -12,7 +12,7 @@ use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_observe::threads::{self, Stage, Working};
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
-use cairn_types::{Error, Result, TableFileCreationReason};
+use cairn_types::{Error, Result, SequenceNumber, TableFileCreationReason};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
@@ -76,7 +76,7 @@ impl Shared {
         };
         let enough = state.flush_requested || state.immutables.len() >= to_merge;
         if state.flushing
-            || state.immutables.is_empty()
+            || state.flushable(self.published()).next().is_none()
             || !enough
             || self.must_wait(state.retry_flush.as_ref())
         {
@@ -105,10 +105,9 @@ impl Shared {
 
     /// Reserves the memtables of all families that wait for an atomic flush. False if none is due.
     pub(crate) fn reserve_atomic_flush(&self, tree: &mut Tree) -> bool {
-        let waits = tree
-            .families
-            .values()
-            .any(|state| !state.immutables.is_empty());
+        let published = self.published();
+        let is_due = |state: &FamilyTree| state.flushable(published).next().is_some();
+        let waits = tree.families.values().any(is_due);
         if !waits {
             tree.forced.nothing_waits();
         }
@@ -125,7 +124,7 @@ impl Shared {
         self.telemetry
             .record_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
-            state.flushing = !state.immutables.is_empty();
+            state.flushing = is_due(state);
         }
         tree.forced.start();
         true
@@ -177,16 +176,19 @@ impl Shared {
         // together with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
+            // One number for all: a transaction is in the tables of all of its families or of none.
+            let published = self.published();
             families
                 .iter()
                 .filter_map(|family| {
                     let state = tree.families.get_mut(&family.id())?;
-                    if state.immutables.is_empty() {
+                    let waiting: Vec<Immutable> = state.flushable(published).cloned().collect();
+                    if waiting.is_empty() {
                         return None;
                     }
-                    let memtables = state.immutables.iter();
+                    let memtables = waiting.iter();
                     state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                    Some((family.clone(), state.immutables.clone()))
+                    Some((family.clone(), waiting))
                 })
                 .collect()
         };
@@ -463,6 +465,22 @@ impl Shared {
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
     (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
+}
+
+impl FamilyTree {
+    /// Returns the memtables that can be flushed, oldest first: those with only entries up to `published`, the last
+    /// visible sequence number, except one that shares a log with the next. An entry that is not visible yet could
+    /// replace one that still is.
+    pub(crate) fn flushable(&self, published: SequenceNumber) -> impl Iterator<Item = &Immutable> {
+        let is_visible = |one: &&Immutable| one.memtable.largest_seq() <= published;
+        let visible = self.immutables.iter().take_while(is_visible).count();
+        let (visible, later) = self.immutables.split_at(visible);
+        let whole = match visible {
+            [rest @ .., last] if last.shares_log && !later.is_empty() => rest,
+            all => all,
+        };
+        whole.iter()
+    }
 }
 
 impl Tree {

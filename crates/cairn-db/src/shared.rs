@@ -180,6 +180,9 @@ pub(crate) struct Immutable {
     pub(crate) next_log: FileNumber,
     /// The first log with a prepared section that this memtable has entries of.
     pub(crate) held_log: Option<FileNumber>,
+    /// True if a log has entries of this memtable and of the next one: both are flushed together, since a recovery would
+    /// otherwise add those of this one again.
+    pub(crate) shares_log: bool,
 }
 
 impl Tree {

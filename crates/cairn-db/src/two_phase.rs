@@ -12,6 +12,7 @@ use cairn_types::{Error, Malformed, Result};
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::shared::Shared;
+use crate::write::bypass::Bypass;
 use crate::write::queue::Batch;
 use crate::write::sections::State;
 
@@ -35,6 +36,12 @@ pub struct CommitParts<'a> {
     /// The timestamp that the keys of the transaction get in families with timestamps. The keys of the other parts have
     /// theirs already.
     pub timestamp: Option<&'a [u8]>,
+    /// True to add the writes as immutable memtables of their own instead of inserting them into the active memtables,
+    /// which become immutable as well. Other writers then do not wait for the insertion of a large transaction. The
+    /// writes are inserted nevertheless if there are range deletions among them, with
+    /// [`WriteOptions::protection_bytes_per_key`], and if the next log cannot be created. In the last case the commit
+    /// succeeds, because it is logged, and the failure is a background error.
+    pub bypass_memtable: bool,
 }
 
 /// A decision.
@@ -132,9 +139,15 @@ impl Shared {
             },
             false => Batch::only_logged(marker.as_bytes()),
         };
+        let mut bypass = match decision {
+            Decision::Commit(commit) if commit.bypass_memtable => {
+                self.bypass_of(&section.view(), &options)
+            }
+            _ => None,
+        };
         loop {
-            let write = |check: Option<&mut dyn FnMut() -> Result<()>>| {
-                self.write_decision(&section, parts, &options, check)
+            let mut write = |check: Option<&mut dyn FnMut() -> Result<()>>| {
+                self.write_decision(&section, parts, bypass.take(), &options, check)
             };
             let written = match is_commit && self.trace.is_on() {
                 false => write(None),
@@ -195,18 +208,22 @@ impl Shared {
         }
     }
 
-    /// Writes the `parts` of a decision of `section`.
+    /// Writes the `parts` of a decision of `section`, past the memtable if there is a `bypass`.
     fn write_decision(
         self: &Arc<Self>,
         section: &Encoded,
         parts: Batch<'_>,
+        bypass: Option<Bypass>,
         options: &WriteOptions,
         check: Option<&mut dyn FnMut() -> Result<()>>,
     ) -> Result<()> {
         if self.signals.has_stalls() {
             self.delay_write(&WriteBatch::of_section(section)?, options.no_slowdown)?;
         }
-        self.write_parts(parts, options, check)
+        match bypass {
+            None => self.write_parts(parts, options, check),
+            Some(bypass) => self.write_bypass(parts, bypass, options, check),
+        }
     }
 }
 

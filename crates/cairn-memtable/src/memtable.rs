@@ -1,6 +1,7 @@
 //! The memtable: a skiplist of point entries, lists of range tombstones, and their counters.
 
 mod derived_ranges;
+mod fill;
 mod ranges;
 
 use std::ops::ControlFlow;
@@ -171,7 +172,7 @@ impl Memtable {
         self.marked_for_flush.load(Ordering::Relaxed)
     }
 
-    /// Charges the memtable's memory to `manager`.
+    /// Charges the memtable's memory to `manager`, including that of its entries so far.
     ///
     /// # Panics
     ///
@@ -185,6 +186,9 @@ impl Memtable {
             sealed: AtomicBool::new(false),
             flushed: AtomicBool::new(false),
         });
+        if !self.is_empty() {
+            self.report();
+        }
         self
     }
 

@@ -211,6 +211,18 @@ impl View {
         }
     }
 
+    /// Returns the view with `memtable` as the active memtable, and `ingested` as the newest immutable one. The previous
+    /// active memtable becomes immutable before it, unless it is empty.
+    #[must_use]
+    pub fn with_ingested(&self, ingested: Arc<Memtable>, memtable: Arc<Memtable>) -> View {
+        let mut next = self.with_new_memtable(memtable);
+        match self.memtable.is_empty() {
+            true => next.immutables[0] = ingested,
+            false => next.immutables.insert(0, ingested),
+        }
+        next
+    }
+
     /// Returns the view with `version`, and without the memtables in `flushed`.
     #[must_use]
     pub fn with_version(&self, version: Arc<Version>, flushed: &[Arc<Memtable>]) -> View {

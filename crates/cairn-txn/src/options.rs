@@ -48,7 +48,7 @@ pub struct TransactionDbOptions {
     /// Accesses of keys with timestamps are checked against the read timestamp of the transaction
     /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
     pub enable_udt_validation: bool,
-    /// Without effect, as in RocksDB.
+    /// Without effect, as in RocksDB: see [`TransactionOptions::large_txn_commit_optimize_threshold`].
     pub txn_commit_bypass_memtable_threshold: u32,
 }
 
@@ -116,11 +116,14 @@ pub struct TransactionOptions {
     pub write_batch_flush_threshold: i64,
     /// Without effect: a batch always knows the sizes of its timestamps.
     pub write_batch_track_timestamp_size: bool,
-    /// Without effect: a commit always inserts into memtables.
+    /// A prepared transaction is committed past the memtable
+    /// ([`CommitParts::bypass_memtable`](cairn_db::CommitParts::bypass_memtable)), unless it is empty: other writers do
+    /// not wait until it is inserted. The memtables of its families become immutable, so that many such commits in a
+    /// short time cause write stalls (`max_write_buffer_number`). Without effect if it was not prepared.
     pub commit_bypass_memtable: bool,
-    /// Without effect, like `commit_bypass_memtable`.
+    /// A prepared transaction with at least this number of writes is committed past the memtable; 0 for none.
     pub large_txn_commit_optimize_threshold: u32,
-    /// Without effect, like `commit_bypass_memtable`.
+    /// A prepared transaction with a batch of at least this number of bytes is committed past the memtable; 0 for none.
     pub large_txn_commit_optimize_byte_threshold: u64,
 }
 
@@ -140,7 +143,7 @@ impl Default for TransactionOptions {
             write_batch_flush_threshold: -1,
             write_batch_track_timestamp_size: false,
             commit_bypass_memtable: false,
-            large_txn_commit_optimize_threshold: u32::MAX,
+            large_txn_commit_optimize_threshold: 0,
             large_txn_commit_optimize_byte_threshold: 0,
         }
     }

@@ -5,10 +5,12 @@
 //! batch -> [checked] -> [held back while its families are behind] -> commit pipeline -> [listeners notified]
 //! ```
 //!
-//! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]).
+//! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]). A
+//! large transaction can be committed without insertions ([`bypass`]).
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod bypass;
 pub(crate) mod callbacks;
 pub(crate) mod commit;
 pub(crate) mod delay;
@@ -258,15 +260,8 @@ impl Shared {
                 }
             }
         };
-        let env = DbEnv {
-            shared: self,
-            notifies: Cell::new(false),
-        };
-        let mode = Mode {
-            sync: options.sync,
-            disable_wal: options.disable_wal,
-            no_slowdown: options.no_slowdown,
-        };
+        let env = DbEnv::new(self);
+        let mode = mode_of(options);
         let commits = &self.writes.commits;
         let committed = match check {
             None => commits.commit(&env, parts, mode),
@@ -333,11 +328,31 @@ impl Shared {
     }
 }
 
+/// The mode of a write with `options`.
+#[inline]
+fn mode_of(options: &WriteOptions) -> Mode {
+    Mode {
+        sync: options.sync,
+        disable_wal: options.disable_wal,
+        no_slowdown: options.no_slowdown,
+    }
+}
+
 /// The environment of the commit pipeline for one write.
 struct DbEnv<'a> {
     shared: &'a Arc<Shared>,
     /// Set if listeners may have to be notified after the write.
     notifies: Cell<bool>,
+}
+
+impl<'a> DbEnv<'a> {
+    #[inline]
+    fn new(shared: &'a Arc<Shared>) -> DbEnv<'a> {
+        DbEnv {
+            shared,
+            notifies: Cell::new(false),
+        }
+    }
 }
 
 impl CommitEnv for DbEnv<'_> {

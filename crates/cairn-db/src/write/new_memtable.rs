@@ -19,6 +19,20 @@ impl Shared {
         options: &FamilyOptions,
         last: SequenceNumber,
     ) -> Arc<Memtable> {
+        let memtable = self.uncharged_memtable(options).created_after(last);
+        Arc::new(self.charged(memtable))
+    }
+
+    /// Charges `memtable` to the memory budget of the write path.
+    pub(crate) fn charged(&self, memtable: Memtable) -> Memtable {
+        match &self.writes.buffers {
+            Some(buffers) => memtable.accounted(buffers.clone()),
+            None => memtable,
+        }
+    }
+
+    /// Creates a memtable for a family with `options` that is not charged to the memory budget.
+    pub(crate) fn uncharged_memtable(&self, options: &FamilyOptions) -> Memtable {
         // Small blocks under a small budget, because the unused end of a block counts as used.
         let limit = self.writes.buffers.as_ref().filter(|it| it.enabled());
         let step = limit.map_or(usize::MAX, |it| it.buffer_size() / BLOCKS_OF_BUDGET);
@@ -33,11 +47,7 @@ impl Shared {
                 order: options.paranoid_memory_checks,
             },
         };
-        let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
-        Arc::new(match &self.writes.buffers {
-            Some(buffers) => memtable.accounted(buffers.clone()),
-            None => memtable,
-        })
+        Memtable::new(options.comparator.clone(), memtable)
     }
 }
 

@@ -19,7 +19,7 @@ use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
 use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
-use crate::shared::{Immutable, Shared};
+use crate::shared::{Immutable, Shared, Tree};
 
 impl Shared {
     /// Makes room for a batch. Sets `notifies` if listeners may have to be notified. The caller leads.
@@ -291,24 +291,17 @@ impl Shared {
         let mut steps = Stopwatch::start(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
-        let current = {
-            let writer = self.writes.writer.lock();
-            writer.log.as_ref().map(|log| log.number())
-        };
+        let current = self.current_log()?;
         let last = self.writes.commits.allocated();
         assert_eq!(
             self.published(),
             last,
             "no insertion is in progress when memtables are switched"
         );
-        let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let all = self.catalog.families().clone();
         let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
-            self.end_pace(family);
-            family.writes.pace.memtable_began(now);
-            family.writes.begin_memtable(&family.options());
+            self.begin_memtable(family, now);
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
@@ -334,6 +327,7 @@ impl Shared {
                 memtable: old,
                 next_log: current,
                 held_log,
+                shares_log: false,
             });
             let next = family
                 .view()
@@ -341,10 +335,36 @@ impl Shared {
             family.set_view(next);
             family.trim_history();
         }
+        self.release_logs_of_idle_families(&mut tree, current);
+        self.check_tree(&tree);
+        self.update_conditions(&mut tree);
+        drop(tree);
+        steps.lap("switching memtables");
+        steps.log_if_slow(&self.context.info, "a switch of memtables");
+        Ok(())
+    }
+
+    /// Returns the number of the current log.
+    pub(super) fn current_log(&self) -> Result<FileNumber> {
+        let writer = self.writes.writer.lock();
+        let log = writer.log.as_ref();
+        log.map(CurrentLog::number)
+            .ok_or_else(|| Error::shutdown("the database is closed"))
+    }
+
+    /// Resets the state of the write path for a new memtable of `family`.
+    pub(super) fn begin_memtable(&self, family: &FamilyState, now: u64) {
+        self.end_pace(family);
+        family.writes.pace.memtable_began(now);
+        family.writes.begin_memtable(&family.options());
+    }
+
+    /// Advances the log numbers of families without writes since their last switch, now that the log `current` begins.
+    pub(super) fn release_logs_of_idle_families(&self, tree: &mut Tree, current: FileNumber) {
         // A family without unflushed data needs only the current log. One without writes since its last
         // switch will need only the current log once that memtable is flushed, regardless of the logs in
         // between.
-        for family in all.iter() {
+        for family in self.catalog.families().iter() {
             if let Some(state) = tree.families.get_mut(&family.id())
                 && family.memtable().is_empty()
             {
@@ -362,16 +382,10 @@ impl Shared {
                 }
             }
         }
-        self.check_tree(&tree);
-        self.update_conditions(&mut tree);
-        drop(tree);
-        steps.lap("switching memtables");
-        steps.log_if_slow(&self.context.info, "a switch of memtables");
-        Ok(())
     }
 
     /// Reports that `memtable` of `family` became immutable.
-    fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
+    pub(super) fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
         family.count_view();
         if !self.telemetry.has_listeners() {
             return;
@@ -393,7 +407,7 @@ impl Shared {
     ///
     /// Operations that wait for the device are left to a job: syncing the rest took up to 600 ms on a busy
     /// device, truncating a mapped log 85 ms. Until then the records are followed by zeros.
-    fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
+    pub(super) fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
         };

@@ -37,6 +37,8 @@ struct State {
     nodes: [Option<(NonNull<Node>, usize)>; INSERT_BATCH],
     len: usize,
     hint: InsertHint,
+    /// The number to add to the sequence number of every entry before the next read; 0 if there is none.
+    shift: u64,
 }
 
 impl Default for Deferred {
@@ -46,10 +48,22 @@ impl Default for Deferred {
                 nodes: [None; INSERT_BATCH],
                 len: 0,
                 hint: InsertHint::default(),
+                shift: 0,
             }),
             waiting: AtomicBool::new(false),
             linked_left: AtomicUsize::new(0),
         }
+    }
+}
+
+impl Deferred {
+    /// Makes the next reader add `base` to the sequence number of every entry. The list is not published.
+    pub(super) fn set_shift(&mut self, base: u64) {
+        let mut state = self.state.lock();
+        debug_assert!(state.len == 0 && state.shift == 0, "a list is shifted once");
+        state.shift = base;
+        // Relaxed: the list is published later, as a whole.
+        self.waiting.store(true, Ordering::Relaxed);
     }
 }
 
@@ -136,12 +150,16 @@ impl SkipList {
         }
     }
 
-    /// Links all deferred nodes, before a read.
+    /// Links all deferred nodes, and shifts the sequence numbers if that is due, before a read.
     #[cold]
     pub(super) fn link_deferred_now(&self) {
         assert_not_held(&self.order, &self.deferred);
         // Held to the end, because other readers need every entry as well.
         let mut state = self.deferred.state.lock();
+        match std::mem::take(&mut state.shift) {
+            0 => {}
+            base => self.shift_entries(base),
+        }
         holding(&self.order, &self.deferred, || {
             self.link_deferred(&mut state)
         });

@@ -149,3 +149,26 @@ fn published_deferred_entries_are_found() {
         assert_eq!(keys(&list), [b"a", b"b", b"z"]);
     });
 }
+
+/// A read of a list whose sequence numbers are to be shifted returns shifted ones, even if another thread shifts them at
+/// the same time.
+#[test]
+fn a_read_during_a_shift_returns_shifted_entries() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let mut list = SkipList::new(KeyOrder::Bytewise, 4096);
+        let sorted: [Addition<'_>; 2] = [(b"a", 1 << 8 | 1, b"a"), (b"b", 2 << 8 | 1, b"b")];
+        list.fill(sorted.into_iter());
+        list.shift(10);
+        let list = Arc::new(list);
+        let shared = Arc::clone(&list);
+        let beside = thread::spawn(move || shared.finish_shift());
+        let numbers: Vec<_> = std::iter::successors(list.first(), Entry::next)
+            .map(|entry| entry.seq().0)
+            .collect();
+        assert_eq!(numbers, [11, 12]);
+        beside.join().unwrap();
+        assert_eq!(list.at_or_after(b"b", u64::MAX).unwrap().seq().0, 12);
+    });
+}

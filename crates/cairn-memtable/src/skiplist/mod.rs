@@ -10,7 +10,7 @@
 //! N1. A node has the memory layout drawn in `node.rs`, and lives as long as the arena, which lives as long
 //!     as the list. Only `Node::write` makes nodes.
 //! N2. A node is complete before it is published: its key, value and own links are written before the release
-//!     that makes it reachable. Key and value never change afterwards.
+//!     that makes it reachable. Key and value never change afterwards, except as N7 permits.
 //! N3. A link changes only to a node with a smaller key (one inserted in between), so a node that
 //!     precedes a key continues to precede it.
 //! N4. A node reached through a link of `level` has more than `level` links. The head has all levels.
@@ -22,6 +22,9 @@
 //!     prefix that is not above it proves nothing: it may decide when a search descends, but never
 //!     where a node is inserted.
 //! N6. A hint holds nodes of the list with the hint's number. Numbers are never reused.
+//! N7. The sequence numbers, and the checksums, of the entries of a list that was filled before it was published change
+//!     at most once, by a thread that holds the lock of deferred insertions, before any reader has an entry: every read
+//!     calls `link_pending` first.
 #![expect(
     unsafe_code,
     reason = "variable-sized nodes in an arena, linked by atomics"
@@ -34,6 +37,7 @@ mod deferred_insert;
 mod node;
 mod prefetch;
 mod run;
+mod sorted_fill;
 mod splice;
 mod unsorted_buffer;
 
@@ -80,6 +84,7 @@ use deferred_insert::Deferred;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Prefetcher;
 pub(crate) use run::Run;
+pub(crate) use sorted_fill::sorted_positions;
 use unsorted_buffer::UnsortedBuffer;
 
 /// A concurrent skiplist; see the module's documentation.

@@ -78,7 +78,7 @@ impl<'k> Target<'k> {
 /// An integer prefix of a user key: a smaller prefix implies a smaller key; equal prefixes imply
 /// nothing.
 #[inline]
-fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
+pub(super) fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
     let start = |bytes: &[u8]| match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         // Zero padding preserves the order: a key sorts before its extensions.
@@ -354,6 +354,33 @@ impl Node {
         unsafe {
             let value = Node::value(node);
             slice::from_raw_parts(value.as_ptr().add(value.len()), len)
+        }
+    }
+
+    /// Replaces the packed sequence number and kind.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Node::key`], and no other thread may access the entry (N7).
+    pub(super) unsafe fn set_packed(node: NonNull<Node>, packed: u64) {
+        // SAFETY: the caller's contract: the packed number follows the user key (N1).
+        unsafe {
+            let (len, key) = take_len(node.cast());
+            put(key.add(len), &packed.to_le_bytes());
+        }
+    }
+
+    /// Replaces the checksum.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Node::set_packed`], and the node must be made with a checksum of this length.
+    pub(super) unsafe fn set_checksum(node: NonNull<Node>, checksum: &[u8]) {
+        // SAFETY: the caller's contract: the checksum follows the value (N1).
+        unsafe {
+            let (len, key) = take_len(node.cast());
+            let (len, value) = take_len(key.add(len + PACKED));
+            put(value.add(len), checksum);
         }
     }
 

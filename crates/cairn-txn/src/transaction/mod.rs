@@ -29,7 +29,7 @@ use crate::tracker::Tracker;
 use save_points::SavePoint;
 use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;
-use two_phase::PreparedPart;
+use two_phase::{BypassThresholds, PreparedPart};
 
 /// The numbers of writes of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +152,7 @@ pub struct Transaction {
     counts: WriteCounts,
     /// The part of the batch that is prepared.
     prepared: PreparedPart,
+    bypass: BypassThresholds,
     /// Writes that the commit of the prepared transaction adds.
     commit_time: Option<Box<WriteBatch>>,
     timestamps: Timestamps,
@@ -172,6 +173,7 @@ impl Transaction {
             next_snapshot: NextSnapshot::NotNeeded,
             counts: WriteCounts::default(),
             prepared: PreparedPart::default(),
+            bypass: BypassThresholds::default(),
             commit_time: None,
             timestamps: Timestamps::default(),
             write_options,
@@ -221,6 +223,7 @@ impl Transaction {
         };
         let policy = Policy::Pessimistic(pessimistic);
         let mut transaction = Transaction::new(db, policy, write_options);
+        transaction.bypass = BypassThresholds::new(options);
         if options.max_write_batch_size > 0 {
             transaction
                 .batch

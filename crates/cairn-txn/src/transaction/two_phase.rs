@@ -37,9 +37,37 @@ pub(crate) struct Parked {
     ranges: Vec<Arc<Range>>,
     counts: WriteCounts,
     prepared: PreparedPart,
+    bypass: BypassThresholds,
     commit_time: Option<Box<WriteBatch>>,
     timestamps: Timestamps,
     write_options: WriteOptions,
+}
+
+/// The size from which a prepared transaction is committed past the memtable.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct BypassThresholds {
+    /// The number of writes; 0 for none.
+    writes: u32,
+    /// The bytes of the batch; 0 for none.
+    bytes: u64,
+}
+
+impl BypassThresholds {
+    pub(super) fn new(options: &TransactionOptions) -> BypassThresholds {
+        BypassThresholds {
+            writes: match options.commit_bypass_memtable {
+                true => 1,
+                false => options.large_txn_commit_optimize_threshold,
+            },
+            bytes: options.large_txn_commit_optimize_byte_threshold,
+        }
+    }
+
+    /// True if a transaction with `batch` is committed past the memtable.
+    fn are_reached(&self, batch: &WriteBatch) -> bool {
+        (self.writes > 0 && batch.count() >= self.writes)
+            || (self.bytes > 0 && batch.data().len() as u64 >= self.bytes)
+    }
 }
 
 /// The first part of the batch of a transaction, which is prepared.
@@ -116,6 +144,8 @@ impl Transaction {
         let prepared = self.prepared;
         let stamped = self.stamp();
         let rest = self.batch.with_batch(|batch| prepared.rest(batch));
+        let bypass = self.bypass;
+        let bypass_memtable = self.batch.with_batch(|batch| bypass.are_reached(batch));
         let commit_time = self.commit_time.take();
         let decided = self.decide(TransactionState::Committed, |db, name, options| {
             let (timestamp, rest) = (stamped?.map(u64::to_le_bytes), rest?);
@@ -123,6 +153,7 @@ impl Transaction {
                 before: commit_time.as_deref(),
                 after: Some(&rest),
                 timestamp: timestamp.as_ref().map(|timestamp| &timestamp[..]),
+                bypass_memtable,
             };
             db.commit_prepared_with(name, &parts, options)
         });
@@ -178,6 +209,7 @@ impl Transaction {
             ranges: std::mem::take(&mut self.ranges),
             counts: self.counts,
             prepared: self.prepared,
+            bypass: self.bypass,
             commit_time: self.commit_time.take(),
             timestamps: self.timestamps,
             write_options: self.write_options.clone(),
@@ -202,6 +234,7 @@ impl Transaction {
         transaction.ranges = parked.ranges;
         transaction.counts = parked.counts;
         transaction.prepared = parked.prepared;
+        transaction.bypass = parked.bypass;
         transaction.commit_time = parked.commit_time;
         transaction.timestamps = parked.timestamps;
         transaction

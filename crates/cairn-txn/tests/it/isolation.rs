@@ -163,12 +163,13 @@ fn pessimistic_for_update(seed: u64) -> usize {
     found.len()
 }
 
-/// Like `pessimistic_for_update`, with prepares, of which some are rolled back.
-fn prepared(seed: u64) -> usize {
+/// Like `pessimistic_for_update`, with prepares, of which some are rolled back, and commits past the memtable if `bypass`.
+fn prepared(seed: u64, bypass: bool) -> usize {
     let db = pessimistic(&TransactionDbOptions::default());
     let options = TransactionOptions {
         deadlock_detect: true,
         lock_timeout: 60_000,
+        commit_bypass_memtable: bypass,
         ..TransactionOptions::default()
     };
     let begin = || {
@@ -213,7 +214,8 @@ fn all(seed: u64) -> usize {
             + optimistic_of(policy, Reads::AtSnapshot, Level::Snapshot, seed)
     });
     pessimistic_for_update(seed)
-        + prepared(seed)
+        + prepared(seed, false)
+        + prepared(seed, true)
         + pessimistic_at_snapshot(seed)
         + optimistic.iter().sum::<usize>()
 }
@@ -221,7 +223,8 @@ fn all(seed: u64) -> usize {
 #[test]
 fn pessimistic_transactions_with_reads_for_update_are_serializable() {
     pessimistic_for_update(0);
-    prepared(0);
+    prepared(0, false);
+    prepared(0, true);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod bypass;
 mod checker;
 mod crash;
 mod crash_two_phase;

@@ -2,11 +2,12 @@
 
 use cairn_db::{Family, FamilyDescriptor, OpenRequest};
 use cairn_indexed::BaseDeltaIter;
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
 use cairn_sim::{CrashModel, SimWorld};
 use cairn_txn::{
-    OptimisticTransactionDb, Transaction, TransactionDb, TransactionDbOptions, TransactionState,
+    OptimisticTransactionDb, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
+    TransactionState,
 };
 use cairn_types::{Code, KeyOrder, Subcode};
 
@@ -81,6 +82,40 @@ fn put(db: &TransactionDb, key: &[u8], value: &[u8], timestamp: u64) {
     txn.put(key, value).unwrap();
     txn.set_commit_timestamp(timestamp).unwrap();
     txn.commit().unwrap();
+}
+
+#[test]
+fn a_commit_past_the_memtable_has_its_timestamp() {
+    let sim = SimWorld::new(1);
+    let db = open(&sim.world);
+    let reverse = family(&db, "reverse");
+    put(&db, b"a", b"0", 5);
+    let past = TransactionOptions {
+        commit_bypass_memtable: true,
+        ..TransactionOptions::default()
+    };
+    let mut txn = db.begin_with(&WriteOptions::default(), &past);
+    txn.set_name(b"t").unwrap();
+    txn.put(b"b", b"1").unwrap();
+    txn.delete(b"a").unwrap();
+    txn.merge_in(&reverse, b"b", b"2").unwrap();
+    txn.prepare().unwrap();
+    assert!(txn.commit().is_err(), "it needs a timestamp");
+    txn.set_commit_timestamp(10).unwrap();
+    txn.commit().unwrap();
+    let check = |db: &TransactionDb| {
+        let (default, reverse) = (db.db().default_family(), family(db, "reverse"));
+        assert_eq!(get(default, b"a", 9).unwrap(), b"0");
+        assert_eq!(get(default, b"a", 10), None);
+        assert_eq!(get(default, b"b", 9), None);
+        assert_eq!(get(default, b"b", 10).unwrap(), b"1");
+        assert_eq!(get(&reverse, b"b", 9), None);
+        assert_eq!(get(&reverse, b"b", 10).unwrap(), b"2");
+    };
+    check(&db);
+    check(&open(&SimWorld::on(sim.fs.image(), 2).world));
+    db.db().flush_families(&[]).unwrap();
+    check(&db);
 }
 
 #[test]
