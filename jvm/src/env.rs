@@ -514,8 +514,14 @@ impl Env {
             Fail::Error(error) => self.exception(error),
         };
         if let Ok(exception) = thrown {
-            jni!(self, Throw, exception.0);
+            self.raise(exception);
         }
+    }
+
+    /// Throws `exception`.
+    pub fn raise(self, exception: Object) -> Fail {
+        jni!(self, Throw, exception.0);
+        Fail::Pending
     }
 
     /// A `RocksDBException` with the status of `error`.
