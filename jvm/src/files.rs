@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::callbacks::LoggerHandle;
-use crate::db::{Checkpoint, Database, env_path, family_or_default};
+use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
 };
@@ -556,9 +556,8 @@ pub fn create_with_import(
     for export in env.longs(exports)? {
         all.push(of::<ExportImportFilesMetaData>(export)?.clone());
     }
-    let name = String::from_utf8_lossy(&name);
     Ok(New(db.db.create_family_with_import(
-        &name,
+        name_of(&name)?,
         options.family()?,
         &import,
         &all,

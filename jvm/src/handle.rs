@@ -49,7 +49,7 @@ fn not_alive<T>(handle: jlong) -> Fail {
     } else {
         "closed, or of another type"
     };
-    Error::invalid_argument(format!("the handle of a {name} is {what}")).into()
+    Error::invalid_argument(format!("the handle ({name}) is {what}")).into()
 }
 
 /// The object behind a handle. Valid while the Java object is open, which the running method requires.
