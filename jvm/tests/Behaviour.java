@@ -816,6 +816,34 @@ public final class Behaviour {
     }
   }
 
+  /** Closed objects as arguments, which RocksJava does not check: the library throws. */
+  private static void closedArguments(final String path) throws Exception {
+    final WriteOptions write = new WriteOptions();
+    final ReadOptions read = new ReadOptions();
+    final WriteBatch batch = new WriteBatch();
+    final LRUCache cache = new LRUCache(1 << 20);
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      final ColumnFamilyHandle family =
+          db.createColumnFamily(new ColumnFamilyDescriptor(bytes("x")));
+      for (final AutoCloseable object : List.of(write, read, batch, cache, family)) {
+        object.close();
+      }
+      final byte[] key = bytes("a");
+      fails(RocksDBException.class, "WriteOptions is closed", () -> db.put(write, key, key));
+      fails(RocksDBException.class, "ReadOptions is closed", () -> db.get(read, key));
+      fails(RocksDBException.class, "ColumnFamilyHandle is closed", () -> db.put(family, key, key));
+      fails(RocksDBException.class, "WriteBatch is closed",
+          () -> db.write(new WriteOptions(), batch));
+      fails(RocksDBException.class, "Cache is closed", () -> {
+        final BlockBasedTableConfig config = new BlockBasedTableConfig().setBlockCache(cache);
+        try (Options other = new Options().setTableFormatConfig(config)) {
+          check(false, "the cache is not used");
+        }
+      });
+    }
+  }
+
   /** Runs in a class loader of its own, which has its own classes of RocksJava. */
   public static final class Tenant {
     public static String use(final String path, final String key) throws Exception {
@@ -982,6 +1010,7 @@ public final class Behaviour {
     cases.put("oddArguments", Behaviour::oddArguments);
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
+    cases.put("closedArguments", Behaviour::closedArguments);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
     cases.put("otherVersion", Behaviour::otherVersion);
     cases.put("exitWithOpenDatabases", Behaviour::exitWithOpenDatabases);
