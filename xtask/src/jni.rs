@@ -65,11 +65,13 @@ fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
 }
 
 /// The classes of RocksJava's tests that continuous integration runs.
-const SMOKE: [&str; 6] = [
+const SMOKE: [&str; 8] = [
     "RocksIteratorTest",
     "MergeTest",
     "ColumnFamilyTest",
     "SecondaryDBTest",
+    "WriteBatchTest",
+    "EventListenerTest",
     "OptimisticTransactionDBTest",
     BEHAVIOUR,
 ];
