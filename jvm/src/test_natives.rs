@@ -198,7 +198,6 @@ fn brief() -> FileCreationBriefInfo {
         file_path: PATH.to_owned(),
         job_id: JOB,
         reason: None,
-        ..FileCreationBriefInfo::default()
     }
 }
 

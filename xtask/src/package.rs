@@ -107,7 +107,12 @@ impl Build {
 
     /// The directory of the compiled libraries.
     fn built(&self) -> PathBuf {
-        self.work.join("build").join(&self.profile)
+        // Cargo's name for the directory of the profile `dev`.
+        let directory = match self.profile.as_str() {
+            "dev" => "debug",
+            profile => profile,
+        };
+        self.work.join("build").join(directory)
     }
 
     /// Compiler flags that remove the places of the sources from the libraries.
