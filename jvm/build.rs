@@ -1,4 +1,5 @@
-//! Generates the native methods from `methods.txt`, the table of all native methods of the Java classes.
+//! Generates the native methods from `methods.txt`, the table of all native methods of the Java classes, and from
+//! `test_methods.txt`, that of RocksJava's unit tests.
 //!
 //! ```text
 //! [RocksDB]                                 a class of the package org.rocksdb, or of one below it
@@ -23,14 +24,16 @@ use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=methods.txt");
+    println!("cargo::rerun-if-changed=test_methods.txt");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librocksdbjni.so");
     // The virtual machine unloads a library with the class loader that loaded it. The threads of the engine stay.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    let table = std::fs::read_to_string("methods.txt").expect("methods.txt is part of the package");
+    let [table, tests] = ["methods.txt", "test_methods.txt"]
+        .map(|name| std::fs::read_to_string(name).expect("the tables are parts of the package"));
     let mut code = String::new();
     let mut class = "";
-    for line in table.lines() {
+    for line in table.lines().chain(tests.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;

@@ -77,6 +77,14 @@ pub fn snapshot_sequence(handle: jlong) -> Outcome<SequenceNumber> {
     Ok(of::<Snapshot>(handle)?.sequence())
 }
 
+/// The name of a family. A name that the engine would change is rejected.
+pub fn name_of(bytes: &[u8]) -> Outcome<&str> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        let name = bytes.escape_ascii();
+        Error::not_supported(format!("the column family name {name} is not UTF-8")).into()
+    })
+}
+
 /// The families of a Java open call.
 pub fn descriptors(
     env: Env,
@@ -87,9 +95,8 @@ pub fn descriptors(
     let options = env.longs(options)?;
     let mut families = Vec::new();
     for (name, options) in names.into_iter().zip(options) {
-        let name = String::from_utf8_lossy(&name).into_owned();
         families.push(FamilyDescriptor::new(
-            name,
+            name_of(&name)?,
             of::<AllOptions>(options)?.family()?.clone(),
         ));
     }
@@ -305,9 +312,7 @@ pub fn create_family_ttl(
     let mut family = options.family()?.clone();
     family.value_ttl = Some(ttl);
     let name = env.all_bytes(name)?;
-    Ok(New(db
-        .db
-        .create_family(&String::from_utf8_lossy(&name), &family)?))
+    Ok(New(db.db.create_family(name_of(&name)?, &family)?))
 }
 
 pub fn close(_env: Env, db: Ref<Database>) -> Outcome<()> {
@@ -351,11 +356,11 @@ fn create_named(
     name: &[u8],
     options: &cairn_options::FamilyOptions,
 ) -> Outcome<Family> {
-    let name = String::from_utf8_lossy(name);
+    let name = name_of(name)?;
     Ok(match &db.kind {
-        Kind::Plain => db.db.create_family(&name, options)?,
-        Kind::Locking(txn) => txn.create_family(&name, options)?,
-        Kind::Optimistic(txn) => txn.create_family(&name, options)?,
+        Kind::Plain => db.db.create_family(name, options)?,
+        Kind::Locking(txn) => txn.create_family(name, options)?,
+        Kind::Optimistic(txn) => txn.create_family(name, options)?,
     })
 }
 
@@ -762,6 +767,13 @@ pub fn enable_deletions_8(_env: Env, db: Ref<Database>, _force: bool) -> Outcome
 
 pub fn live_files(env: Env, db: Ref<Database>, flush: bool) -> Outcome<ObjectArray> {
     let (mut files, manifest_size) = db.db.live_files(flush)?;
+    // In RocksDB's order: tables and blob files, CURRENT, the MANIFEST, the OPTIONS file.
+    files.sort_by_key(|name| match name {
+        name if name == "/CURRENT" => 1,
+        name if name.starts_with("/MANIFEST-") => 2,
+        name if name.starts_with("/OPTIONS-") => 3,
+        _ => 0,
+    });
     // RocksJava passes the size of the MANIFEST as the last string.
     files.push(manifest_size.to_string());
     env.strings(&files)

@@ -514,8 +514,14 @@ impl Env {
             Fail::Error(error) => self.exception(error),
         };
         if let Ok(exception) = thrown {
-            jni!(self, Throw, exception.0);
+            self.raise(exception);
         }
+    }
+
+    /// Throws `exception`.
+    pub fn raise(self, exception: Object) -> Fail {
+        jni!(self, Throw, exception.0);
+        Fail::Pending
     }
 
     /// A `RocksDBException` with the status of `error`.
@@ -533,7 +539,7 @@ impl Env {
         let code = error.map_or(0, |error| java_code(error.code()));
         let subcode = error.map_or(0, |error| error.subcode() as i8);
         // RocksJava knows the subcodes up to the one below; the others are "undefined".
-        let subcode = if subcode > 6 { 0x7f } else { subcode };
+        let subcode = if subcode > 7 { 0x7f } else { subcode };
         let state = match error {
             Some(error) if !error.text().is_empty() => self.string(error.text())?,
             _ => JString::default(),

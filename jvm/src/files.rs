@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::callbacks::LoggerHandle;
-use crate::db::{Checkpoint, Database, env_path, family_or_default};
+use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
 };
@@ -278,7 +278,7 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         p.oldest_key_time,
         p.slow_compression_estimate,
         p.fast_compression_estimate,
-        0,
+        p.global_seqno_at,
     ];
     let mut arguments: Vec<jvalue> = numbers
         .iter()
@@ -306,18 +306,12 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         env.string(&String::from_utf8_lossy(bytes))
             .map(|text| Object(text.0))
     };
-    let user = env.map(
-        p.others
-            .iter()
-            .map(|(name, value)| Ok((text(name)?, text(value)?))),
-    )?;
-    let readable = env.map(
-        p.rows()
-            .into_iter()
-            .map(|(name, value)| Ok((text(name.as_bytes())?, text(value.as_bytes())?))),
-    )?;
-    arguments.push(jvalue { l: user.0 });
-    arguments.push(jvalue { l: readable.0 });
+    // Those of collectors, whose readable forms are the same: the methods above have the properties of the table.
+    for _ in 0..2 {
+        let user = p.others.iter();
+        let user = env.map(user.map(|(name, value)| Ok((text(name)?, text(value)?))))?;
+        arguments.push(jvalue { l: user.0 });
+    }
     env.create(
         "org/rocksdb/TableProperties",
         "(JJJJJJJJJJJJJJJJJJJJJJ[BLjava/lang/String;Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;\
@@ -562,9 +556,8 @@ pub fn create_with_import(
     for export in env.longs(exports)? {
         all.push(of::<ExportImportFilesMetaData>(export)?.clone());
     }
-    let name = String::from_utf8_lossy(&name);
     Ok(New(db.db.create_family_with_import(
-        &name,
+        name_of(&name)?,
         options.family()?,
         &import,
         &all,

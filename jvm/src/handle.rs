@@ -43,13 +43,31 @@ fn cell<T: 'static>(handle: jlong) -> Outcome<*mut Cell<T>> {
 
 #[cold]
 fn not_alive<T>(handle: jlong) -> Fail {
-    let name = type_name::<T>().rsplit("::").next().unwrap_or_default();
+    let name = java_class(type_name::<T>());
     let what = if handle == 0 {
         "null"
     } else {
         "closed, or of another type"
     };
-    Error::invalid_argument(format!("the handle of a {name} is {what}")).into()
+    Error::invalid_argument(format!("the handle of the {name} is {what}")).into()
+}
+
+/// The class of Java whose objects have handles of the type with this name.
+fn java_class(name: &str) -> &str {
+    let name = name.rsplit("::").next().unwrap_or_default();
+    match name.trim_end_matches('>') {
+        "AllOptions" => "Options",
+        "Batch" => "WriteBatch",
+        "BlockCache" => "Cache",
+        "Cursor" => "RocksIterator",
+        "Database" => "RocksDB",
+        "Family" => "ColumnFamilyHandle",
+        "FilterPolicy" => "Filter",
+        "Indexed" => "WriteBatchWithIndex",
+        "KeyOrder" => "AbstractComparator",
+        "Txn" => "Transaction",
+        name => name,
+    }
 }
 
 /// The object behind a handle. Valid while the Java object is open, which the running method requires.

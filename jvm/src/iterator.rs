@@ -34,7 +34,15 @@ macro_rules! each {
 }
 
 impl Cursor {
-    fn key(&self) -> &[u8] {
+    fn valid(&mut self) -> bool {
+        each!(self, iter => iter.valid())
+    }
+
+    /// The key of the current entry; empty without one.
+    fn key(&mut self) -> &[u8] {
+        if !self.valid() {
+            return b"";
+        }
         match self {
             Cursor::Family(iter) => iter.key(),
             Cursor::Joined(iter) => iter.key(),
@@ -43,7 +51,11 @@ impl Cursor {
         }
     }
 
-    fn value(&self) -> &[u8] {
+    /// The value of the current entry; empty without one.
+    fn value(&mut self) -> &[u8] {
+        if !self.valid() {
+            return b"";
+        }
         match self {
             Cursor::Family(iter) => iter.value(),
             Cursor::Joined(iter) => iter.value(),
@@ -66,8 +78,8 @@ pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<Cursor>(env, handle)
 }
 
-pub fn valid(_env: Env, mut cursor: Mut<Cursor>) -> bool {
-    each!(cursor, iter => iter.valid())
+pub fn valid(_env: Env, cursor: Mut<Cursor>) -> bool {
+    cursor.0.valid()
 }
 
 pub fn first(_env: Env, mut cursor: Mut<Cursor>) {
@@ -78,24 +90,17 @@ pub fn last(_env: Env, mut cursor: Mut<Cursor>) {
     each!(cursor, iter => iter.seek_to_last());
 }
 
-/// The error of a move from no entry, on which RocksDB asserts.
-fn check(cursor: &mut Cursor) -> Outcome<()> {
-    match each!(cursor, iter => iter.valid()) {
-        true => Ok(()),
-        false => Err(Error::invalid_argument("the iterator is not at an entry").into()),
-    }
+/// A move from no entry has no effect: the methods of Java declare no exception.
+pub fn next(_env: Env, mut cursor: Mut<Cursor>) {
+    each!(cursor, iter => if iter.valid() {
+        iter.next();
+    });
 }
 
-pub fn next(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
-    check(cursor.0)?;
-    each!(cursor.0, iter => iter.next());
-    Ok(())
-}
-
-pub fn prev(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
-    check(cursor.0)?;
-    each!(cursor.0, iter => iter.prev());
-    Ok(())
+pub fn prev(_env: Env, mut cursor: Mut<Cursor>) {
+    each!(cursor, iter => if iter.valid() {
+        iter.prev();
+    });
 }
 
 pub fn refresh(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
@@ -148,20 +153,17 @@ seeks! {
 macro_rules! parts {
     ($($part:ident: $into:ident $direct:ident;)+) => {$(
         pub fn $part(env: Env, cursor: Mut<Cursor>) -> Outcome<ByteArray> {
-            check(cursor.0)?;
-            env.byte_array(cursor.$part())
+            env.byte_array(cursor.0.$part())
         }
         pub fn $into(
             env: Env, cursor: Mut<Cursor>, target: ByteArray, at: jint, len: jint,
         ) -> Outcome<jint> {
-            check(cursor.0)?;
-            env.fill_array(target, at, len, cursor.$part())
+            env.fill_array(target, at, len, cursor.0.$part())
         }
         pub fn $direct(
             env: Env, cursor: Mut<Cursor>, target: ByteBuffer, at: jint, len: jint,
         ) -> Outcome<jint> {
-            check(cursor.0)?;
-            env.fill_direct(target, at, len, cursor.$part(), stringify!($part))
+            env.fill_direct(target, at, len, cursor.0.$part(), stringify!($part))
         }
     )+};
 }

@@ -30,6 +30,7 @@ mod reads;
 mod scalar;
 mod slice;
 mod task_limiter;
+mod test_natives;
 mod threads;
 mod tickers;
 mod trace;

@@ -256,11 +256,24 @@ pub fn family_handle_closing(family: &Family, handle: jlong) {
     // A listener may open or close a database.
     drop(open);
     for listener in listeners {
-        listener.notify(FAMILY_HANDLE_DELETION_STARTED, |env| {
-            let arguments = [jvalue { j: handle }];
-            let object = env.create("org/rocksdb/ColumnFamilyHandle", "(J)V", &arguments)?;
-            Ok(vec![jvalue { l: object.0 }])
-        });
+        handle_closing(&listener, handle);
+    }
+}
+
+/// Notifies a listener that a handle of a family is about to be released.
+pub fn handle_closing(listener: &JavaListener, handle: jlong) {
+    listener.notify(FAMILY_HANDLE_DELETION_STARTED, |env| {
+        let arguments = [jvalue { j: handle }];
+        let object = env.create("org/rocksdb/ColumnFamilyHandle", "(J)V", &arguments)?;
+        Ok(vec![jvalue { l: object.0 }])
+    });
+}
+
+/// A listener that belongs to no database.
+pub fn unbound(listener: &ListenerHandle) -> impl EventListener {
+    Bound {
+        listener: listener.clone(),
+        db: Arc::default(),
     }
 }
 

@@ -529,7 +529,9 @@ pub fn rate(_env: Env, limiter: Ref<Arc<RateLimiter>>) -> jlong {
 
 pub fn request(_env: Env, limiter: Ref<Arc<RateLimiter>>, bytes: jlong) {
     let world = World::posix();
-    limiter.request(&*world.clock, bytes as u64, IoPriority::User, IoKind::Write);
+    // As in RocksDB, a negative number is no request.
+    let bytes = u64::try_from(bytes).unwrap_or(0);
+    limiter.request(&*world.clock, bytes, IoPriority::User, IoKind::Write);
 }
 
 pub fn burst(_env: Env, limiter: Ref<Arc<RateLimiter>>) -> jlong {

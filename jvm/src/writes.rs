@@ -1,7 +1,10 @@
 //! `RocksDB`: put, delete, merge, write.
 
+use std::cmp::Ordering;
+
 use cairn_db::{Family, WriteBatch};
 use cairn_options::WriteOptions;
+use cairn_types::Error;
 use jni_sys::{jint, jlong};
 
 use crate::batch::{Batch, Indexed};
@@ -70,12 +73,24 @@ fn update(
         (Kind::Locking(txn), Op::Delete) => txn.delete(family, key, options)?,
         (Kind::Locking(txn), Op::Merge) => txn.merge(family, key, value, options)?,
         (_, op) => {
+            if matches!(op, Op::DeleteRange) {
+                check_range(family, key, value)?;
+            }
             let mut batch = WriteBatch::new();
             op.add(&mut batch, Some(family), key, value);
             write(db, options, &batch)?;
         }
     }
     Ok(())
+}
+
+/// Rejects a range whose end comes before its begin.
+#[cold]
+fn check_range(family: &Family, begin: &[u8], end: &[u8]) -> Outcome<()> {
+    match family.options().comparator.compare(begin, end) {
+        Ordering::Greater => Err(Error::invalid_argument("end key comes before start key").into()),
+        _ => Ok(()),
+    }
 }
 
 fn write(db: &Database, options: &WriteOptions, batch: &WriteBatch) -> cairn_types::Result<()> {

@@ -733,6 +733,117 @@ public final class Behaviour {
     }
   }
 
+  /** Arguments on which RocksDB's library answers with an error, or has no effect. */
+  private static void oddArguments(final String path) throws Exception {
+    try (RateLimiter limiter = new RateLimiter(1000)) {
+      limiter.request(-5);
+      limiter.request(0);
+    }
+    try (WriteBatch batch = new WriteBatch()) {
+      batch.setMaxBytes(20);
+      batch.put(bytes("a"), bytes("b"));
+      final RocksDBException full = fails(
+          RocksDBException.class, "", () -> batch.put(bytes("a"), new byte[50]));
+      check(full.getStatus().getSubCode() == Status.SubCode.MemoryLimit,
+          "the subcode " + full.getStatus().getSubCode());
+      check(batch.count() == 1, "the rejected write");
+    }
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("1"));
+      fails(RocksDBException.class, "end key comes before start key",
+          () -> db.deleteRange(bytes("b"), bytes("a")));
+      db.deleteRange(bytes("a"), bytes("a"));
+      check(db.get(bytes("a")) != null, "an empty range");
+      // The engine's names are texts: another name is not changed, but rejected.
+      fails(RocksDBException.class, "not UTF-8",
+          () -> db.createColumnFamily(new ColumnFamilyDescriptor(new byte[] {(byte) 0xff, 1})));
+      check(db.getLiveFiles(false).files.get(0).equals("/CURRENT"), "the order of live files");
+    }
+  }
+
+  /** The methods of iterators declare no exception. Without an entry, moves have no effect, and key and value are empty. */
+  private static void iteratorsWithoutEntry(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("1"));
+      try (RocksIterator iterator = db.newIterator()) {
+        iterator.next();
+        iterator.prev();
+        check(!iterator.isValid() && iterator.key().length == 0, "before the first seek");
+        iterator.seekToLast();
+        iterator.next();
+        iterator.next();
+        iterator.prev();
+        final ByteBuffer buffer = ByteBuffer.allocateDirect(4);
+        check(!iterator.isValid() && iterator.value().length == 0, "after the end");
+        check(iterator.key(buffer) == 0 && buffer.limit() == 0, "the key in a buffer");
+        iterator.status();
+        iterator.seekToFirst();
+        check(Arrays.equals(iterator.key(), bytes("a")), "a seek after the end");
+      }
+    }
+  }
+
+  /** Objects that outlive others, in an order that RocksJava's own tests avoid. */
+  private static void closedInAnyOrder(final String path) throws Exception {
+    final Options options = new Options().setCreateIfMissing(true).setStatistics(new Statistics());
+    final LRUCache cache = new LRUCache(1 << 20);
+    options.setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache));
+    final RocksDB db = RocksDB.open(options, path);
+    options.close();
+    cache.close();
+    db.put(bytes("a"), bytes("1"));
+    db.flush(new FlushOptions());
+    final ReadOptions read = new ReadOptions();
+    final Slice bound = new Slice("b");
+    final RocksIterator iterator = db.newIterator(read.setIterateUpperBound(bound));
+    read.close();
+    bound.close();
+    iterator.seekToFirst();
+    check(Arrays.equals(iterator.key(), bytes("a")), "an iterator whose options are closed");
+    final ColumnFamilyHandle family = db.createColumnFamily(new ColumnFamilyDescriptor(bytes("x")));
+    final Snapshot snapshot = db.getSnapshot();
+    final RocksIterator open = db.newIterator(family);
+    db.dropColumnFamily(family);
+    db.close();
+    open.close();
+    family.close();
+    snapshot.close();
+    iterator.close();
+    try (Options again = new Options(); RocksDB other = RocksDB.open(again, path)) {
+      check(other.get(bytes("a")) != null, "after all were closed");
+    }
+  }
+
+  /** Closed objects as arguments, which RocksJava does not check: the library throws. */
+  private static void closedArguments(final String path) throws Exception {
+    final WriteOptions write = new WriteOptions();
+    final ReadOptions read = new ReadOptions();
+    final WriteBatch batch = new WriteBatch();
+    final LRUCache cache = new LRUCache(1 << 20);
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path)) {
+      final ColumnFamilyHandle family =
+          db.createColumnFamily(new ColumnFamilyDescriptor(bytes("x")));
+      for (final AutoCloseable object : List.of(write, read, batch, cache, family)) {
+        object.close();
+      }
+      final byte[] key = bytes("a");
+      fails(RocksDBException.class, "WriteOptions is closed", () -> db.put(write, key, key));
+      fails(RocksDBException.class, "ReadOptions is closed", () -> db.get(read, key));
+      fails(RocksDBException.class, "ColumnFamilyHandle is closed", () -> db.put(family, key, key));
+      fails(RocksDBException.class, "WriteBatch is closed",
+          () -> db.write(new WriteOptions(), batch));
+      fails(RocksDBException.class, "Cache is closed", () -> {
+        final BlockBasedTableConfig config = new BlockBasedTableConfig().setBlockCache(cache);
+        try (Options other = new Options().setTableFormatConfig(config)) {
+          check(false, "the cache is not used");
+        }
+      });
+    }
+  }
+
   /** Runs in a class loader of its own, which has its own classes of RocksJava. */
   public static final class Tenant {
     public static String use(final String path, final String key) throws Exception {
@@ -896,6 +1007,10 @@ public final class Behaviour {
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
     cases.put("informationAboutCompactions", Behaviour::informationAboutCompactions);
+    cases.put("oddArguments", Behaviour::oddArguments);
+    cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
+    cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
+    cases.put("closedArguments", Behaviour::closedArguments);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
     cases.put("otherVersion", Behaviour::otherVersion);
     cases.put("exitWithOpenDatabases", Behaviour::exitWithOpenDatabases);

@@ -74,10 +74,14 @@ impl<'a> Programs<'a> {
         Ok(java)
     }
 
-    /// Runs `Behaviour`; returns its output, which ends like that of JUnit.
+    /// Runs `Behaviour`; returns its output, which ends like that of JUnit. Warnings of the virtual machine fail it.
     pub fn behaviour(&self) -> Result<String, String> {
-        let text = output(&mut self.java("Behaviour", &[])?)?;
-        Ok(String::from_utf8_lossy(&text.stdout).into_owned())
+        let text = output(&mut self.java("Behaviour", &["-Xcheck:jni"])?)?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        match text.lines().find(|line| is_warning(line)) {
+            None => Ok(text),
+            Some(warning) => Err(format!("Behaviour: {warning}")),
+        }
     }
 
     /// Runs `Stress` with the number of calls and of minutes in `words`. Warnings of the virtual machine fail it.

@@ -107,17 +107,17 @@ impl Build {
 
     /// The directory of the compiled libraries.
     fn built(&self) -> PathBuf {
-        self.work.join("build").join(&self.profile)
+        // Cargo's name for the directory of the profile `dev`.
+        let directory = match self.profile.as_str() {
+            "dev" => "debug",
+            profile => profile,
+        };
+        self.work.join("build").join(directory)
     }
 
     /// Compiler flags that remove the places of the sources from the libraries.
     fn flags(&self) -> Result<OsString, String> {
-        let home = match std::env::var_os("CARGO_HOME") {
-            Some(home) => PathBuf::from(home),
-            None => {
-                PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?).join(".cargo")
-            }
-        };
+        let home = cargo_home()?;
         let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
         let mut flags = OsString::new();
         for (from, to) in [
@@ -131,7 +131,7 @@ impl Build {
             flags.push(to);
             flags.push("\u{1f}");
         }
-        // C code has no paths without debug information; with it, the same replacement.
+        // Without debug information C code has no paths; `command` has the same replacement for it.
         flags.push("-Cstrip=none");
         Ok(flags)
     }
@@ -139,7 +139,9 @@ impl Build {
     /// A command with the environment of a reproducible build.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command, String> {
         let mut command = Command::new(program);
-        let map = format!("-ffile-prefix-map={}=/cairn", self.root.display());
+        // The sources of C libraries are in crates, below the home of cargo.
+        let [root, home] = [self.root.clone(), cargo_home()?].map(|at| at.display().to_string());
+        let map = format!("-ffile-prefix-map={root}=/cairn -ffile-prefix-map={home}=/cargo");
         command
             .env("CARGO_ENCODED_RUSTFLAGS", self.flags()?)
             .env("CARGO_TARGET_DIR", self.work.join("build"))
@@ -282,6 +284,16 @@ impl Build {
         )?;
         println!("{sums}");
         write(&self.out.join("SHA256SUMS"), &format!("{sums}\n"))
+    }
+}
+
+/// The directory with cargo's sources of crates.
+fn cargo_home() -> Result<PathBuf, String> {
+    match std::env::var_os("CARGO_HOME") {
+        Some(home) => Ok(PathBuf::from(home)),
+        None => {
+            Ok(PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?).join(".cargo"))
+        }
     }
 }
 

@@ -94,6 +94,12 @@ impl Shared {
         }
     }
 
+    /// Writes the last line of the header. Programs take the lines after it for the events of the open database.
+    pub(crate) fn log_opened(&self) {
+        let line = format!("DB pointer {:p}", &raw const *self);
+        self.context.info.header_lines(&[line]);
+    }
+
     /// Writes statistics to the log.
     pub(crate) fn dump_stats(&self) {
         if !self.context.info.wants(Level::Info) {

@@ -219,6 +219,9 @@ fn open_with(
     );
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
+    if writes {
+        db.shared().log_opened();
+    }
     drop(opening);
     Ok(Opened {
         db,

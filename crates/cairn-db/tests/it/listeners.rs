@@ -346,6 +346,17 @@ fn the_log_has_its_header_and_events_and_no_keys() {
     ] {
         assert!(text.contains(part), "{part} is missing from\n{text}");
     }
+    let end_of_header = text
+        .find("Header DB pointer 0x")
+        .expect("the last line of the header");
+    assert!(
+        text.find("Header DB ID: ")
+            .is_some_and(|at| at < end_of_header)
+    );
+    assert!(
+        text.find("flush_started")
+            .is_some_and(|at| at > end_of_header)
+    );
     assert!(
         !text.contains("SECRET") && !text.contains("HIDDEN"),
         "{text}"

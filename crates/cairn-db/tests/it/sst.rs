@@ -113,6 +113,14 @@ fn a_table_is_read_as_written() {
     reader.verify_checksum().unwrap();
     reader.verify_num_entries().unwrap();
     assert_eq!(reader.properties().external_version, Some(2));
+    let at = usize::try_from(reader.properties().global_seqno_at).unwrap();
+    let bytes = crate::logs::bytes_of(&world, path);
+    assert_eq!(
+        bytes[at..at + 8],
+        [0; 8],
+        "the number that an ingestion replaces"
+    );
+    assert!(bytes[..at].ends_with(b"global_seqno"));
 
     writer.open("/out/b.sst".as_ref()).unwrap();
     assert_eq!(writer.finish().unwrap_err().code(), Code::InvalidArgument);

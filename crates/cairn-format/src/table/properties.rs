@@ -105,6 +105,8 @@ macro_rules! properties {
             pub external_version: Option<u32>,
             /// The sequence number written into an external file by ingestion.
             pub global_seqno: Option<SequenceNumber>,
+            /// The offset of that number in the file, which the reader of the file sets; 0 if there is none.
+            pub global_seqno_at: u64,
             /// True if timestamps were stripped from the keys although the column family's keys have them.
             pub timestamps_stripped: bool,
             /// The smallest and largest timestamp of the keys, if known.

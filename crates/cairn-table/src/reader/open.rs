@@ -428,9 +428,13 @@ impl Opening<'_> {
         };
         let bad = |error: Malformed| self.bad(error, handle.offset);
         let raw = self.raw(handle)?;
-        let properties = block_fetcher::properties_of(&raw, handle, &self.footer)
-            .and_then(|block| Properties::decode(&block))
-            .map_err(bad)?;
+        let block = block_fetcher::properties_of(&raw, handle, &self.footer).map_err(bad)?;
+        let mut properties = Properties::decode(&block).map_err(bad)?;
+        if properties.global_seqno.is_some()
+            && let Some(place) = Properties::find_global_seqno(&block)
+        {
+            properties.global_seqno_at = handle.offset + place.start as u64;
+        }
         if properties.index_kind.is_none() && self.footer.version >= 2 {
             return Err(bad(Malformed::at(0, "properties without an index type")));
         }
