@@ -130,7 +130,10 @@ impl Columns {
             ..GetMergeOperandsOptions::default()
         };
         let found = family.get_merge_operands_with(&self.key, &mut request, options);
-        let is_incomplete = found.is_err_and(|error| error.code() == Code::Incomplete);
+        let is_incomplete = match found {
+            Err(error) if error.code() != Code::Incomplete => return Err(error.into()),
+            found => found.is_err(),
+        };
         let is_kept = is_incomplete && request.number_of_operands == all.len();
         match is_kept || !unchanged()? {
             true => Ok(()),
