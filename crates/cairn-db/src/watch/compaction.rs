@@ -266,6 +266,8 @@ impl Watch {
     }
 
     /// The properties of the inputs of `pick`, by path. Tables that cannot be opened are left out.
+    // Not inlined, because the list of errors that are not reported names it.
+    #[inline(never)]
     fn properties_of_inputs(
         &self,
         pick: &Pick,
