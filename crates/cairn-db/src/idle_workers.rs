@@ -44,7 +44,7 @@ impl Shared {
     pub(crate) fn spare(self: &Arc<Self>) -> Arc<RequestThread> {
         let shared = self.clone();
         let cores = cores::count();
-        let last = Mutex::new(shared.look());
+        let last = Mutex::new(shared.look(shared.context.world.clock.monotonic_nanos()));
         Arc::new(move || {
             {
                 let mut last = last.lock();
@@ -52,7 +52,7 @@ impl Shared {
                 if nanos.saturating_sub(last.nanos) < CHECK_INTERVAL.as_nanos() as u64 {
                     return None;
                 }
-                let now = shared.look();
+                let now = shared.look(nanos);
                 if !now.permits_help(std::mem::replace(&mut *last, now), cores) {
                     return None;
                 }
@@ -61,11 +61,11 @@ impl Shared {
         })
     }
 
-    fn look(&self) -> Look {
-        let clock = &self.context.world.clock;
+    /// A look at the time `nanos`, which is now.
+    fn look(&self, nanos: u64) -> Look {
         Look {
-            nanos: clock.monotonic_nanos(),
-            cpu_nanos: clock.process_cpu_nanos(),
+            nanos,
+            cpu_nanos: self.context.world.clock.process_cpu_nanos(),
             seq: self.published().0,
         }
     }

@@ -55,7 +55,7 @@ macro_rules! moves {
         $(#[$doc])*
         #[inline]
         pub fn $name(&mut self $(, $arg: $type)?) -> Progress {
-            self.begin();
+            self.make_iter();
             match self {
                 Child::Memtable(iter) => {
                     iter.$name($($arg)?);
@@ -93,7 +93,7 @@ impl Child {
 
     /// Makes the iterator of a table that has not been positioned.
     #[inline]
-    fn begin(&mut self) {
+    fn make_iter(&mut self) {
         if let Child::Unread(unread) = self
             && let Some(table) = unread.table.take()
         {
@@ -176,7 +176,7 @@ impl Child {
     /// `prefetch_block`, `pin_block` and `finish_seek`. See `cairn_table::TableIter` for the
     /// reason.
     pub fn begin_seek(&mut self, target: &[u8], back: bool) {
-        self.begin();
+        self.make_iter();
         match self {
             Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.set_out(target, back),
@@ -235,7 +235,7 @@ impl Child {
 
     /// Reads ahead by `ahead`, with other bounds, from the next movement on, which is a seek.
     pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
-        self.begin();
+        self.make_iter();
         match self {
             Child::Memtable(_) | Child::Unread(_) => {}
             Child::Table(iter, _) => iter.renew_readahead(ahead),

@@ -192,6 +192,16 @@ fn run(db: &TransactionDb, bypass: bool, seed: u64) -> Vec<Vec<(Vec<u8>, Vec<u8>
     all
 }
 
+/// Statistics, and options of a database that counts in them.
+fn counted() -> (Arc<Statistics>, DbOptions) {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let options = DbOptions {
+        statistics: Keeping::Shared(statistics.clone()),
+        ..DbOptions::default()
+    };
+    (statistics, options)
+}
+
 #[test]
 fn a_commit_past_the_memtable_equals_one_with_insertions() {
     let sets: [fn(&mut DbOptions, &mut FamilyOptions); 7] = [
@@ -268,11 +278,7 @@ fn a_commit_past_the_memtable_equals_one_with_insertions() {
 
 #[test]
 fn the_thresholds_are_those_of_rocksdb() {
-    let statistics = Arc::new(Statistics::new(StatsLevel::All));
-    let options = DbOptions {
-        statistics: Keeping::Shared(statistics.clone()),
-        ..DbOptions::default()
-    };
+    let (statistics, options) = counted();
     let db = open(&World::in_memory(), &options, &FamilyOptions::default());
     let writes = |large, bytes, bypass| TransactionOptions {
         large_txn_commit_optimize_threshold: large,
@@ -629,11 +635,7 @@ fn a_commit_without_the_log_is_recovered() {
 /// Range deletions, and entries that are compared with checksums in the batch, are inserted into the active memtable.
 #[test]
 fn some_transactions_are_inserted_nevertheless() {
-    let statistics = Arc::new(Statistics::new(StatsLevel::All));
-    let options = DbOptions {
-        statistics: Keeping::Shared(statistics.clone()),
-        ..DbOptions::default()
-    };
+    let (statistics, options) = counted();
     let db = open(&World::in_memory(), &options, &FamilyOptions::default());
     let mut batch = WriteBatch::new();
     batch.put(b"k", b"1");
