@@ -111,10 +111,6 @@ impl Work for Shared {
             DueJob::Flush(_) | DueJob::AtomicFlush => self.report_flush(&result),
             DueJob::Compaction(..) => false,
         };
-        if let Some(budget) = &self.budget {
-            let now = self.context.world.clock.monotonic_nanos();
-            budget.of.job_ended(now);
-        }
         JobEnd { result, forgiven }
     }
 
@@ -161,6 +157,7 @@ impl Work for Shared {
         }
         self.changed.notify_all();
         self.purge_as_job(tree);
+        self.release_memory_of_job();
     }
 }
 
@@ -171,6 +168,15 @@ impl AsMut<Jobs> for Tree {
 }
 
 impl Shared {
+    /// Returns the memory of a job to the kernel, if the database has a budget. Called after the job, its inputs and the
+    /// version that it has replaced are dropped.
+    pub(crate) fn release_memory_of_job(&self) {
+        if let Some(budget) = &self.budget {
+            let now = self.context.world.clock.monotonic_nanos();
+            budget.of.job_ended(now);
+        }
+    }
+
     /// Starts all due jobs, subject to holds and limits.
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
         scheduler::schedule(self, tree);

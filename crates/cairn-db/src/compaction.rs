@@ -43,6 +43,8 @@ pub(crate) struct Chosen {
     pub(crate) blob_gc: Option<BlobGc>,
     /// The timestamp above which versions are dropped.
     pub(crate) trim: Option<Vec<u8>>,
+    /// True if the caller gets the paths and properties of the tables written.
+    pub(crate) reports_tables: bool,
     /// Space reserved for its output, which counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
     /// The permission of the family's limiter of compactions.
@@ -162,6 +164,7 @@ impl Shared {
             id,
             blob_gc: None,
             trim: None,
+            reports_tables: false,
             _room: room,
             _token: token,
         })
@@ -192,6 +195,9 @@ impl Shared {
             None => multi_level::with_skip_level(&context, &chosen.pick),
         };
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
+        if chosen.reports_tables {
+            watch = watch.keeping_tables();
+        }
         let _working = self
             .telemetry
             .begin_operation(family.name(), compaction_operation(watch.job, &pick));

@@ -223,6 +223,7 @@ impl Shared {
             id,
             blob_gc: None,
             trim: None,
+            reports_tables: false,
             _room: room,
             _token: Shared::forced_token(family),
         })
@@ -250,6 +251,7 @@ impl Shared {
         drop(tree);
         // The manual compaction continues, and closing waits for it.
         self.as_job(|| self.purge());
+        self.release_memory_of_job();
         result.inspect_err(|error| {
             // This includes damage: the program has requested this compaction, and writes stop as in RocksDB.
             if !is_called_off(error) {
@@ -388,7 +390,10 @@ impl Shared {
                 let state = tree.families.get(&family.id());
                 let busy = state.map_or_else(InProgress::default, |state| state.busy.clone());
                 let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
-                self.take(&mut tree, family, pick, version)?
+                Chosen {
+                    reports_tables: true,
+                    ..self.take(&mut tree, family, pick, version)?
+                }
             };
             self.run_taken(family, chosen, &options.canceled)
         })

@@ -11,6 +11,8 @@
 
 pub mod fix_checksums;
 pub mod memory_limit;
+#[cfg(test)]
+mod memory_of_files;
 pub mod mutate;
 pub mod targets;
 

@@ -51,6 +51,12 @@ fn shrank(bytes: usize) {
     LIVE.with(|live| live.set(live.get() - bytes as isize));
 }
 
+/// Returns the bytes that this thread has allocated and not freed.
+#[cfg(test)]
+pub(crate) fn live() -> isize {
+    LIVE.with(Cell::get)
+}
+
 /// Returns the peak of live memory of this thread during `work`, relative to the start.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = LIVE.with(Cell::get);

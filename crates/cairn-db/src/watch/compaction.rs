@@ -53,6 +53,10 @@ impl Watch {
         version: &Version,
     ) -> CompactionJobInfo {
         let reason = compaction_reason(pick.reason);
+        let reported: Vec<(usize, &Arc<FileMeta>)> = match self.created {
+            Some(_) => pick.files().collect(),
+            None => Vec::new(),
+        };
         let info = CompactionJobInfo {
             db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
@@ -62,13 +66,13 @@ impl Watch {
             num_l0_files: version.level(0).len(),
             base_input_level: pick.start_level(),
             output_level: pick.output.level,
-            input_files: pick
-                .files()
+            input_files: reported
+                .iter()
                 .map(|(_, file)| path_of(family, file))
                 .collect(),
-            input_file_infos: pick
-                .files()
-                .map(|(level, file)| file_info(level, file))
+            input_file_infos: reported
+                .iter()
+                .map(|(level, file)| file_info(*level, file))
                 .collect(),
             table_properties: match self.telemetry.has_listeners() {
                 true => self.properties_of_inputs(pick, family),
@@ -93,11 +97,7 @@ impl Watch {
         if !pick.trivial_move {
             self.telemetry.context().info.info(format_args!(
                 "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
-                self.family,
-                self.job,
-                info.input_files.len(),
-                info.output_level,
-                pick.score
+                self.family, self.job, info.stats.num_input_files, info.output_level, pick.score
             ));
             let mut event = self.telemetry.event(self.job, "compaction_started");
             event
@@ -125,7 +125,7 @@ impl Watch {
         reason: TableFileCreationReason,
         pick: &Pick,
     ) -> Watch {
-        let mut watch = Watch::new(telemetry, family, reason);
+        let mut watch = Watch::new(telemetry, family, reason).keeping_tables();
         watch.describe_parts(pick);
         watch
     }
@@ -144,12 +144,15 @@ impl Watch {
         };
     }
 
-    /// Returns the properties of the tables written.
+    /// Returns the properties of the tables written, if they are kept.
     pub(crate) fn tables_created(&self) -> BTreeMap<FileNumber, Arc<Properties>> {
-        let created = self.created.lock();
-        created
-            .iter()
-            .map(|(number, _, properties)| (*number, properties.clone()))
+        let Some(created) = &self.created else {
+            return BTreeMap::new();
+        };
+        let created = created.lock();
+        let tables = created.tables.iter();
+        tables
+            .map(|table| (table.number, table.properties.clone()))
             .collect()
     }
 
@@ -209,20 +212,19 @@ impl Watch {
                 garbage_blob_bytes: garbage.bytes,
             })
             .collect();
-        info.output_files = edit
-            .added
-            .iter()
+        let Some(created) = &self.created else {
+            return;
+        };
+        let added = edit.added.iter();
+        info.output_files = added
+            .clone()
             .map(|(_, file)| path_of(family, file))
             .collect();
-        info.output_file_infos = edit
-            .added
-            .iter()
-            .map(|(level, file)| file_info(*level, file))
-            .collect();
-        for (_, path, properties) in &*self.created.lock() {
-            info.table_properties
-                .push((path.clone(), properties.clone()));
-        }
+        info.output_file_infos = added.map(|(level, file)| file_info(*level, file)).collect();
+        let created = created.lock();
+        let tables = created.tables.iter();
+        info.table_properties
+            .extend(tables.map(|table| (table.path.clone(), table.properties.clone())));
     }
 
     /// Reports a compaction that was installed or failed.

@@ -86,9 +86,11 @@ impl Watch {
             info.largest_seqno = file.seqs.largest;
             done.written += file.size;
         }
-        if let Some((_, path, properties)) = self.created.lock().first() {
-            info.file_path.clone_from(path);
-            info.table_properties = Some(properties.clone());
+        if let Some(created) = &self.created
+            && let Some(table) = created.lock().tables.first()
+        {
+            info.file_path.clone_from(&table.path);
+            info.table_properties = Some(table.properties.clone());
         }
         note_triggers(&mut info, family);
         info.blob_files.clone_from(&self.blobs.lock());

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cairn_format::table::properties::Properties;
 use cairn_jobs::{JobEvents, JobStats};
+use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::callback::{self, Within};
 use cairn_observe::event::quoted;
 use cairn_observe::listener::{
@@ -48,8 +49,35 @@ pub(crate) struct Watch {
     began: Mutex<BTreeMap<usize, u64>>,
     /// Blob files written.
     blobs: Mutex<Vec<BlobFileAddition>>,
-    /// Tables written.
-    created: Mutex<Vec<(FileNumber, String, Arc<Properties>)>>,
+    /// Tables written, if they are reported when the job ends.
+    created: Option<Mutex<CreatedTables>>,
+    /// The charges of the family's memory.
+    charge: ChargePolicy,
+}
+
+/// Tables that a job has written.
+#[derive(Default)]
+struct CreatedTables {
+    tables: Vec<CreatedTable>,
+    charge: Option<CacheCharge>,
+    bytes: usize,
+}
+
+/// A table that a job has written.
+struct CreatedTable {
+    number: FileNumber,
+    path: String,
+    properties: Arc<Properties>,
+}
+
+impl CreatedTable {
+    /// Returns the memory of this record, in bytes.
+    fn memory_usage(&self) -> usize {
+        size_of::<CreatedTable>()
+            + self.path.capacity()
+            + size_of::<Properties>()
+            + self.properties.memory_usage()
+    }
 }
 
 impl Watch {
@@ -67,8 +95,37 @@ impl Watch {
             reason,
             part: SubcompactionJobInfo::default(),
             began: Mutex::default(),
-            created: Mutex::default(),
+            // A compaction may write thousands of tables, whose properties take more memory than their metadata.
+            created: telemetry.has_listeners().then(Mutex::default),
+            charge: family.tables().charge.clone(),
             blobs: Mutex::default(),
+        }
+    }
+
+    /// Keeps the paths and properties of the tables that the job writes, even without listeners.
+    #[must_use]
+    pub(crate) fn keeping_tables(mut self) -> Watch {
+        self.created.get_or_insert_default();
+        self
+    }
+
+    /// Records a table for the report at the end of the job, if there is one.
+    fn keep(&self, number: FileNumber, path: &Path, properties: &Arc<Properties>) {
+        let Some(created) = &self.created else {
+            return;
+        };
+        let table = CreatedTable {
+            number,
+            path: path.to_string_lossy().into_owned(),
+            properties: properties.clone(),
+        };
+        let mut created = created.lock();
+        created.bytes += table.memory_usage();
+        created.tables.push(table);
+        let bytes = created.bytes;
+        match &mut created.charge {
+            Some(charge) => charge.set(bytes),
+            none => *none = self.charge.charge(MemoryUse::Job, bytes),
         }
     }
 
@@ -102,18 +159,12 @@ impl JobEvents for Watch {
     }
 
     fn table_received(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
-        let path = path.to_string_lossy().into_owned();
-        self.created
-            .lock()
-            .push((file.number, path, properties.clone()));
+        self.keep(file.number, path, properties);
     }
 
     fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
         let (number, size) = (file.number, file.size);
-        let brief = self.brief(path);
-        self.created
-            .lock()
-            .push((number, brief.file_path.clone(), properties.clone()));
+        self.keep(number, path, properties);
         let mut event = self.telemetry.event(self.job, "table_file_creation");
         event
             .text("cf_name", &self.family)
@@ -121,8 +172,11 @@ impl JobEvents for Watch {
             .number("file_size", size)
             .group("table_properties", &logged_properties(properties));
         self.telemetry.log_event(&event);
+        if !self.telemetry.has_listeners() {
+            return;
+        }
         let info = TableFileCreationInfo {
-            brief,
+            brief: self.brief(path),
             file_size: size,
             table_properties: properties.clone(),
             file_checksum: file.checksum.value.clone(),

@@ -1,0 +1,135 @@
+//! Memory of files, open tables and compaction outputs, in bytes per file, as counted by the allocator.
+//!
+//! A database of 10,000 small files stays within a memory budget only if these bytes are few, and charged.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_memory::{MemoryBudget, MemoryUse};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
+use cairn_platform::World;
+
+use crate::memory_limit::{live, peak_of};
+
+/// The number of entries, of a kilobyte each.
+const ENTRIES: u32 = 2_000;
+
+/// The least number of files.
+const FILES: usize = 400;
+
+/// Bound on the memory of the metadata of a file, and of its part of a version, in bytes.
+const METADATA: usize = 750;
+
+/// Bound on the memory of an open table outside of the block cache, in bytes.
+const TABLE: usize = 2_700;
+
+/// Bound on the memory of an output while the compaction runs and is installed, in bytes.
+const OUTPUT: usize = 1_500;
+
+/// Memory of a compaction that does not depend on the number of its outputs.
+const COMPACTION: usize = 2 << 20;
+
+fn opened(path: &Path, budget: &Arc<MemoryBudget>) -> Db {
+    let options = DbOptions {
+        create_if_missing: true,
+        memory_budget: Some(budget.clone()),
+        ..DbOptions::default()
+    };
+    let family = FamilyOptions {
+        target_file_size_base: 4 << 10,
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    open(&OpenRequest {
+        path,
+        options: &options,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: World::posix(),
+    })
+    .expect("it opens")
+}
+
+fn fill(db: &Db) {
+    let mut state = 1_u32;
+    for n in 0..ENTRIES {
+        let noise = (0..250).flat_map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()
+        });
+        let value: Vec<u8> = noise.collect();
+        db.put(format!("key{n:013}").as_bytes(), &value)
+            .expect("it writes");
+    }
+    db.flush().expect("it flushes");
+}
+
+fn files(db: &Db) -> usize {
+    let files = db.property_number("rocksdb.num-files-at-level6");
+    files.expect("the last level") as usize
+}
+
+/// The bytes that `work` leaves allocated on this thread.
+fn left_by(work: impl FnOnce()) -> usize {
+    let before = live();
+    work();
+    usize::try_from(live() - before).expect("the work allocates")
+}
+
+#[test]
+fn the_memory_of_files_and_open_tables_is_bounded_and_charged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("db");
+    let budget = MemoryBudget::new(64 << 20).expect("enough");
+    let db = opened(&path, &budget);
+    fill(&db);
+    let peak = peak_of(|| {
+        db.compact_range(None, None, &CompactRangeOptions::default())
+            .expect("it compacts");
+    });
+    let count = files(&db);
+    assert!(count >= FILES, "{count} files");
+    assert!(
+        peak < COMPACTION + count * OUTPUT,
+        "{} bytes for an output",
+        peak.saturating_sub(COMPACTION) / count
+    );
+    db.close().expect("it closes");
+    drop(db);
+
+    let mut db = None;
+    let metadata = left_by(|| db = Some(opened(&path, &budget)));
+    let db = db.expect("it opened");
+    let charged = |what| budget.cache().charged(what);
+    // The options, memtable and log of an open database are among it.
+    let rest = 200 << 10;
+    assert!(
+        metadata < rest + count * METADATA,
+        "{} bytes for the metadata of a file",
+        metadata.saturating_sub(rest) / count
+    );
+    let files_charged = charged(MemoryUse::FileMetadata);
+    assert!(
+        files_charged + rest > metadata,
+        "{files_charged} of {metadata} bytes are charged"
+    );
+    let tables = left_by(|| {
+        for n in 0..ENTRIES {
+            let found = db.get(format!("key{n:013}").as_bytes());
+            assert!(found.expect("it reads").is_some());
+        }
+    });
+    assert!(
+        tables < count * TABLE,
+        "{} bytes for an open table",
+        tables / count
+    );
+    let tables_charged = charged(MemoryUse::TableReader);
+    assert!(
+        tables_charged > tables,
+        "{tables_charged} of {tables} bytes are charged"
+    );
+    db.close().expect("it closes");
+}
