@@ -4,6 +4,8 @@
 //! there are prefixes. The value of a key is a slice of one compressible text at an offset determined
 //! by the key's number, so that every read can be verified.
 
+use cairn_platform::prefetch_address;
+
 /// A small pseudo-random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -125,6 +127,11 @@ pub struct Values {
     places: u64,
 }
 
+/// Bytes of a value that are prefetched; the processor foresees the others.
+const PREFETCHED: usize = 256;
+
+const CACHE_LINE: usize = 64;
+
 /// Size of a compressible piece, as in db_bench.
 const PIECE: usize = 100;
 
@@ -154,6 +161,18 @@ impl Values {
     #[must_use]
     pub fn of(&self, number: u64) -> &[u8] {
         self.of_len(number, self.len)
+    }
+
+    /// Prefetches the first cache lines of the value of key `number`.
+    #[inline]
+    pub fn prefetch(&self, number: u64) {
+        let value = &self.of(number)[..self.len.min(PREFETCHED)];
+        for piece in value.chunks(CACHE_LINE) {
+            prefetch_address(piece.as_ptr().addr());
+        }
+        if let Some(last) = value.last() {
+            prefetch_address(std::ptr::from_ref(last).addr());
+        }
     }
 
     /// Returns the value of key `number` with `len` bytes, or fewer at the end of the text.

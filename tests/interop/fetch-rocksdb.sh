@@ -9,6 +9,10 @@ library=librocksdbjni-linux64.so
 folder=target/rocksdb
 stamp="$folder/.version"
 
+# Another stage may be fetching it.
+mkdir -p "$folder"
+exec 9>"$folder/.lock"
+flock 9
 if [[ -f "$folder/$library" && "$(cat "$stamp" 2>/dev/null)" == "$version" ]]; then
     exit 0
 fi
@@ -16,7 +20,6 @@ for tool in mvn unzip; do
     command -v "$tool" >/dev/null || { echo "fetch-rocksdb.sh: $tool is missing" >&2; exit 1; }
 done
 
-mkdir -p "$folder"
 mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:copy \
     "-Dartifact=org.rocksdb:rocksdbjni:$version" "-DoutputDirectory=$folder" >&2
 unzip -o -q "$folder/rocksdbjni-$version.jar" "$library" -d "$folder"

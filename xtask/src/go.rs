@@ -1,4 +1,4 @@
-//! A part of the `capi` stage: the tests of a published Go module over the C interface.
+//! A part of the `clients` stage: the tests of a published Go module over the C interface.
 //!
 //! `grocksdb` is the Go binding of RocksDB. The Go command fetches a pinned version, whose checksum is
 //! compared with the one below, and the unmodified sources are compiled against the installed header

@@ -18,8 +18,11 @@ pub fn library(root: &Path, given: Option<&String>, profile: &str) -> Result<Pat
     Ok(target(root).join(folder))
 }
 
-/// Runs Maven in `folder`.
+/// Runs Maven in `folder`, and no other at the same time: its repository of artifacts is not made for that.
 pub fn maven(folder: &Path, words: &[&str]) -> Result<(), String> {
+    let path = std::env::temp_dir().join("cairn-maven.lock");
+    let lock = std::fs::File::create(&path).and_then(|file| file.lock().map(|()| file));
+    let _lock = lock.map_err(|error| format!("{}: {error}", path.display()))?;
     printed(
         Command::new("mvn")
             .args(["-q", "-B"])

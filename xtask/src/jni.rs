@@ -103,13 +103,8 @@ fn fetched([group, artifact, version]: [&str; 3]) -> Result<PathBuf, String> {
         .join(format!("{artifact}-{version}.jar"));
     if !jar.exists() {
         let name = format!("-Dartifact={group}:{artifact}:{version}");
-        printed(Command::new("mvn").args([
-            "-q",
-            "-B",
-            "dependency:get",
-            "-Dtransitive=false",
-            &name,
-        ]))?;
+        let words = ["dependency:get", "-Dtransitive=false", &name];
+        java::maven(Path::new(&home), &words)?;
     }
     Ok(jar)
 }

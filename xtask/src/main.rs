@@ -19,7 +19,7 @@
 //!                              run all kinds of load on real files and compare with a model; fails if memory,
 //!                              threads or descriptors grow (20 seconds are part of test)
 //! cargo xtask pages [--without NAME]...
-//!                              run the commands of the README and of docs/guide (part of capi)
+//!                              run the commands of the README and of docs/guide (part of clients)
 //! cargo xtask c-test           run RocksDB's test of its C interface with Cairn's library (part of capi)
 //! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
 //! cargo xtask pgo              build the command line tool and the C libraries with a profile
@@ -40,10 +40,10 @@
 //! ```
 
 mod archive;
-mod beside;
 mod c_test;
 mod capi;
 mod circles;
+mod clients;
 mod commands;
 mod compat;
 mod deny;
@@ -71,6 +71,7 @@ mod python;
 mod python_module;
 mod reference;
 mod registry;
+mod side_by_side;
 mod soak;
 mod sources;
 mod stages;

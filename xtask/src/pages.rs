@@ -440,7 +440,7 @@ impl Page<'_> {
 
 /// Builds the programs that the pages need and runs them: `cargo xtask pages [--without NAME]...`.
 pub fn alone(root: &Path, words: &[String]) -> Result<(), String> {
-    let selection = Selection::parse(words, &["capi"])?;
+    let selection = Selection::parse(words, &["clients"])?;
     crate::commands::cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     let prefix = target(root).join("pages-installed");
     let place = crate::install::Place {

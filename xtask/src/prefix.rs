@@ -1,4 +1,4 @@
-//! A part of the `capi` stage: build systems find the libraries that `cargo xtask install` installs.
+//! A part of the `clients` stage: build systems find the libraries that `cargo xtask install` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

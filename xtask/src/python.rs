@@ -1,4 +1,4 @@
-//! A part of the `capi` stage: a published Python package over the C interface.
+//! A part of the `clients` stage: a published Python package over the C interface.
 //!
 //! `rockstore` loads `librocksdb.so` at run time and declares the functions that it calls itself. Its
 //! unmodified tests run with Cairn's library in the place where it looks first.

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::beside::Beside;
 use crate::commands::{announce, printed};
 use crate::tool_requirements::Selection;
-use crate::{capi, deny, header, kafka_streams, loom, packages, path_costs, soak, tidy};
+use crate::{
+    capi, clients, deny, header, kafka_streams, loom, packages, path_costs, side_by_side, soak,
+    tidy,
+};
 
 /// Mutated inputs for each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -27,7 +29,7 @@ const WITHOUT: &str = "CAIRN_WITHOUT";
 /// The engine that the crash and model tests run.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 12] = [
+const STAGES: [Stage; 13] = [
     Stage {
         name: "lint",
         run: lint,
@@ -61,6 +63,10 @@ const STAGES: [Stage; 12] = [
         run: capi::run,
     },
     Stage {
+        name: "clients",
+        run: clients::run,
+    },
+    Stage {
         name: "streams",
         run: streams,
     },
@@ -83,43 +89,37 @@ pub fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
-/// The stage after which others run beside those that follow.
-const ALONE: &str = "unit";
-
 /// Installs the tools and runs the stages in `words`, or all. Stops at the first failure.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let mut selection = Selection::parse(words, &names())?;
     provide(root, &mut selection);
+    let others = side_by_side::take(&mut selection);
     let mut summary = Vec::new();
-    let mut beside = None;
     for stage in &STAGES {
         if !selection.stages.contains(&stage.name) {
             continue;
-        }
-        if let Some(beside) = &mut beside {
-            Beside::check(beside)?;
         }
         println!("\n== {}", stage.name);
         let (started, cpu) = (Instant::now(), cpu_of_children());
         (stage.run)(root, &selection)
             .map_err(|error| format!("stage {} failed: {error}", stage.name))?;
-        let seconds = started.elapsed().as_secs_f64();
-        let cores = (cpu_of_children() - cpu) / seconds;
-        summary.push(format!("{} {seconds:.0} s on {cores:.1} cores", stage.name));
-        if stage.name == ALONE {
-            beside = Beside::start(root, &mut selection)?;
-        }
+        summary.push(summary_of(stage.name, started, cpu));
     }
-    if let Some(beside) = beside {
-        summary.push(beside.finish()?);
-    }
+    summary.extend(side_by_side::run(root, &others, &selection.absent())?);
     println!("\nall stages passed: {}", summary.join(", "));
     println!("{}", selection.verdict()?);
     Ok(())
 }
 
+/// The time that a stage took, and its cores, given its start and [`cpu_of_children`] before it ended.
+pub fn summary_of(stage: &str, started: Instant, cpu: f64) -> String {
+    let seconds = started.elapsed().as_secs_f64();
+    let cores = (cpu_of_children() - cpu) / seconds;
+    format!("{stage} {seconds:.0} s on {cores:.1} cores")
+}
+
 /// The CPU time of all children that have ended, in seconds; 0 where the system does not report it so.
-fn cpu_of_children() -> f64 {
+pub fn cpu_of_children() -> f64 {
     // Fields 16 and 17 of the process, in units of 10 ms. The second, its name, may contain spaces.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
@@ -298,7 +298,7 @@ fn interop(root: &Path, selection: &Selection) -> Result<(), String> {
     )
 }
 
-/// Kafka Streams on the library for Java, which the stage `capi` has built.
+/// Kafka Streams on the library for Java.
 fn streams(root: &Path, selection: &Selection) -> Result<(), String> {
     match selection.has("javac") {
         true => kafka_streams::stage(root),

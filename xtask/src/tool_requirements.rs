@@ -69,7 +69,7 @@ pub const NEEDS: [Need; 17] = [
         cached: None,
         steps: &[
             ("interop", "databases read and written by RocksDB's tools"),
-            ("capi", "commands of docs/guide that need them"),
+            ("clients", "commands of docs/guide that need them"),
         ],
         whole: None,
     },
@@ -112,28 +112,31 @@ pub const NEEDS: [Need; 17] = [
         name: "c++",
         parts: &[program("c++", "g++")],
         cached: None,
-        steps: &[("capi", "the headers in C++")],
+        steps: &[
+            ("capi", "the headers and exceptions in C++"),
+            ("clients", "the installed headers in C++"),
+        ],
         whole: None,
     },
     Need {
         name: "objcopy",
         parts: &[program("objcopy", "binutils")],
         cached: None,
-        steps: &[("capi", "the symbols of librocksdb.a")],
+        steps: &[("clients", "the symbols of librocksdb.a")],
         whole: None,
     },
     Need {
         name: "pkg-config",
         parts: &[program("pkg-config", "pkg-config")],
         cached: None,
-        steps: &[("capi", "programs built with pkg-config")],
+        steps: &[("clients", "programs built with pkg-config")],
         whole: None,
     },
     Need {
         name: "cmake",
         parts: &[program("cmake", "cmake"), program("make", "make")],
         cached: None,
-        steps: &[("capi", "programs built with CMake")],
+        steps: &[("clients", "programs built with CMake")],
         whole: None,
     },
     Need {
@@ -144,7 +147,7 @@ pub const NEEDS: [Need; 17] = [
         ],
         cached: None,
         steps: &[
-            ("capi", "tests of RocksJava"),
+            ("clients", "tests of RocksJava"),
             ("streams", "the Kafka Streams example"),
         ],
         whole: None,
@@ -160,7 +163,7 @@ pub const NEEDS: [Need; 17] = [
         name: "rocksdb-crate",
         parts: &[],
         cached: None,
-        steps: &[("capi", "tests of the crate rocksdb")],
+        steps: &[("clients", "tests of the crate rocksdb")],
         whole: None,
     },
     Need {
@@ -173,14 +176,14 @@ pub const NEEDS: [Need; 17] = [
             },
         ],
         cached: None,
-        steps: &[("capi", "tests of the Python package rockstore")],
+        steps: &[("clients", "tests of the Python package rockstore")],
         whole: None,
     },
     Need {
         name: "go",
         parts: &[program("go", "golang-go")],
         cached: None,
-        steps: &[("capi", "tests of the Go module grocksdb")],
+        steps: &[("clients", "tests of the Go module grocksdb")],
         whole: None,
     },
     Need {
@@ -330,7 +333,7 @@ impl Selection {
 mod tests {
     use super::*;
 
-    const STAGES: [&str; 4] = ["lint", "interop", "capi", "counts"];
+    const STAGES: [&str; 5] = ["lint", "interop", "capi", "clients", "counts"];
 
     fn parse(words: &str) -> Result<Selection, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
@@ -374,7 +377,7 @@ mod tests {
         assert!(!selection.has("go") && selection.has("cmake"));
         let verdict = selection.verdict().unwrap_err();
         assert!(
-            verdict.contains("capi: tests of the Go module grocksdb (no go)"),
+            verdict.contains("clients: tests of the Go module grocksdb (no go)"),
             "{verdict}"
         );
     }
@@ -395,7 +398,7 @@ mod tests {
     #[test]
     fn a_stage_of_one_tool_is_left_out_with_it() {
         let selection = parse("--without valgrind").unwrap();
-        assert_eq!(selection.stages, ["lint", "interop", "capi"]);
+        assert_eq!(selection.stages, ["lint", "interop", "capi", "clients"]);
         assert!(selection.verdict().unwrap().contains("counts: "));
     }
 
@@ -414,7 +417,7 @@ mod tests {
     #[test]
     fn a_stage_left_out_needs_no_tools() {
         let selection = parse("--without counts").unwrap();
-        assert_eq!(selection.stages, ["lint", "interop", "capi"]);
+        assert_eq!(selection.stages, ["lint", "interop", "capi", "clients"]);
         assert!(!needed(&selection).contains(&"valgrind"));
         assert_eq!(
             selection.verdict(),

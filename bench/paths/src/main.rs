@@ -102,6 +102,7 @@ fn main() -> Result<()> {
     drop(iter);
     path_seek_runs(&db)?;
     path_seek_runs_kept(&db)?;
+    path_seek_absent(&db)?;
     db.close()
 }
 
@@ -310,6 +311,21 @@ fn path_seek_runs(db: &Db) -> Result<()> {
 #[inline(never)]
 fn path_seek_runs_kept(db: &Db) -> Result<()> {
     seek_all(db, "in several runs")
+}
+
+/// Makes an iterator for each seek to a key that is absent in [`RUNS`] sorted runs. The next key is present.
+#[inline(never)]
+fn path_seek_absent(db: &Db) -> Result<()> {
+    let options = ReadOptions::default();
+    for i in 0..OPERATIONS {
+        let present = key(scattered(i));
+        let mut absent = present;
+        absent[15] = b'/';
+        let mut iter = db.iter_with(&options);
+        iter.seek(&absent);
+        assert_eq!(iter.key(), present);
+    }
+    Ok(())
 }
 
 /// Makes an iterator for each seek. As for `seek_all`.

@@ -521,17 +521,17 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         };
         let began = Instant::now();
         let mut done = 0;
+        let mut next = self.number_at(0, order, &shuffled);
         while self.goes_on(done) {
             let size = self
                 .flags
                 .batch_size
                 .clamp(1, self.flags.num.saturating_sub(done).max(1));
             for at in done..done + size {
-                let number = match order {
-                    Order::Sequential => at,
-                    Order::Random => self.rng.below(self.flags.num.max(1)),
-                    Order::Shuffled => shuffled[at as usize],
-                };
+                let number = next;
+                next = self.number_at(at + 1, order, &shuffled);
+                // Otherwise each write waits for the memory of its value, which is not a cost of the engine.
+                self.job.values.prefetch(next);
                 self.layout.write(number, &mut self.key);
                 for database in 0..self.databases {
                     self.session.select(database);
@@ -558,6 +558,17 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of the key at a place in the order of the writes, given all numbers if they are shuffled.
+    #[inline]
+    fn number_at(&mut self, place: u64, order: Order, shuffled: &[u64]) -> u64 {
+        match order {
+            Order::Sequential => place,
+            Order::Random => self.rng.below(self.flags.num.max(1)),
+            // There is none after the last.
+            Order::Shuffled => shuffled.get(place as usize).copied().unwrap_or(0),
+        }
     }
 
     /// Returns all keys once, in an order specific to the thread.

@@ -190,13 +190,12 @@ fn families_of<'k>(keys: &[(&'k Family, &[u8])]) -> (Vec<&'k FamilyState>, Vec<u
 }
 
 impl<'a> Wanted<'a> {
-    /// Looks `keys` up in the views with the indices `of_key`, as of a sequence number.
-    #[inline]
+    /// Looks `keys` up in those of `views` with the indices `of_key`, as of a sequence number.
     fn new(
         shared: &Arc<Shared>,
         keys: &[(&Family, &[u8])],
         of_key: &[usize],
-        (view, seq): (impl Fn(usize) -> &'a View, SequenceNumber),
+        (views, seq): (&[&'a View], SequenceNumber),
         options: &ReadOptions,
     ) -> Wanted<'a> {
         let mut wanted = Wanted {
@@ -204,7 +203,7 @@ impl<'a> Wanted<'a> {
             refused: Vec::new(),
         };
         for (at, (&(family, key), &of)) in keys.iter().zip(of_key).enumerate() {
-            let view = view(of);
+            let view = views[of];
             let found = match Arc::ptr_eq(&family.db.shared, shared) {
                 true => check_held(view).and_then(|()| lookup(view, key, seq, options)),
                 false => Err(Error::invalid_argument(format!(
@@ -280,8 +279,8 @@ fn find_all<T>(
         .into_iter()
         .map(|view| shared.limited(view, options))
         .collect();
-    let view = |of: usize| -> &View { &views[of] };
-    let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
+    let views: Vec<&View> = views.iter().map(|view| &**view).collect();
+    let wanted = Wanted::new(shared, keys, &of_key, (&views, seq), options);
     let options = tier_of(shared, options);
     let found = multi_get(&wanted.keys, &options, sorted, show);
     wanted.results(found)
@@ -303,8 +302,8 @@ async fn find_all_async<T>(
         .into_iter()
         .map(|view| AwaitedView::new(view, shared))
         .collect();
-    let view = |of: usize| -> &View { &views[of] };
-    let wanted = Wanted::new(shared, keys, &of_key, (view, seq), options);
+    let views: Vec<&View> = views.iter().map(|view| &**view).collect();
+    let wanted = Wanted::new(shared, keys, &of_key, (&views, seq), options);
     let options = ReadOptions {
         async_io: true,
         ..tier_of(shared, options).into_owned()

@@ -19,8 +19,9 @@ options! {
         max_dict_bytes: u32 = 0, dynamic;
         /// Size of training samples, in bytes; 0 uses the samples as the dictionary.
         zstd_max_train_bytes: u32 = 0, dynamic;
-        /// Number of threads that compress the blocks of a table.
-        parallel_threads: u32 = 1, dynamic, hint;
+        /// Number of threads that compress the blocks of a table; 1 for the thread that builds it. Without effect for
+        /// fast codecs: Snappy, LZ4, and zstd at negative levels.
+        parallel_threads: u32 = 1, dynamic;
         /// True if these options apply to the bottommost level.
         enabled: bool = false, dynamic;
         /// Maximum data buffered for sampling, in bytes; 0 for no limit.

@@ -478,14 +478,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Searches until every member has finished or failed.
-    #[inline(never)]
     fn search(&mut self) {
-        for member in &mut self.members {
-            let searched = member.get.search_memtables();
-            member.note(searched);
-        }
+        self.search_in_memory();
         loop {
-            while self.descend() {}
             let stopped = |member: &&mut Member<'_>| member.get.is_blocked();
             let step = self
                 .timed_by_level
@@ -497,7 +492,18 @@ impl<'a> Batch<'a> {
             if !any {
                 return;
             }
+            while self.descend() {}
         }
+    }
+
+    /// Searches until every member has finished or failed, or waits for a table or a block.
+    #[inline(never)]
+    fn search_in_memory(&mut self) {
+        for member in &mut self.members {
+            let searched = member.get.search_memtables();
+            member.note(searched);
+        }
+        while self.descend() {}
     }
 
     /// Searches the next candidate table of every runnable member. Returns false if there was none.
@@ -794,12 +800,8 @@ impl<'a> Batch<'a> {
 
     /// [`Batch::search`] that awaits reads.
     async fn search_async(&mut self) {
-        for member in &mut self.members {
-            let searched = member.get.search_memtables();
-            member.note(searched);
-        }
+        self.search_in_memory();
         loop {
-            while self.descend() {}
             let tables = self.open_tables().await;
             let (any, missing) = self.missing();
             drop(tables);
@@ -811,6 +813,7 @@ impl<'a> Batch<'a> {
             if !any {
                 return;
             }
+            while self.descend() {}
         }
     }
 
@@ -896,14 +899,17 @@ impl<'a> Batch<'a> {
     async fn read_blobs_async(&mut self) {
         if let Some(first) = self.members.first() {
             let reading = first.get.reading();
-            let members = self.members.iter().filter(|member| member.error.is_none());
-            // Those of other families are opened by the reads.
-            let members = members.filter(|member| std::ptr::eq(member.get.reading(), reading));
-            let indexes: Vec<&[u8]> = members
-                .flat_map(|member| member.get.blob_indexes())
-                .collect();
-            let opening = open_blob_files(reading, &indexes);
-            opening.await;
+            let mut indexes = Vec::new();
+            for member in &self.members {
+                // Those of other families are opened by the reads.
+                if member.error.is_none() && std::ptr::eq(member.get.reading(), reading) {
+                    member.get.add_blob_indexes(&mut indexes);
+                }
+            }
+            if !indexes.is_empty() {
+                let opening = open_blob_files(reading, &indexes);
+                opening.await;
+            }
         }
         let mut missing = self.missing_blobs();
         while let Some(blobs) = missing {

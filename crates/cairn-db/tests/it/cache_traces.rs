@@ -16,7 +16,8 @@ use cairn_format::trace::io::IoOperation;
 use cairn_format::trace::{METADATA_LEN, Metadata};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, ReadTier, WriteOptions,
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions,
+    ReadTier, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
@@ -367,9 +368,11 @@ fn the_operations_on_the_files_of_a_database_are_recorded() {
     other.put_with(b"key", &[1; 3000], &synced).unwrap();
     other.flush().unwrap();
     other.get(&3_u32.to_be_bytes()).unwrap().unwrap();
-    other
-        .compact_range(None, None, &CompactRangeOptions::default())
-        .unwrap();
+    let rewriting = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    other.compact_range(None, None, &rewriting).unwrap();
     db.end_io_trace().unwrap();
     other.put(b"after", b"the end").unwrap();
 

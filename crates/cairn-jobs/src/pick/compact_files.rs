@@ -87,7 +87,7 @@ pub fn pick_files(
             "files of the compaction are already being compacted",
         ));
     }
-    let pick = expand::assemble(&tree, Reason::Manual, 0.0, inputs, output_level, false);
+    let pick = expand::assemble(&tree, Reason::Manual, 0.0, inputs, output_level);
     let mut pick = pick.ok_or_else(|| {
         Error::aborted("a running compaction writes to the same range of the output level")
     })?;
@@ -326,7 +326,7 @@ pub fn move_level_zero(
 }
 
 fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
-    let pick = expand::assemble(tree, Reason::RefitLevel, 0.0, inputs, target, false);
+    let pick = expand::assemble(tree, Reason::RefitLevel, 0.0, inputs, target);
     let mut pick = pick.ok_or_else(|| {
         Error::not_supported("a running compaction writes to levels between source and target")
     })?;

@@ -3,7 +3,7 @@
 use cairn_format::key::InternalKey;
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
-use cairn_types::PartitionContext;
+use cairn_types::{KeyOrder, PartitionContext};
 use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Output, Pick, Reason, range};
@@ -147,14 +147,7 @@ pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
             });
         }
     }
-    assemble(
-        tree,
-        start.reason,
-        start.score,
-        inputs,
-        output_level,
-        start.level_zero_move,
-    )
+    assemble(tree, start.reason, start.score, inputs, output_level)
 }
 
 /// Builds a pick of exactly these inputs. `None` if a running compaction conflicts.
@@ -164,7 +157,6 @@ pub(super) fn assemble(
     score: f64,
     inputs: Vec<LevelInputs>,
     output_level: usize,
-    level_zero_move: bool,
 ) -> Option<Pick> {
     debug_assert!(!inputs.iter().any(|level| tree.busy.any(&level.files)));
     let all = inputs.iter().flat_map(|level| &level.files);
@@ -185,7 +177,7 @@ pub(super) fn assemble(
     {
         return None;
     }
-    pick.trivial_move = is_trivial_move(tree, &pick, level_zero_move);
+    pick.trivial_move = is_trivial_move(tree, &pick);
     Some(pick)
 }
 
@@ -352,7 +344,7 @@ fn next_cursor(tree: &Tree, inputs: &LevelInputs) -> Option<InternalKey> {
 }
 
 /// True if the inputs can be moved to the output level unchanged.
-fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
+fn is_trivial_move(tree: &Tree, pick: &Pick) -> bool {
     let (level, output) = (pick.start_level(), &pick.output);
     let start = &pick.inputs[0].files;
     let rewrites = match pick.reason {
@@ -362,7 +354,7 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
     if rewrites
         || pick.young.is_some()
         || pick.inputs.len() > 1
-        || (level == 0 && start.len() > 1 && !level_zero_move)
+        || (level == 0 && !are_disjoint(tree.order(), start))
         || start.iter().any(|file| file.path_id != output.path_id)
         || tree.options.compression(tree.version, &tree.targets, level) != output.compression
     {
@@ -377,6 +369,23 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
             let below = touching(tree, output.level + 1, std::slice::from_ref(file));
             bytes(&below).saturating_add(file.size) <= output.max_compaction_bytes
         })
+}
+
+/// True if no two of `files` overlap.
+pub(super) fn are_disjoint<'f>(
+    order: &KeyOrder,
+    files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+) -> bool {
+    let mut files: Vec<_> = files.into_iter().collect();
+    files.sort_by(|a, b| bounds::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes()));
+    files.windows(2).all(|pair| {
+        bounds::compare(
+            order,
+            pair[0].largest.as_bytes(),
+            pair[1].smallest.as_bytes(),
+        )
+        .is_lt()
+    })
 }
 
 /// True if a file of the start level crosses a boundary of the user's partitioner.

@@ -159,7 +159,7 @@ fn tiers(tree: &Tree) -> Option<Pick> {
     tiers.reverse();
     let files = tiers.into_iter().find_map(|tier| filling(files, tier))?;
     let inputs = vec![LevelInputs { level: 0, files }];
-    expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0, false)
+    expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0)
 }
 
 /// Returns the table bytes within the combined limit of tables and blob files.
@@ -223,7 +223,7 @@ fn small_files(tree: &Tree) -> Option<Pick> {
         files: files[..count].to_vec(),
     }];
     let reason = Reason::FifoReduceNumFiles;
-    expand::assemble(tree, reason, 0.0, inputs, 0, false)
+    expand::assemble(tree, reason, 0.0, inputs, 0)
 }
 
 /// Returns the rewriting of the oldest file whose temperature is not that of its age.
@@ -242,7 +242,7 @@ fn another_temperature(tree: &Tree) -> Option<Pick> {
         files: vec![file.clone()],
     }];
     let reason = Reason::ChangeTemperature;
-    let mut pick = expand::assemble(tree, reason, 0.0, inputs, 0, false)?;
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, 0)?;
     pick.output.temperature = Some(wanted);
     Some(pick)
 }

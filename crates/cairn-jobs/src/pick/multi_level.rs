@@ -63,7 +63,7 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
         files: files.clone(),
     });
     // `None` if a running compaction writes to that level.
-    let whole = expand::assemble(tree, pick.reason, pick.score, inputs, below, false)?;
+    let whole = expand::assemble(tree, pick.reason, pick.score, inputs, below)?;
     Some(SkipLevelCandidates {
         files,
         excess,

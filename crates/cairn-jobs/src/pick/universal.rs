@@ -210,7 +210,7 @@ fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
         inputs.insert(0, LevelInputs { level, files });
     }
     let reason = Reason::UniversalSizeAmplification;
-    let mut pick = expand::assemble(tree, reason, 0.0, inputs, oldest.level, false)?;
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, oldest.level)?;
     pick.trivial_move = false;
     pick.grandparents = Vec::new();
     pick.output.max_bytes = pick.output.target_bytes;
@@ -424,7 +424,7 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
             }),
         }
     }
-    let mut pick = expand::assemble(tree, reason, 0.0, inputs, output_level, false)?;
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, output_level)?;
     if young::is_futile(tree, &pick) {
         return None;
     }
@@ -469,20 +469,9 @@ fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason
     range.end == runs.len() || u128::from(older) * 100 < u128::from(total) * u128::from(percent)
 }
 
-/// True if no two inputs overlap, so that all can be moved unchanged.
+/// True if all inputs can be moved unchanged: no two overlap.
 fn is_disjoint(tree: &Tree, pick: &Pick) -> bool {
-    let mut files: Vec<_> = pick.files().map(|(_, file)| file).collect();
-    files.sort_by(|a, b| {
-        bounds::compare(tree.order(), a.smallest.as_bytes(), b.smallest.as_bytes())
-    });
-    let apart = |left: &FileMeta, right: &FileMeta| {
-        bounds::compare(
-            tree.order(),
-            left.largest.as_bytes(),
-            right.smallest.as_bytes(),
-        )
-        .is_lt()
-    };
-    files.windows(2).all(|pair| apart(pair[0], pair[1]))
-        && files.iter().all(|file| file.path_id == pick.output.path_id)
+    let files = || pick.files().map(|(_, file)| file);
+    expand::are_disjoint(tree.order(), files())
+        && files().all(|file| file.path_id == pick.output.path_id)
 }

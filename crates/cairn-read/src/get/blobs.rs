@@ -108,12 +108,12 @@ impl<H: OnOperand> PointGet<'_, H> {
         Ok(())
     }
 
-    /// The encoded blob indexes of the result.
-    pub(crate) fn blob_indexes(&self) -> Vec<&[u8]> {
+    /// Adds the encoded blob indexes of the result to `indexes`.
+    pub(crate) fn add_blob_indexes<'s>(&'s self, indexes: &mut Vec<&'s [u8]>) {
         match &self.versions.newest {
-            Newest::Missing | Newest::Value(_) => Vec::new(),
-            Newest::Blob(index) => vec![index],
-            Newest::Entity(entity) => blob_indexes(entity),
+            Newest::Missing | Newest::Value(_) => {}
+            Newest::Blob(index) => indexes.push(index),
+            Newest::Entity(entity) => indexes.extend(blob_indexes(entity)),
         }
     }
 

@@ -114,7 +114,10 @@ impl PointGet<'_> {
 
     /// Awaits values in blob files, and returns the result.
     async fn finish_async(&mut self) -> Result<Found> {
-        open_blob_files(&self.view.family, &self.blob_indexes()).await;
+        let mut indexes = Vec::new();
+        self.add_blob_indexes(&mut indexes);
+        let opening = open_blob_files(&self.view.family, &indexes);
+        opening.await;
         let mut requests = Vec::new();
         if let Some(mut blobs) = self.blob_reads(&mut requests)? {
             while !requests.is_empty() {

@@ -1,17 +1,17 @@
 //! The data blocks of a table under construction: the current block, the blocks buffered for the
-//! compression dictionary, and the compression of finished blocks.
+//! compression dictionary, and those that are being compressed by other threads.
 
-use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
+use cairn_compress::{Compression, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
-use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_format::table::TRAILER_LEN;
 use cairn_memory::{CacheCharge, MemoryUse};
-use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
-use cairn_types::{Error, Result};
+use cairn_types::Result;
 
-use crate::builder::auto_skip_compressor::AutoSkipCompressor;
+use crate::builder::compression_threads::{CompressionThreads, Done};
 use crate::builder::file_writer::FileWriter;
 use crate::builder::index::IndexRows;
+use crate::builder::packer::Packer;
 use crate::builder::params::BuildParams;
 use crate::builder::warmer::Warmer;
 
@@ -23,142 +23,6 @@ const ENTRY_OVERHEAD: usize = 32;
 
 /// A size up to which every block has room, in bytes.
 const MAX_BLOCK_ROOM: usize = 1 << 30;
-
-/// Compresses blocks and decides whether to keep the result.
-pub(crate) struct Packer {
-    compressor: Compressor,
-    dictionary: Option<Dictionary>,
-    /// A block is stored compressed if its size is at most this many 1024ths of the original.
-    max_per_kb: u64,
-    auto_skip: Option<AutoSkipCompressor>,
-    verify: bool,
-    scratch: Vec<u8>,
-    /// True if any block was stored compressed.
-    pub used: bool,
-    /// Number of blocks that did not shrink enough.
-    pub rejected: u64,
-    meter: Meter,
-    counts: Packed,
-}
-
-/// Number and bytes of blocks by outcome.
-#[derive(Default)]
-struct Packed {
-    compressed: (u64, u64),
-    compressed_to: u64,
-    rejected: (u64, u64),
-    bypassed: (u64, u64),
-}
-
-/// Adds a block of `len` bytes.
-fn count(sum: &mut (u64, u64), len: usize) {
-    sum.0 += 1;
-    sum.1 += len as u64;
-}
-
-impl Drop for Packer {
-    fn drop(&mut self) {
-        let counts = &self.counts;
-        self.meter.update(|update| {
-            update.add(Ticker::NumberBlockCompressed, counts.compressed.0);
-            update.add(Ticker::BytesCompressedFrom, counts.compressed.1);
-            update.add(Ticker::BytesCompressedTo, counts.compressed_to);
-            update.add(Ticker::NumberBlockCompressionRejected, counts.rejected.0);
-            update.add(Ticker::BytesCompressionRejected, counts.rejected.1);
-            update.add(Ticker::NumberBlockCompressionBypassed, counts.bypassed.0);
-            update.add(Ticker::BytesCompressionBypassed, counts.bypassed.1);
-        });
-    }
-}
-
-impl Packer {
-    pub(crate) fn new(params: &BuildParams, dictionary: Option<Vec<u8>>) -> Result<Packer> {
-        let compressor = Compressor::new(
-            params.compression,
-            params.codec_options(),
-            dictionary.as_deref(),
-        )?;
-        Ok(Packer {
-            compressor,
-            dictionary: dictionary.map(Dictionary::new),
-            max_per_kb: u64::try_from(params.compression_options.max_compressed_bytes_per_kb)
-                .unwrap_or(0),
-            auto_skip: AutoSkipCompressor::new(&params.compression_options),
-            verify: params.options.verify_compression,
-            scratch: Vec::new(),
-            used: false,
-            rejected: 0,
-            meter: params.meter.clone(),
-            counts: Packed::default(),
-        })
-    }
-
-    /// Returns the number of blocks stored without an attempt to compress them.
-    pub(crate) fn bypassed(&self) -> u64 {
-        self.counts.bypassed.0
-    }
-
-    pub(crate) fn dictionary(&self) -> Option<&Dictionary> {
-        self.dictionary.as_ref()
-    }
-
-    /// Returns the stored form of `raw`, compressed if that saves enough.
-    pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
-        let kind = self.compressor.kind();
-        let skips = self
-            .auto_skip
-            .as_mut()
-            .is_some_and(AutoSkipCompressor::skips_next);
-        if kind == Compression::None || skips {
-            count(&mut self.counts.bypassed, raw.len());
-            return Ok((raw, Compression::None));
-        }
-        let began = self.meter.began_detail();
-        let most = raw.len() as u64 * self.max_per_kb / 1024;
-        self.scratch.clear();
-        let shrunk = self
-            .compressor
-            .compress_within(raw, most as usize, &mut self.scratch)?;
-        if let Some(nanos) = self.meter.nanos_since(began) {
-            self.meter
-                .update(|update| update.time(Histogram::CompressionTimesNanos, nanos));
-        }
-        if let Some(skip) = &mut self.auto_skip {
-            skip.note(
-                raw.len(),
-                if shrunk {
-                    self.scratch.len()
-                } else {
-                    raw.len()
-                },
-            );
-        }
-        if !shrunk {
-            self.rejected += 1;
-            count(&mut self.counts.rejected, raw.len());
-            return Ok((raw, Compression::None));
-        }
-        if self.verify {
-            let back = decompress(
-                kind,
-                &self.scratch,
-                Framing::Sized,
-                self.dictionary.as_ref(),
-                raw.len(),
-            );
-            if back.as_deref() != Ok(raw) {
-                return Err(Error::corruption(format!(
-                    "{kind} does not reproduce a block of {} bytes (verify_compression)",
-                    raw.len()
-                )));
-            }
-        }
-        self.used = true;
-        count(&mut self.counts.compressed, raw.len());
-        self.counts.compressed_to += self.scratch.len() as u64;
-        Ok((&self.scratch, kind))
-    }
-}
 
 /// Data blocks buffered until the dictionary is built.
 #[derive(Default)]
@@ -216,6 +80,7 @@ pub(crate) struct DataBlocks {
     sizes: Sizes,
     packer: Packer,
     waiting: Option<BufferedBlocks>,
+    threads: Option<CompressionThreads>,
     params: BuildParams,
     /// Number of entries in finished data blocks.
     entries: u64,
@@ -257,6 +122,7 @@ impl DataBlocks {
             sizes: Sizes::new(options),
             packer: Packer::new(params, None)?,
             waiting,
+            threads: None,
             params: params.clone(),
             entries: 0,
             count: 0,
@@ -315,33 +181,34 @@ impl DataBlocks {
 
     /// Returns the memory of the current block and of the compressor's output, in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
-        self.block.estimated_size() + self.packer.scratch.capacity()
+        let threads = self.threads.as_ref();
+        self.block.estimated_size()
+            + self.packer.memory_usage()
+            + threads.map_or(0, CompressionThreads::memory_usage)
     }
 
-    /// Returns the size of the buffered blocks, in bytes.
+    /// Returns the size of the finished blocks that are not written, in bytes.
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        self.waiting
-            .as_ref()
-            .map_or(0, |waiting| waiting.bytes.len() as u64)
+        let waiting = self.waiting.as_ref().map_or(0, |it| it.bytes.len() as u64);
+        let threads = self.threads.as_ref();
+        waiting + threads.map_or(0, CompressionThreads::raw_bytes)
     }
 
-    /// Finishes the current block: writes or buffers it.
-    pub(crate) fn end_block(
-        &mut self,
-        output: &mut FileWriter,
-        index: &mut IndexRows,
-        warmer: Option<&Warmer>,
-    ) -> Result<()> {
+    /// Finishes the current block: writes or buffers it, or gives it to another thread.
+    pub(crate) fn end_block(&mut self, place: &mut Place<'_>) -> Result<()> {
         self.count += 1;
         self.entries += self.block.entries() as u64;
         let raw = self.block.finish();
         self.raw_bytes += raw.len() as u64;
         let Some(waiting) = &mut self.waiting else {
-            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
-            index.place_block(handle);
-            if let Some(warmer) = warmer {
-                warmer.data(handle, raw, self.entries.div_ceil(self.count))?;
-            }
+            let mut emitter = Emitter {
+                packer: &mut self.packer,
+                threads: &mut self.threads,
+                params: &self.params,
+                sizes: &self.sizes,
+                mean_entries: self.entries.div_ceil(self.count),
+            };
+            emitter.emit(raw, place)?;
             self.block.reset();
             return Ok(());
         };
@@ -354,18 +221,24 @@ impl DataBlocks {
             is_full |= charge.exceeds_strict_capacity();
         }
         if is_full {
-            self.end_buffered(output, index, warmer)?;
+            self.end_buffered(place)?;
         }
         Ok(())
     }
 
-    /// Builds the dictionary from the buffered blocks and writes them.
-    pub(crate) fn end_buffered(
-        &mut self,
-        output: &mut FileWriter,
-        index: &mut IndexRows,
-        warmer: Option<&Warmer>,
-    ) -> Result<()> {
+    /// Writes all finished blocks.
+    pub(crate) fn end_all(&mut self, place: &mut Place<'_>) -> Result<()> {
+        self.end_buffered(place)?;
+        while self.threads.as_ref().is_some_and(|it| !it.is_empty()) {
+            self.emitter().take(place)?;
+        }
+        // Ends the threads.
+        self.threads = None;
+        Ok(())
+    }
+
+    /// Builds the dictionary from the buffered blocks, and writes them or gives them to other threads.
+    fn end_buffered(&mut self, place: &mut Place<'_>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else {
             return Ok(());
         };
@@ -374,15 +247,20 @@ impl DataBlocks {
         }
         let mut start = 0;
         for end in waiting.ends {
-            let raw = &waiting.bytes[start..end];
-            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
-            index.place_block(handle);
-            if let Some(warmer) = warmer {
-                warmer.data(handle, raw, self.entries.div_ceil(self.count))?;
-            }
+            self.emitter().emit(&waiting.bytes[start..end], place)?;
             start = end;
         }
         Ok(())
+    }
+
+    fn emitter(&mut self) -> Emitter<'_> {
+        Emitter {
+            packer: &mut self.packer,
+            threads: &mut self.threads,
+            params: &self.params,
+            sizes: &self.sizes,
+            mean_entries: self.entries.div_ceil(self.count.max(1)),
+        }
     }
 
     /// The packer of the data blocks.
@@ -445,14 +323,71 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Writes one data block with its padding.
+/// The places to which finished blocks go.
+pub(crate) struct Place<'a> {
+    pub output: &'a mut FileWriter,
+    pub index: &'a mut IndexRows,
+    pub warmer: Option<&'a Warmer>,
+}
+
+/// Compresses and writes finished blocks.
+struct Emitter<'a> {
+    packer: &'a mut Packer,
+    threads: &'a mut Option<CompressionThreads>,
+    params: &'a BuildParams,
+    sizes: &'a Sizes,
+    /// The mean number of entries of a block.
+    mean_entries: u64,
+}
+
+impl Emitter<'_> {
+    /// Writes the block `raw`, or gives it to another thread and writes blocks that other threads have compressed.
+    fn emit(&mut self, raw: &[u8], place: &mut Place<'_>) -> Result<()> {
+        if self.threads.is_none() {
+            let blocks = place.index.placed();
+            *self.threads = CompressionThreads::start(self.params, self.packer, blocks)?;
+        }
+        let Some(threads) = self.threads.as_mut() else {
+            let packed = self.packer.pack(raw)?;
+            return write(self.sizes, (raw, self.mean_entries), packed, place);
+        };
+        let tries = self.packer.tries(raw.len());
+        threads.give(raw, tries)?;
+        if threads.is_full() {
+            self.take(place)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the block that was given to another thread first.
+    fn take(&mut self, place: &mut Place<'_>) -> Result<()> {
+        let Some(threads) = self.threads.as_mut() else {
+            return Ok(());
+        };
+        let Done { raw, stored, tried } = threads.take()?;
+        let kind = match tried {
+            true => self.packer.note(raw.len(), stored.as_ref().map(Vec::len)),
+            false => Compression::None,
+        };
+        write(
+            self.sizes,
+            (&raw, self.mean_entries),
+            (stored.as_deref().unwrap_or(&raw), kind),
+            place,
+        )?;
+        threads.recycle(raw, stored);
+        Ok(())
+    }
+}
+
+/// Writes the block `raw` in its stored form, with its padding.
 fn write(
-    packer: &mut Packer,
     sizes: &Sizes,
-    raw: &[u8],
-    output: &mut FileWriter,
-) -> Result<Handle> {
-    let (stored, kind) = packer.pack(raw)?;
+    (raw, mean_entries): (&[u8], u64),
+    (stored, kind): (&[u8], Compression),
+    place: &mut Place<'_>,
+) -> Result<()> {
+    let output = &mut *place.output;
     let len = (stored.len() + TRAILER_LEN) as u64;
     if sizes.super_block > 0 {
         let room = sizes.super_block - output.offset() % sizes.super_block;
@@ -464,5 +399,9 @@ fn write(
     if sizes.align > 0 {
         output.pad((sizes.align - len % sizes.align) % sizes.align)?;
     }
-    Ok(handle)
+    place.index.place_block(handle);
+    match place.warmer {
+        Some(warmer) => warmer.data(handle, raw, mean_entries),
+        None => Ok(()),
+    }
 }

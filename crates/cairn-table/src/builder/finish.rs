@@ -9,7 +9,7 @@ use cairn_format::table::{Footer, Handle, MetaIndex, meta};
 use cairn_memory::CacheRole;
 use cairn_types::{Error, Result};
 
-use super::data_blocks::Packer;
+use super::packer::Packer;
 use super::{BlockBasedBuilder, TableStats};
 use crate::metadata::Tier;
 
@@ -53,8 +53,8 @@ impl BlockBasedBuilder {
     /// file.
     pub(crate) fn finish(mut self) -> Result<TableStats> {
         self.end_block(None)?;
-        self.data
-            .end_buffered(&mut self.output, &mut self.index, self.warmer.as_ref())?;
+        let (data, mut place) = self.data_and_place();
+        data.end_all(&mut place)?;
         let tail_start = self.output.offset();
         self.properties.data_size = tail_start;
         self.properties.tail_start_offset = tail_start;

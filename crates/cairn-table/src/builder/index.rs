@@ -78,6 +78,11 @@ impl IndexRows {
         self.handles.push(handle);
     }
 
+    /// Returns the number of blocks that have a handle.
+    pub(crate) fn placed(&self) -> usize {
+        self.handles.len()
+    }
+
     /// Returns the memory used, in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
         let first_keys = self.first_keys.as_ref();

@@ -4,10 +4,12 @@
 //! (separators, filter hashes, counts) is kept in flat arrays, from which the index, the filter and the
 //! other parts are built when the table is finished.
 //!
+//! With `parallel_threads`, threads of the builder compress blocks, which are written in their order.
 //! With a compression dictionary, the first data blocks are buffered in memory until there is enough
 //! data to build the dictionary; then they are written, and later blocks are written directly.
 
 mod auto_skip_compressor;
+mod compression_threads;
 mod data_blocks;
 mod file_writer;
 mod filter;
@@ -15,6 +17,7 @@ mod finish;
 mod flat;
 mod hash_buffer;
 mod index;
+mod packer;
 mod params;
 mod table_builder;
 mod warmer;
@@ -31,7 +34,7 @@ use cairn_options::IndexType;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result};
 
-use data_blocks::DataBlocks;
+use data_blocks::{DataBlocks, Place};
 use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
@@ -265,8 +268,18 @@ impl BlockBasedBuilder {
             filter.end_block();
         }
         self.follow_memory();
-        self.data
-            .end_block(&mut self.output, &mut self.index, self.warmer.as_ref())
+        let (data, mut place) = self.data_and_place();
+        data.end_block(&mut place)
+    }
+
+    /// The data blocks, and the places to which they go.
+    fn data_and_place(&mut self) -> (&mut DataBlocks, Place<'_>) {
+        let place = Place {
+            output: &mut self.output,
+            index: &mut self.index,
+            warmer: self.warmer.as_ref(),
+        };
+        (&mut self.data, place)
     }
 
     /// Adjusts the charges to the memory in use.

@@ -12,6 +12,7 @@ mod damage;
 mod flat;
 mod golden;
 mod guard;
+mod parallel;
 mod resumed;
 mod round_trip;
 mod warm;
