@@ -143,6 +143,7 @@ impl Side {
                 self.clear_batches(index);
             }
         }
+        self.end_transactions(false);
         // RocksDB's iterators access their family when they move.
         for slot in 0..SLOTS {
             self.end_walk(slot);

@@ -13,8 +13,9 @@ use std::slice;
 
 use super::api::{Api, ErrorSlot, Handle};
 use super::callbacks;
-use super::ops::{NAMES, Ro, SLOTS, Slot, ro};
-use super::sets::{Callback, Set};
+use super::ops::{NAMES, Ro, SLOTS, Slot, TXNS, ro};
+use super::sets::{Callback, Set, Transactions};
+use super::transactions::Txn;
 
 /// Calls a function of the library of `$side`.
 macro_rules! c {
@@ -56,6 +57,9 @@ pub struct Side {
     callbacks: [Handle; 2],
     pub(super) write_options: [Handle; 2],
     pub(super) db: Handle,
+    /// The database with transactions, of which `db` is the underlying one; null for none.
+    pub(super) txn_db: Handle,
+    pub(super) txns: [Option<Txn>; TXNS],
     pub(super) read_only: bool,
     pub(super) families: [Option<Handle>; SLOTS],
     pub(super) walks: [Option<Walk>; SLOTS],
@@ -110,6 +114,8 @@ impl Side {
             callbacks: [null_mut(); 2],
             write_options: [null_mut(); 2],
             db: null_mut(),
+            txn_db: null_mut(),
+            txns: [const { None }; TXNS],
             read_only: false,
             families: [None; SLOTS],
             walks: [const { None }; SLOTS],
@@ -195,7 +201,10 @@ impl Side {
                 Err(status) => return status,
             }
         };
-        let (db, handles, status) = self.open_at(&folder, &names, read_only);
+        let (db, handles, status) = match self.set.transactions {
+            Transactions::None => self.open_at(&folder, &names, read_only),
+            _ => self.open_with_transactions(&folder, &names),
+        };
         self.db = db;
         self.read_only = read_only;
         if !db.is_null() {
@@ -204,7 +213,7 @@ impl Side {
                 self.families[place.expect("a name of ours")] = Some(handle);
             }
         }
-        format!("{status} {names:?}")
+        format!("{status} {names:?}{}", self.decide_recovered())
     }
 
     /// The names of the families at `folder`.
@@ -281,6 +290,7 @@ impl Side {
 
     /// Releases everything that refers to the database, and closes it.
     pub(super) fn close(&mut self) {
+        self.end_transactions(true);
         for slot in 0..SLOTS {
             self.end_walk(slot);
             self.release(slot);
@@ -293,6 +303,7 @@ impl Side {
                 c!(self, rocksdb_column_family_handle_destroy(handle));
             }
         }
+        self.close_with_transactions();
         if !self.db.is_null() {
             c!(self, rocksdb_close(self.db));
             self.db = null_mut();
