@@ -41,7 +41,9 @@ enum Act {
     /// A write has reached a stage.
     Write(Id, Stage),
     /// All earlier writes are durable.
-    Durable,
+    Synced,
+    /// All earlier visible writes are durable. A prepare and a rollback are only in the log.
+    Flushed,
 }
 
 /// An acknowledged call, with the numbers of file operations before and after it.
@@ -197,9 +199,9 @@ impl Run<'_> {
                 ..FlushOptions::default()
             };
             if rng.chance(1, 4) {
-                self.note(Act::Durable, true, || db.flush_wal(true).unwrap());
+                self.note(Act::Synced, true, || db.flush_wal(true).unwrap());
             }
-            self.note(Act::Durable, true, || {
+            self.note(Act::Flushed, true, || {
                 db.flush_families_with(&families, &options).unwrap();
             });
         }
@@ -333,12 +335,19 @@ fn check(found: &BTreeMap<String, Stage>, events: &[Event], at: usize, model: Cr
     let stage = |id: Id| *found.get(&name(id)).unwrap_or(&Stage::Absent);
     let acknowledged: Vec<&Event> = events.iter().filter(|event| event.end <= at).collect();
     // Every write that ended before the begin of a synced one is durable with it.
-    let synced = acknowledged.iter().filter(|event| event.sync);
-    let floor = synced.map(|event| event.begin).max().unwrap_or(0);
+    let floor = |flushed: bool| {
+        let synced = acknowledged
+            .iter()
+            .filter(|event| event.sync && (flushed || !matches!(event.act, Act::Flushed)));
+        synced.map(|event| event.begin).max().unwrap_or(0)
+    };
+    let (floor, floor_of_visible) = (floor(false), floor(true));
     let durable = |event: &Event| {
-        model.kernel_survives() && event.end <= at
-            || event.end <= floor
-            || event.sync && event.end <= at
+        let floor = match event.act {
+            Act::Write(_, Stage::Visible) => floor_of_visible,
+            _ => floor,
+        };
+        event.end <= floor || event.end <= at && (model.kernel_survives() || event.sync)
     };
     let later = |id: Id, at: usize| {
         events.iter().any(|event| {
@@ -351,11 +360,11 @@ fn check(found: &BTreeMap<String, Stage>, events: &[Event], at: usize, model: Cr
         Act::Write(id, Stage::Prepared) => stage(id) == Stage::Absent && !later(id, at),
         Act::Write(id, Stage::RolledBack) => stage(id) != Stage::Absent,
         Act::Write(id, _) => stage(id) != Stage::Visible,
-        Act::Durable => false,
+        Act::Synced | Act::Flushed => false,
     };
     let case = |event: &Event| match event.act {
         Act::Write(id, stage) => format!("{} {stage:?} {}..{}", name(id), event.begin, event.end),
-        Act::Durable => String::new(),
+        Act::Synced | Act::Flushed => String::new(),
     };
     for event in events {
         if durable(event) {

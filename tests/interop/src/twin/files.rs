@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::ptr::{null, null_mut};
 
 use super::ops::{self, CHANGES, Cf, Change, Key, NAMES, PROPERTIES, SLOTS, ro};
+use super::sets::Callback;
 use super::side::{Said, Side, c, c_path, copied, hash};
 
 impl Side {
@@ -389,7 +390,11 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        let (a, b) = (ops::key(a), ops::key(b));
+        let (mut a, mut b) = (ops::key(a), ops::key(b));
+        // RocksDB's sizes of reversed ranges may be negative.
+        if (a > b) != (self.set.callback == Callback::Reverse) {
+            std::mem::swap(&mut a, &mut b);
+        }
         let starts = [a.as_ptr().cast(), a.as_ptr().cast()];
         let ends = [b.as_ptr().cast(), a.as_ptr().cast()];
         let (start_sizes, end_sizes) = ([a.len(); 2], [b.len(), a.len()]);

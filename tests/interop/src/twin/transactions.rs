@@ -12,6 +12,9 @@ use super::ops::{self, Cf, Change, Deed, Key, Ro, SLOTS, TXNS};
 use super::sets::Transactions;
 use super::side::{Said, Side, c, c_path, copied, hash, short};
 
+/// The tag of a record without effect.
+const NOOP: u8 = 13;
+
 /// A transaction.
 pub(super) struct Txn {
     handle: Handle,
@@ -460,10 +463,12 @@ impl Side {
         let mut length = 0;
         let data = c!(self, rocksdb_writebatch_wi_data(batch, &mut length));
         let data = copied(data, length);
-        let rest = data.get(8..).unwrap_or_default();
+        // RocksDB's begins with a record without effect, in the place of the marker of a prepare.
+        let records = data.get(12..).unwrap_or_default();
+        let records = records.strip_prefix(&[NOOP]).unwrap_or(records);
         let count = c!(self, rocksdb_writebatch_wi_count(batch));
         c!(self, rocksdb_free(batch));
-        format!("{count} {length} #{:x}", hash(rest))
+        format!("{count} {} #{:x}", records.len(), hash(records))
     }
 
     /// A write outside of transactions that locks its key.
