@@ -148,7 +148,6 @@ fn a_family_of_another_database_is_rejected() {
     batch.put_in(&foreign, b"b", b"1");
     drop(foreign);
     two.close().unwrap();
-    drop(two);
     let error = one.write(&batch).unwrap_err().to_string();
     assert!(error.contains("a database that is closed"), "{error}");
     batch.clear();

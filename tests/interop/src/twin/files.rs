@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::ptr::{null, null_mut};
 
 use super::ops::{self, CHANGES, Cf, Change, Key, NAMES, PROPERTIES, SLOTS, ro};
-use super::sets::Callback;
+use super::sets::{Callback, Transactions};
 use super::side::{Said, Side, c, c_path, copied, hash};
+use super::transactions::NOOP;
 
 impl Side {
     pub(super) fn flush(&mut self, cf: Cf) -> String {
@@ -440,9 +441,14 @@ impl Side {
             let batch = c!(self, rocksdb_wal_iter_get_batch(log, &mut at));
             let mut length = 0;
             let data = c!(self, rocksdb_writebatch_data(batch, &mut length));
+            let mut data = copied(data, length);
+            // The place of a marker, which RocksDB logs with a transaction that was not prepared.
+            if self.set.transactions != Transactions::None && data.get(12) == Some(&NOOP) {
+                data.remove(12);
+            }
             // RocksDB also logs empty batches.
-            if length > 12 {
-                let _ = write!(answer, " {at}#{:x}", hash(&copied(data, length)) & 0xffff);
+            if data.len() > 12 {
+                let _ = write!(answer, " {at}#{:x}", hash(&data) & 0xffff);
             }
             c!(self, rocksdb_writebatch_destroy(batch));
             c!(self, rocksdb_wal_iter_next(log));

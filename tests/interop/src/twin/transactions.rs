@@ -13,7 +13,7 @@ use super::sets::Transactions;
 use super::side::{Said, Side, c, c_path, copied, hash, short};
 
 /// The tag of a record without effect.
-const NOOP: u8 = 13;
+pub(super) const NOOP: u8 = 13;
 
 /// A transaction.
 pub(super) struct Txn {
