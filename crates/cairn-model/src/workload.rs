@@ -224,8 +224,8 @@ pub const WORKLOADS: &[Workload] = &[
         db: "allow_2pc=true;atomic_flush=true",
         durability: Durability::Logged,
         families: 2,
-        on: &["flush", "batch", "commit", "family"],
-        often: &[("flush", 3), ("commit", 6)],
+        on: &["flush", "batch", "txn", "family"],
+        often: &[("flush", 3), ("txn", 6)],
         ..FREE
     },
     Workload {

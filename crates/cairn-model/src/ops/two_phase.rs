@@ -1,5 +1,5 @@
-//! Writes a batch as a transaction that is prepared and committed, into the memtables or past them: `commit put default k
-//! v:3:1 sync`, `commitpast batch put default k v:3:1 ; delete a k`. Without `allow_2pc` it is a write.
+//! Writes a batch as a transaction that is prepared and committed, into the memtables or past them: `txn put default k
+//! v:3:1 sync`, `txnpast batch put default k v:3:1 ; delete a k`. Without `allow_2pc` it is a write.
 
 use cairn_db::CommitParts;
 use cairn_options::WriteOptions;
@@ -13,13 +13,13 @@ use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
-    name: "commit",
-    words: &["commit", "commitpast"],
+    name: "txn",
+    words: &["txn", "txnpast"],
     weight: 4,
-    switch: Some("commit"),
+    switch: Some("txn"),
     read: |line| {
         Ok(Op::new(Commit {
-            past: line.kind() == "commitpast",
+            past: line.kind() == "txnpast",
             batch: line.rest().parse()?,
         }))
     },
@@ -63,7 +63,7 @@ impl Commit {
 
 impl Operation for Commit {
     fn line(&self) -> String {
-        let word = if self.past { "commitpast" } else { "commit" };
+        let word = if self.past { "txnpast" } else { "txn" };
         format!("{word} {}", self.batch.line())
     }
 

@@ -182,10 +182,10 @@ impl Side {
 
     /// Creates a checkpoint and reads its content. `log` is `log_size_for_flush`.
     pub(super) fn checkpoint(&mut self, log: u16) -> String {
-        self.files += 1;
+        self.disk.files += 1;
         let folder = self
             .folder
-            .with_extension(format!("checkpoint{}", self.files));
+            .with_extension(format!("checkpoint{}", self.disk.files));
         let path = c_path(&folder);
         let mut said = Said::new();
         let maker = c!(self, rocksdb_checkpoint_object_create(self.db, said.slot()));
@@ -235,9 +235,11 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        self.files += 1;
+        self.disk.files += 1;
         self.writes += 1;
-        let path = self.folder.with_extension(format!("{}.sst", self.files));
+        let path = self
+            .folder
+            .with_extension(format!("{}.sst", self.disk.files));
         let (answer, good) = self.table(&c_path(&path), changes);
         if !good {
             let _ = std::fs::remove_file(&path);
@@ -420,13 +422,14 @@ impl Side {
 
     /// The WAL records from `back` before the last sequence number on.
     pub(super) fn updates(&mut self, back: u16) -> String {
-        // Writes without the WAL leave gaps.
-        if !self.set.still || self.set.no_log || self.read_only {
+        // Writes without the WAL leave gaps. Cairn shows a prepared transaction when it is committed, RocksDB its records.
+        let prepares = self.set.transactions == Transactions::Pessimistic;
+        if !self.set.still || self.set.no_log || self.read_only || prepares {
             return String::new();
         }
         let last = c!(self, rocksdb_get_latest_sequence_number(self.db));
         // Log files before the last flush may have been deleted.
-        let from = (last.saturating_sub(back.into()) + 2).max(self.flushed + 1);
+        let from = (last.saturating_sub(back.into()) + 2).max(self.disk.flushed + 1);
         let mut said = Said::new();
         let log = c!(
             self,
@@ -463,7 +466,7 @@ impl Side {
     /// Notes that the current log may be a new one.
     pub(super) fn note_flush(&mut self) {
         if !self.db.is_null() {
-            self.flushed = c!(self, rocksdb_get_latest_sequence_number(self.db));
+            self.disk.flushed = c!(self, rocksdb_get_latest_sequence_number(self.db));
         }
     }
 

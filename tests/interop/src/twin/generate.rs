@@ -134,7 +134,11 @@ impl Maker<'_> {
                 self.reopen_in = Some(10 + self.random.below(60));
                 Op::ReadOnly
             }
-            78..80 => Op::Checkpoint(self.random.small(2)),
+            // With `allow_2pc`, RocksDB's checkpoint flushes in any case.
+            78..80 => match self.set.transactions {
+                Transactions::Pessimistic => Op::Checkpoint(0),
+                _ => Op::Checkpoint(self.random.small(2)),
+            },
             80..90 => self.ingest(),
             _ => self.get(),
         }

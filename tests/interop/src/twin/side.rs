@@ -45,6 +45,31 @@ pub(super) struct Walk {
     pub(super) over: Option<Slot>,
 }
 
+/// The database with transactions, of which [`Side::db`] is the underlying one, and its transactions.
+pub(super) struct InTransactions {
+    /// Null for none.
+    pub(super) db: Handle,
+    pub(super) all: [Option<Txn>; TXNS],
+}
+
+impl Default for InTransactions {
+    fn default() -> Self {
+        InTransactions {
+            db: null_mut(),
+            all: [const { None }; TXNS],
+        }
+    }
+}
+
+/// Numbers of files.
+#[derive(Default)]
+pub(super) struct OnDisk {
+    /// The sequence number of the last operation that may have started a new log.
+    pub(super) flushed: u64,
+    /// The number of the next table or checkpoint.
+    pub(super) files: u64,
+}
+
 /// A library and its database.
 pub struct Side {
     /// The name of the library.
@@ -57,9 +82,7 @@ pub struct Side {
     callbacks: [Handle; 2],
     pub(super) write_options: [Handle; 2],
     pub(super) db: Handle,
-    /// The database with transactions, of which `db` is the underlying one; null for none.
-    pub(super) txn_db: Handle,
-    pub(super) txns: [Option<Txn>; TXNS],
+    pub(super) transactions: InTransactions,
     pub(super) read_only: bool,
     pub(super) families: [Option<Handle>; SLOTS],
     pub(super) walks: [Option<Walk>; SLOTS],
@@ -72,10 +95,7 @@ pub struct Side {
     pub(super) touched: [[bool; SLOTS]; 4],
     /// The number of writes.
     pub(super) writes: u64,
-    /// The sequence number of the last operation that may have started a new log.
-    pub(super) flushed: u64,
-    /// The number of the next table or checkpoint.
-    pub(super) files: u64,
+    pub(super) disk: OnDisk,
     /// The messages of the last errors.
     pub said: Vec<String>,
 }
@@ -114,8 +134,7 @@ impl Side {
             callbacks: [null_mut(); 2],
             write_options: [null_mut(); 2],
             db: null_mut(),
-            txn_db: null_mut(),
-            txns: [const { None }; TXNS],
+            transactions: InTransactions::default(),
             read_only: false,
             families: [None; SLOTS],
             walks: [const { None }; SLOTS],
@@ -125,8 +144,7 @@ impl Side {
             singles: Vec::new(),
             touched: [[false; SLOTS]; 4],
             writes: 0,
-            flushed: 0,
-            files: 0,
+            disk: OnDisk::default(),
             said: Vec::new(),
         };
         side.prepare()?;

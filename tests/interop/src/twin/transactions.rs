@@ -56,7 +56,7 @@ impl Side {
                     self,
                     rocksdb_transactiondb_options_set_default_lock_timeout(settings, 0)
                 );
-                self.txn_db = c!(
+                self.transactions.db = c!(
                     self,
                     rocksdb_transactiondb_open_column_families(
                         own,
@@ -70,13 +70,16 @@ impl Side {
                     )
                 );
                 c!(self, rocksdb_transactiondb_options_destroy(settings));
-                match self.txn_db.is_null() {
+                match self.transactions.db.is_null() {
                     true => null_mut(),
-                    false => c!(self, rocksdb_transactiondb_get_base_db(self.txn_db)),
+                    false => c!(
+                        self,
+                        rocksdb_transactiondb_get_base_db(self.transactions.db)
+                    ),
                 }
             }
             _ => {
-                self.txn_db = c!(
+                self.transactions.db = c!(
                     self,
                     rocksdb_optimistictransactiondb_open_column_families(
                         own,
@@ -88,11 +91,11 @@ impl Side {
                         said.slot()
                     )
                 );
-                match self.txn_db.is_null() {
+                match self.transactions.db.is_null() {
                     true => null_mut(),
                     false => c!(
                         self,
-                        rocksdb_optimistictransactiondb_get_base_db(self.txn_db)
+                        rocksdb_optimistictransactiondb_get_base_db(self.transactions.db)
                     ),
                 }
             }
@@ -103,32 +106,35 @@ impl Side {
 
     /// Closes the database with transactions. Those that are prepared stay so.
     pub(super) fn close_with_transactions(&mut self) {
-        if self.txn_db.is_null() {
+        if self.transactions.db.is_null() {
             return;
         }
         match self.set.transactions {
             Transactions::Pessimistic => {
                 c!(self, rocksdb_transactiondb_close_base_db(self.db));
-                c!(self, rocksdb_transactiondb_close(self.txn_db));
+                c!(self, rocksdb_transactiondb_close(self.transactions.db));
             }
             _ => {
                 c!(self, rocksdb_optimistictransactiondb_close_base_db(self.db));
-                c!(self, rocksdb_optimistictransactiondb_close(self.txn_db));
+                c!(
+                    self,
+                    rocksdb_optimistictransactiondb_close(self.transactions.db)
+                );
             }
         }
-        self.txn_db = null_mut();
+        self.transactions.db = null_mut();
         self.db = null_mut();
     }
 
     /// Decides the transactions that were prepared when the database was closed: commits those with an odd name.
     pub(super) fn decide_recovered(&mut self) -> String {
-        if self.txn_db.is_null() || self.set.transactions != Transactions::Pessimistic {
+        if self.transactions.db.is_null() || self.set.transactions != Transactions::Pessimistic {
             return String::new();
         }
         let mut count = 0;
         let list = c!(
             self,
-            rocksdb_transactiondb_get_prepared_transactions(self.txn_db, &mut count)
+            rocksdb_transactiondb_get_prepared_transactions(self.transactions.db, &mut count)
         );
         let mut found = Vec::new();
         for at in 0..count {
@@ -162,7 +168,7 @@ impl Side {
         for slot in 0..TXNS {
             self.end_walks_over(over(slot));
             let kept = |txn: &mut Txn| prepared || !txn.prepared;
-            if let Some(txn) = self.txns[slot].take_if(kept) {
+            if let Some(txn) = self.transactions.all[slot].take_if(kept) {
                 c!(self, rocksdb_transaction_destroy(txn.handle));
             }
         }
@@ -170,19 +176,26 @@ impl Side {
 
     /// True if a transaction is prepared, which other openings of the files reject.
     pub(super) fn has_prepared(&self) -> bool {
-        self.txns.iter().flatten().any(|txn| txn.prepared)
+        self.transactions
+            .all
+            .iter()
+            .flatten()
+            .any(|txn| txn.prepared)
     }
 
     /// Begins a transaction in a slot. Flags: 1 with a snapshot, 2 commits past the memtable.
     pub(super) fn begin(&mut self, slot: usize, flags: u8) -> String {
-        if self.txns[slot].as_ref().is_some_and(|txn| txn.prepared) {
+        if self.transactions.all[slot]
+            .as_ref()
+            .is_some_and(|txn| txn.prepared)
+        {
             return "prepared".to_owned();
         }
         self.end_walks_over(over(slot));
-        if let Some(old) = self.txns[slot].take() {
+        if let Some(old) = self.transactions.all[slot].take() {
             c!(self, rocksdb_transaction_destroy(old.handle));
         }
-        let (db, write) = (self.txn_db, self.write_options[0]);
+        let (db, write) = (self.transactions.db, self.write_options[0]);
         let handle = match self.set.transactions {
             Transactions::Pessimistic => {
                 let options = c!(self, rocksdb_transaction_options_create());
@@ -215,7 +228,7 @@ impl Side {
                 txn
             }
         };
-        self.txns[slot] = Some(Txn {
+        self.transactions.all[slot] = Some(Txn {
             handle,
             prepared: false,
         });
@@ -224,7 +237,7 @@ impl Side {
 
     /// Does something with the transaction in a slot.
     pub(super) fn transact(&mut self, slot: usize, deed: &Deed) -> String {
-        let Some(Txn { handle, .. }) = self.txns[slot] else {
+        let Some(Txn { handle, .. }) = self.transactions.all[slot] else {
             return "none".to_owned();
         };
         let mut said = Said::new();
@@ -267,7 +280,7 @@ impl Side {
                 c!(self, rocksdb_transaction_prepare(handle, said.slot()));
                 let status = self.status(said);
                 if status == "ok"
-                    && let Some(txn) = &mut self.txns[slot]
+                    && let Some(txn) = &mut self.transactions.all[slot]
                 {
                     txn.prepared = true;
                 }
@@ -282,7 +295,7 @@ impl Side {
                 }
                 let status = self.status(said);
                 if status == "ok"
-                    && let Some(txn) = &mut self.txns[slot]
+                    && let Some(txn) = &mut self.transactions.all[slot]
                 {
                     txn.prepared = false;
                 }
@@ -437,7 +450,7 @@ impl Side {
     }
 
     fn txn_iter(&mut self, slot: usize, walk: usize, cf: Cf, options: Ro) -> String {
-        let (Some(family), Some(txn)) = (self.families[cf], &self.txns[slot]) else {
+        let (Some(family), Some(txn)) = (self.families[cf], &self.transactions.all[slot]) else {
             return "none".to_owned();
         };
         let txn = txn.handle;
@@ -473,7 +486,7 @@ impl Side {
 
     /// A write outside of transactions that locks its key.
     pub(super) fn locked_write(&mut self, change: &Change) -> String {
-        if self.set.transactions != Transactions::Pessimistic || self.txn_db.is_null() {
+        if self.set.transactions != Transactions::Pessimistic || self.transactions.db.is_null() {
             return String::new();
         }
         let (cf, key, val) = match change {
@@ -488,7 +501,7 @@ impl Side {
             return "not allowed".to_owned();
         }
         self.writes += 1;
-        let (db, options) = (self.txn_db, self.write_options[0]);
+        let (db, options) = (self.transactions.db, self.write_options[0]);
         let (bytes, mut said) = (ops::key(key), Said::new());
         let (k, kn) = (bytes.as_ptr().cast(), bytes.len());
         let (v, vn) = (val.as_ptr().cast(), val.len());
@@ -511,11 +524,15 @@ impl Side {
 
     /// Writes a batch with the locks of its keys, or with the check of an optimistic database.
     pub(super) fn locked_batch(&mut self, batch: usize) -> String {
-        if self.txn_db.is_null() {
+        if self.transactions.db.is_null() {
             return String::new();
         }
         self.writes += 1;
-        let (db, options, batch) = (self.txn_db, self.write_options[0], self.batches[batch]);
+        let (db, options, batch) = (
+            self.transactions.db,
+            self.write_options[0],
+            self.batches[batch],
+        );
         let mut said = Said::new();
         match self.set.transactions {
             Transactions::Pessimistic => {
