@@ -243,6 +243,7 @@ functions! {
     fn rocksdb_transactiondb_options_set_default_lock_timeout(Handle, i64);
     fn rocksdb_transactiondb_open_column_families(Handle, Handle, *const c_char, c_int, *const *const c_char, *const *const c_void, *mut Handle, ErrorSlot) -> Handle;
     fn rocksdb_transactiondb_get_base_db(Handle) -> Handle;
+    fn rocksdb_transactiondb_create_column_family(Handle, Handle, *const c_char, ErrorSlot) -> Handle;
     fn rocksdb_transactiondb_close_base_db(Handle);
     fn rocksdb_transactiondb_close(Handle);
     fn rocksdb_transactiondb_put_cf(Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);

@@ -121,10 +121,23 @@ impl Side {
             CString::new(NAMES[cf]).expect("no zero in names"),
             Said::new(),
         );
-        let handle = c!(
-            self,
-            rocksdb_create_column_family(self.db, self.options, name.as_ptr(), said.slot())
-        );
+        let (options, name) = (self.options, name.as_ptr());
+        // RocksDB's locks do not know a family that the underlying database creates.
+        let handle = match self.set.transactions {
+            Transactions::Pessimistic => c!(
+                self,
+                rocksdb_transactiondb_create_column_family(
+                    self.transactions.db,
+                    options,
+                    name,
+                    said.slot()
+                )
+            ),
+            _ => c!(
+                self,
+                rocksdb_create_column_family(self.db, options, name, said.slot())
+            ),
+        };
         let status = self.status(said);
         if status != "ok" {
             return status;

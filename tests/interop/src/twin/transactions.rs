@@ -481,7 +481,11 @@ impl Side {
         let records = records.strip_prefix(&[NOOP]).unwrap_or(records);
         let count = c!(self, rocksdb_writebatch_wi_count(batch));
         c!(self, rocksdb_free(batch));
-        format!("{count} {} #{:x}", records.len(), hash(records))
+        // After a prepare, RocksDB's has the markers, too.
+        match self.set.transactions {
+            Transactions::Pessimistic => count.to_string(),
+            _ => format!("{count} {} #{:x}", records.len(), hash(records)),
+        }
     }
 
     /// A write outside of transactions that locks its key.
