@@ -8,7 +8,7 @@ use cairn_types::Result;
 
 use crate::database::rocksdb_column_family_handle_t;
 use crate::error::{array, bytes, report, store};
-use crate::handle::{create, misuse, of, of_mut};
+use crate::handle::{create, of, of_mut};
 
 handles! {
     /// A batch of writes that is applied atomically.
@@ -180,12 +180,14 @@ c_functions! {
     fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
         create(WriteBatch::new())
     }
-    /// Creates a batch from `rep`, its serialized form.
+    /// Creates a batch from `rep`, its serialized form. If that is damaged, the batch is empty, and its write reports the
+    /// damage.
     fn rocksdb_writebatch_create_from(rep: *const c_char, size: usize) -> *mut rocksdb_writebatch_t {
-        match WriteBatch::from_data(bytes(rep, size)) {
-            Ok(batch) => create(batch),
-            Err(error) => misuse(&format!("rocksdb_writebatch_create_from: {error}")),
-        }
+        create(WriteBatch::from_data(bytes(rep, size)).unwrap_or_else(|error| {
+            let mut batch = WriteBatch::new();
+            batch.refuse(error);
+            batch
+        }))
     }
     /// Creates an empty batch with a size limit in bytes; 0 for no limit. A batch that exceeds the
     /// limit cannot be written. With bytes of protection per key, of any number, each write has a checksum of 8 bytes until

@@ -6,7 +6,7 @@ use cairn_db::{Db, Family};
 use cairn_options::{ReadOptions, WaitForCompactOptions};
 use cairn_types::Result;
 
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::database::{family_of, rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, maybe_bytes, report, text};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_readoptions_t};
@@ -189,7 +189,7 @@ c_functions! {
     }
     /// The same for a column family.
     fn rocksdb_suggest_compact_range_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
         start_key: *const c_char,
         start_key_len: usize,
@@ -198,7 +198,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        report(errptr, || of(column_family.cast_const()).suggest_compact_range(begin, end));
+        report(errptr, || family_of(db, column_family)?.suggest_compact_range(begin, end));
     }
     /// Deletes the tables of the default family whose keys are all in a range.
     fn rocksdb_delete_file_in_range(
@@ -214,7 +214,7 @@ c_functions! {
     }
     /// The same for a column family.
     fn rocksdb_delete_file_in_range_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
         start_key: *const c_char,
         start_key_len: usize,
@@ -223,7 +223,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        report(errptr, || delete_files(of(column_family.cast_const()), begin, end));
+        report(errptr, || delete_files(family_of(db, column_family)?, begin, end));
     }
     /// Creates default options: a flush without a sync.
     fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
@@ -279,13 +279,13 @@ c_functions! {
     }
     /// Changes options of a family of the open database.
     fn rocksdb_set_options_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,
         count: c_int,
         keys: *const *const c_char,
         values: *const *const c_char,
         errptr: *mut *mut c_char,
     ) {
-        report(errptr, || set_options(of(handle.cast_const()), &changes(count, keys, values)));
+        report(errptr, || set_options(family_of(db, handle)?, &changes(count, keys, values)));
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use cairn_db::{Db, Family, Snapshot};
 use cairn_platform::sync::Mutex;
-use cairn_types::SequenceNumber;
+use cairn_types::{Result, SequenceNumber};
 
-use crate::handle::{create, maybe};
+use crate::handle::{create, maybe, of};
 
 /// An open database.
 pub struct Database {
@@ -46,6 +46,25 @@ pub(crate) unsafe fn release_snapshot(snapshot: *const rocksdb_snapshot_t) {
             _ => crate::handle::destroy(snapshot.cast_mut()),
         }
     }
+}
+
+/// The family behind `column_family`.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it is a family of another database than `db`.
+///
+/// # Safety
+///
+/// The handles are valid as `c.h` requires.
+pub(crate) unsafe fn family_of<'a>(
+    db: *const rocksdb_t,
+    column_family: *const rocksdb_column_family_handle_t,
+) -> Result<&'a Family> {
+    // SAFETY: guaranteed by the caller.
+    let (db, family): (&Database, &Family) = unsafe { (of(db), of(column_family)) };
+    db.db.check_families([family])?;
+    Ok(family)
 }
 
 handles! {

@@ -197,10 +197,11 @@ pub(crate) fn flush(
     options: &Checked<cairn_options::FlushOptions>,
     families: &[&Family],
 ) -> Result<()> {
-    options.checked()?.check_supported()?;
+    let options = options.checked()?;
+    options.check_supported()?;
     match families.is_empty() {
         true => Ok(()),
-        false => db.flush_families(families),
+        false => db.flush_families_with(families, options),
     }
 }
 

@@ -8,7 +8,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::callbacks::comparator::rocksdb_comparator_t;
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::database::{family_of, rocksdb_column_family_handle_t, rocksdb_t};
 use crate::env::rocksdb_envoptions_t;
 use crate::error::{array, bytes, path, report, report_ptr, save, store};
 use crate::handle::{create, create_owned, destroy, detach, enter, maybe, of, of_mut};
@@ -255,14 +255,14 @@ c_functions! {
     }
     /// Ingests tables into a family, atomically.
     fn rocksdb_ingest_external_file_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,
         file_list: *const *const c_char,
         list_len: usize,
         opt: *const rocksdb_ingestexternalfileoptions_t,
         errptr: *mut *mut c_char,
     ) {
-        report(errptr, || ingest(of(handle.cast_const()), file_list, list_len, opt));
+        report(errptr, || ingest(family_of(db, handle)?, file_list, list_len, opt));
     }
 
     /// Creates default options.

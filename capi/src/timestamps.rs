@@ -36,9 +36,9 @@ unsafe fn write(
         report(errptr, || {
             let mut batch = WriteBatch::new();
             fill(&mut batch);
-            of(db.cast_const())
-                .db
-                .write_with(&batch, of(options).checked()?)
+            let db = &of(db.cast_const()).db;
+            db.check_batch(&batch)?;
+            db.write_with(&batch, of(options).checked()?)
         });
     }
 }

@@ -286,7 +286,13 @@ c_functions! {
     }
     /// Adds the writes of a batch.
     fn rocksdb_transaction_rebuild_from_writebatch(txn: *mut rocksdb_transaction_t, writebatch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
-        report(errptr, || self::txn(txn).rebuild_from_write_batch(of(writebatch.cast_const())));
+        report(errptr, || {
+            let batch = of(writebatch.cast_const());
+            if let Some(error) = batch.refused() {
+                return Err(error.clone());
+            }
+            self::txn(txn).rebuild_from_write_batch(batch)
+        });
     }
     /// Adds the writes of a batch with an index.
     fn rocksdb_transaction_rebuild_from_writebatch_wi(txn: *mut rocksdb_transaction_t, wi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char) {

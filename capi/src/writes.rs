@@ -2,11 +2,11 @@
 
 use std::ffi::c_char;
 
-use cairn_db::{Family, WriteBatch};
+use cairn_db::WriteBatch;
 use cairn_types::Result;
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::database::{family_of, rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, report};
 use crate::handle::of;
 use crate::options::rocksdb_writeoptions_t;
@@ -19,6 +19,7 @@ fn write_with(
 ) -> Result<()> {
     let mut batch = WriteBatch::new();
     fill(&mut batch);
+    db.db.check_batch(&batch)?;
     db.db.write_with(&batch, options.checked()?)
 }
 
@@ -40,7 +41,7 @@ c_functions! {
     }
     /// Sets `key` to `val` in a family.
     fn rocksdb_put_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
         key: *const c_char,
@@ -50,7 +51,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            let family: &Family = of(column_family.cast_const());
+            let family = family_of(db, column_family)?;
             family.put_with(bytes(key, keylen), bytes(val, vallen), of(options).checked()?)
         });
     }
@@ -68,7 +69,7 @@ c_functions! {
     }
     /// Deletes `key` from a family.
     fn rocksdb_delete_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
         key: *const c_char,
@@ -76,7 +77,8 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            of(column_family.cast_const()).delete_with(bytes(key, keylen), of(options).checked()?)
+            let family = family_of(db, column_family)?;
+            family.delete_with(bytes(key, keylen), of(options).checked()?)
         });
     }
     /// Deletes `key`, which must have been put exactly once since its last deletion.
@@ -142,7 +144,7 @@ c_functions! {
     }
     /// Adds a merge operand to `key` in a family.
     fn rocksdb_merge_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
         key: *const c_char,
@@ -152,7 +154,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            let family = of(column_family.cast_const());
+            let family = family_of(db, column_family)?;
             family.merge_with(bytes(key, keylen), bytes(val, vallen), of(options).checked()?)
         });
     }

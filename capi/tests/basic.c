@@ -97,6 +97,21 @@ static void batches(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   CHECK(rocksdb_writebatch_count(batch) == 0);
   rocksdb_writebatch_destroy(batch);
   rocksdb_writebatch_destroy(copy);
+
+  // A damaged batch, perhaps from another machine, once ended the process.
+  char damaged[14] = {0};
+  damaged[8] = 1;
+  damaged[12] = 100;
+  copy = rocksdb_writebatch_create_from(damaged, sizeof damaged);
+  rocksdb_write(db, w, copy, &err);
+#ifdef NOT_CAIRN
+  CHECK(err != NULL);
+  rocksdb_free(err);
+  err = NULL;
+#else
+  CHECK_ERROR(err, "Corruption: ");
+#endif
+  rocksdb_writebatch_destroy(copy);
 }
 
 #ifndef HEADER_7
@@ -316,6 +331,40 @@ static void indexed(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   rocksdb_writebatch_wi_destroy(batch);
 }
 
+#ifndef NOT_CAIRN
+/* A family of another database is rejected. RocksDB writes to the family with the same number. */
+static void foreign(rocksdb_t* db, rocksdb_column_family_handle_t* own, const char* path, rocksdb_options_t* options) {
+  char* err = NULL;
+  char* other_path = below(path, "other");
+  rocksdb_t* other = rocksdb_open(options, other_path, &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_t* theirs = rocksdb_create_column_family(other, options, "stones", &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_column_family_handle_get_id(own) == rocksdb_column_family_handle_get_id(theirs));
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_put_cf(db, w, theirs, "k", 1, "v", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_delete_cf(db, w, theirs, "k", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_delete_range_cf(db, w, theirs, "a", 1, "z", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  rocksdb_flush_cf(db, f, theirs, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_flushoptions_destroy(f);
+  rocksdb_drop_column_family(db, theirs, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_put_cf(other, w, theirs, "k", 1, "v", 1, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_column_family_handle_destroy(theirs);
+  rocksdb_close(other);
+  rocksdb_destroy_db(options, other_path, &err);
+  CHECK_OK(err);
+  free(other_path);
+}
+#endif
+
 static void families(const char* path, rocksdb_options_t* options) {
   char* err = NULL;
   rocksdb_t* db = rocksdb_open(options, path, &err);
@@ -352,6 +401,9 @@ static void families(const char* path, rocksdb_options_t* options) {
   char* value = rocksdb_get_cf(db, r, handles[1], "k", 1, &len, &err);
   CHECK(same(value, len, "in stones"));
   rocksdb_free(value);
+#ifndef NOT_CAIRN
+  foreign(db, handles[1], path, options);
+#endif
   rocksdb_delete_range_cf(db, w, handles[1], "a", 1, "z", 1, &err);
   CHECK_OK(err);
   CHECK(rocksdb_get_cf(db, r, handles[1], "k", 1, &len, &err) == NULL && err == NULL);

@@ -1,15 +1,24 @@
 /* What reports of jobs say: of flushes and compactions to listeners, of named compactions to who asked. */
+#include <unistd.h>
+
 #include "check.h"
 
 struct told {
   char table[512];
   int flushes, compactions, parts, ingestions;
+  /* A flush does not begin while it is held, but at most 5 seconds later. */
+  int held;
 };
 
 static void nothing(void* state) { (void)state; }
 
 static void flush_began(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
-  (void)state, (void)db;
+  (void)db;
+  struct told* told = state;
+  for (int i = 0; __atomic_load_n(&told->held, __ATOMIC_ACQUIRE); i++) {
+    CHECK(i < 5000);
+    usleep(1000);
+  }
   CHECK(rocksdb_table_properties_num_entries(rocksdb_flushjobinfo_table_properties(info)) == 0);
 }
 
@@ -47,7 +56,7 @@ static void flushed(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* in
   CHECK(number == rocksdb_flushjobinfo_oldest_blob_file_number(info));
   const char* path = rocksdb_blob_file_addition_info_blob_file_path(blob, &len);
   CHECK(len > 5 && memcmp(path + len - 5, ".blob", 5) == 0);
-  told->flushes++;
+  __atomic_add_fetch(&told->flushes, 1, __ATOMIC_RELEASE);
 }
 
 /* What listeners are told of the compaction, and who asked for it. */
@@ -337,7 +346,19 @@ int main(int argc, char** argv) {
   chosen(db);
   put(db, "a long key", "the second value");
   put(db, "b", NULL);
-  flush(db);
+  /* A flush that need not wait once did nevertheless. */
+  told.held = 1;
+  rocksdb_flushoptions_t* at_once = rocksdb_flushoptions_create();
+  rocksdb_flushoptions_set_wait(at_once, 0);
+  rocksdb_flush(db, at_once, &err);
+  CHECK_OK(err);
+  CHECK(__atomic_load_n(&told.flushes, __ATOMIC_ACQUIRE) == 1);
+  __atomic_store_n(&told.held, 0, __ATOMIC_RELEASE);
+  rocksdb_flushoptions_destroy(at_once);
+  for (int i = 0; __atomic_load_n(&told.flushes, __ATOMIC_ACQUIRE) < 2; i++) {
+    CHECK(i < 5000);
+    usleep(1000);
+  }
   asked(db);
 
   const rocksdb_livefiles_t* files = rocksdb_livefiles(db);

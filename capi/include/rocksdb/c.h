@@ -1012,8 +1012,10 @@ void rocksdb_writebatch_destroy(struct rocksdb_writebatch_t *handle);
 // Creates an empty batch.
 struct rocksdb_writebatch_t *rocksdb_writebatch_create(void);
 
-// Creates a batch from `rep`, its serialized form.
-struct rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep, size_t size);
+// Creates a batch from `rep`, its serialized form. If that is damaged, the batch is empty, and its write reports the
+// damage.
+struct rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep,
+                                                            size_t size);
 
 // Creates an empty batch with a size limit in bytes; 0 for no limit. A batch that exceeds the
 // limit cannot be written. With bytes of protection per key, of any number, each write has a checksum of 8 bytes until

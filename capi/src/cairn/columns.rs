@@ -74,6 +74,7 @@ c_functions! {
         report(errptr, || {
             let columns = columns(count, (names, name_sizes), (values, value_sizes));
             let family = family(db, column_family);
+            of(db.cast_const()).db.check_families([family])?;
             family.put_entity_with(bytes(key, keylen), &columns, of(options).checked()?)
         });
     }

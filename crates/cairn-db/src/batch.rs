@@ -8,6 +8,22 @@ use crate::timestamps::Stamped;
 use crate::write::entry::entry;
 use crate::write::protection::{BatchChecksums, Protection};
 
+/// The databases whose families a batch was given, by number; 0 for none. `other` is set if there are several.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Origin {
+    pub(crate) first: u64,
+    pub(crate) other: u64,
+}
+
+/// The state of a batch to which it can be rolled back.
+#[derive(Clone)]
+struct SavePoint {
+    mark: Mark,
+    /// True if no write had been rejected.
+    was_whole: bool,
+    origin: Origin,
+}
+
 /// A list of writes, to one or several column families, that becomes visible and durable as a
 /// whole. Writes in it take effect in the order in which they were added.
 ///
@@ -15,12 +31,14 @@ use crate::write::protection::{BatchChecksums, Protection};
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     encoded: Encoded,
-    /// Save points, each with a flag that is true if no write had been rejected before it.
-    save_points: Vec<(Mark, bool)>,
+    save_points: Vec<SavePoint>,
+    origin: Origin,
     /// The families of the records without timestamps, except the default family, without duplicates.
     families: Vec<u32>,
     /// True if a record may belong to the default family.
     in_default: bool,
+    /// True if there may be a range deletion.
+    pub(crate) has_ranges: bool,
     /// The families whose keys were added with timestamps, and the size of these; they are not in `families`.
     stamped: Vec<(u32, usize)>,
     /// True if keys end with placeholders for timestamps, which [`WriteBatch::update_timestamps`] replaces.
@@ -125,7 +143,7 @@ impl WriteBatch {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
         let mut families = Vec::new();
-        let mut in_default = false;
+        let (mut in_default, mut has_ranges) = (false, false);
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
             if let Record::BeginPrepare(_) | Record::EndPrepare { .. } = record {
@@ -137,6 +155,7 @@ impl WriteBatch {
             if let Some((_, entry)) = entry(&record)? {
                 check_entry(entry.key.len(), entry.value.len())?;
             }
+            has_ranges |= matches!(record, Record::DeleteRange { .. });
             match record.family() {
                 Some(0) => in_default = true,
                 Some(id) => note(&mut families, id),
@@ -146,8 +165,10 @@ impl WriteBatch {
         Ok(WriteBatch {
             encoded,
             save_points: Vec::new(),
+            origin: Origin::default(),
             families,
             in_default,
+            has_ranges,
             stamped: Vec::new(),
             has_placeholders: false,
             is_raw: true,
@@ -225,8 +246,10 @@ impl WriteBatch {
         self.encoded.clear();
         self.refused = None;
         self.save_points.clear();
+        self.origin = Origin::default();
         self.families.clear();
         self.in_default = false;
+        self.has_ranges = false;
         self.stamped.clear();
         self.has_placeholders = false;
         self.is_raw = false;
@@ -262,7 +285,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.add_stamped(family, key, None, &Stamped::Put(value));
         }
-        self.add(family.id(), |encoded| encoded.put(family.id(), key, value));
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.put(id, key, value));
     }
 
     /// Like [`WriteBatch::put`], with key and value in pieces, which are copied once.
@@ -284,9 +308,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.put_in(family, &key.concat(), &value.concat());
         }
-        self.add(family.id(), |encoded| {
-            encoded.put_parts(family.id(), key, value)
-        });
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.put_parts(id, key, value));
     }
 
     /// Like [`WriteBatch::merge`], with key and operand in pieces, which are copied once.
@@ -299,9 +322,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.merge_in(family, &key.concat(), &operand.concat());
         }
-        self.add(family.id(), |encoded| {
-            encoded.merge_parts(family.id(), key, operand)
-        });
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.merge_parts(id, key, operand));
     }
 
     /// Deletes `key` from the default family. Deleting a missing key is not an error.
@@ -314,7 +336,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.add_stamped(family, key, None, &Stamped::Delete);
         }
-        self.add(family.id(), |encoded| encoded.delete(family.id(), key));
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.delete(id, key));
     }
 
     /// Deletes `key`, which was put exactly once since it was last deleted. Cheaper than
@@ -328,24 +351,25 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.add_stamped(family, key, None, &Stamped::SingleDelete);
         }
-        self.add(family.id(), |encoded| {
-            encoded.single_delete(family.id(), key)
-        });
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.single_delete(id, key));
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes every key from `begin` up to, not including, `end`. The write of the batch fails with `InvalidArgument` if
+    /// `end` comes before `begin`.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) {
+        self.has_ranges = true;
         self.add(0, |encoded| encoded.delete_range(0, begin, end));
     }
 
     /// [`WriteBatch::delete_range`] in `family`.
     pub fn delete_range_in(&mut self, family: &Family, begin: &[u8], end: &[u8]) {
+        self.has_ranges = true;
         if family.timestamp_size() > 0 {
             return self.add_stamped(family, begin, None, &Stamped::DeleteRange(end));
         }
-        self.add(family.id(), |encoded| {
-            encoded.delete_range(family.id(), begin, end)
-        });
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.delete_range(id, begin, end));
     }
 
     /// Adds an operand for the merge operator of the default family.
@@ -358,9 +382,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.add_stamped(family, key, None, &Stamped::Merge(operand));
         }
-        self.add(family.id(), |encoded| {
-            encoded.merge(family.id(), key, operand)
-        });
+        let id = self.id_of(family);
+        self.add(id, |encoded| encoded.merge(id, key, operand));
     }
 
     /// Adds bytes that are written to the log only.
@@ -370,8 +393,11 @@ impl WriteBatch {
 
     /// Records the current state for [`WriteBatch::rollback_to_save_point`].
     pub fn set_save_point(&mut self) {
-        self.save_points
-            .push((self.encoded.mark(), self.refused.is_none()));
+        self.save_points.push(SavePoint {
+            mark: self.encoded.mark(),
+            was_whole: self.refused.is_none(),
+            origin: self.origin,
+        });
     }
 
     /// Removes the writes added since the last save point, and the save point itself. If the batch was
@@ -381,10 +407,11 @@ impl WriteBatch {
     ///
     /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let (point, was_whole) = self.take_save_point()?;
-        self.encoded.go_back(point);
+        let point = self.take_save_point()?;
+        self.encoded.go_back(point.mark);
         self.checksums.shorten(self.encoded.count());
-        if was_whole {
+        self.origin = point.origin;
+        if point.was_whole {
             self.refused = None;
         }
         Ok(())
@@ -399,10 +426,33 @@ impl WriteBatch {
         self.take_save_point().map(|_| ())
     }
 
-    fn take_save_point(&mut self) -> Result<(Mark, bool)> {
+    fn take_save_point(&mut self) -> Result<SavePoint> {
         self.save_points
             .pop()
             .ok_or_else(|| Error::not_found("the batch has no save point"))
+    }
+
+    /// Returns the id of `family`, whose database is noted.
+    #[inline]
+    pub(crate) fn id_of(&mut self, family: &Family) -> u32 {
+        let number = family.db.number;
+        if self.origin.first != number {
+            self.note_origin(number);
+        }
+        family.id()
+    }
+
+    #[cold]
+    fn note_origin(&mut self, number: u64) {
+        match self.origin.first {
+            0 => self.origin.first = number,
+            _ => self.origin.other = number,
+        }
+    }
+
+    /// The databases of the families that were named.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(crate) fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
@@ -449,6 +499,7 @@ impl WriteBatch {
         self.stamped.clone_from(&other.stamped);
         self.families.clone_from(&other.families);
         self.in_default = other.in_default;
+        self.has_ranges = other.has_ranges;
         self.has_placeholders = other.has_placeholders;
         self.is_raw = other.is_raw;
     }
@@ -492,6 +543,12 @@ impl WriteBatch {
     #[inline]
     pub(crate) fn stamped(&self) -> &[(u32, usize)] {
         &self.stamped
+    }
+
+    /// True if there may be a range deletion.
+    #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.has_ranges
     }
 
     /// True if the batch was read from its serialized form.

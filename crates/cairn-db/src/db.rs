@@ -50,7 +50,7 @@ impl Db {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
         let state = shared.catalog.families().get(0).cloned();
         let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
-        let handle = Arc::new(Handle { shared });
+        let handle = Arc::new(Handle::new(shared));
         let default = Family {
             state,
             db: handle.clone(),
@@ -188,8 +188,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for the default family.
+    /// `InvalidArgument` for the default family and for one of another database.
     pub fn drop_family(&self, family: &Family) -> Result<()> {
+        self.check_families([family])?;
         self.shared().drop_family(&family.state)
     }
 

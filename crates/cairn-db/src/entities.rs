@@ -36,7 +36,8 @@ impl WriteBatch {
         if family.timestamp_size() > 0 {
             return self.refuse(needs_timestamp(family.name()));
         }
-        self.put_entity_of(family.id(), key, columns);
+        let id = self.id_of(family);
+        self.put_entity_of(id, key, columns);
     }
 
     fn put_entity_of(&mut self, family: u32, key: &[u8], columns: &[Column<'_>]) {
@@ -65,9 +66,8 @@ impl WriteBatch {
                 "timed puts in a column family whose keys have timestamps",
             ));
         }
-        self.add(family.id(), |batch| {
-            batch.timed_put(family.id(), key, value, unix_seconds)
-        });
+        let id = self.id_of(family);
+        self.add(id, |batch| batch.timed_put(id, key, value, unix_seconds));
     }
 }
 
@@ -173,6 +173,9 @@ impl Db {
         families: &[&Family],
         options: &ReadOptions,
     ) -> Vec<Result<Option<Columns>>> {
+        if let Err(error) = self.check_families(families.iter().copied()) {
+            return families.iter().map(|_| Err(error.clone())).collect();
+        }
         let snapshot = self.snapshot();
         let options = ReadOptions {
             snapshot: Some(options.snapshot.unwrap_or_else(|| snapshot.sequence())),

@@ -500,6 +500,7 @@ impl Db {
     ///
     /// The error that made the database read-only; `ShutdownInProgress`.
     pub fn flush_families_with(&self, families: &[&Family], options: &FlushOptions) -> Result<()> {
+        self.check_families(families.iter().copied())?;
         let states: Vec<_> = match families {
             [] => self.shared().catalog.families().iter().cloned().collect(),
             families => families.iter().map(|family| family.state.clone()).collect(),

@@ -1,17 +1,50 @@
 //! The handles with which a program keeps a database open.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_options::FamilyOptions;
 use cairn_platform::Priority;
+use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
+use cairn_types::{Error, Result};
 
+use crate::batch::{Origin, WriteBatch};
 use crate::catalog::family::FamilyState;
+use crate::db::Db;
 use crate::shared::Shared;
+
+/// The directories of the open databases of the process by number, which only error messages need.
+static OPEN: Mutex<BTreeMap<u64, PathBuf>> = Mutex::new(BTreeMap::new());
+
+/// The number of the last database that was opened.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The state shared by all handles of a database. Dropping the last handle closes the database.
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
+    /// A number of this opening, from 1, that no other opening in the process has.
+    pub(crate) number: u64,
+}
+
+impl Handle {
+    /// Creates the first handle of an opened database.
+    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
+        // Relaxed: the number orders no other access.
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        OPEN.lock().insert(number, shared.context.dir.clone());
+        Handle { shared, number }
+    }
+}
+
+/// The error for the use of `subject`, of the database with the number `other`, in `shared`.
+fn foreign(shared: &Shared, subject: &str, other: u64) -> Error {
+    let other = match OPEN.lock().get(&other) {
+        Some(dir) => format!("the database {}", dir.display()),
+        None => "a database that is closed".to_owned(),
+    };
+    let own = shared.context.dir.display();
+    Error::invalid_argument(format!("{subject} belongs to {other}, not to {own}"))
 }
 
 impl Drop for Handle {
@@ -21,6 +54,7 @@ impl Drop for Handle {
             std::mem::forget(self.shared.clone());
             return;
         }
+        OPEN.lock().remove(&self.number);
         let shared = &self.shared;
         if shared.may_wait().is_err() {
             // A callback dropped the last handle. The call that runs it ends before closing does.
@@ -51,6 +85,38 @@ impl Shared {
     }
 }
 
+impl Db {
+    /// Checks that each of `families` is one of this database.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, with the directories of both databases.
+    #[inline]
+    pub fn check_families<'f>(&self, families: impl IntoIterator<Item = &'f Family>) -> Result<()> {
+        let own = self.handle.number;
+        let foreign = families.into_iter().find(|family| family.db.number != own);
+        foreign.map_or(Ok(()), |family| Err(family.foreign_to(self.shared())))
+    }
+
+    /// Checks that the families to which `batch` writes were those of this database when its writes were added. A batch
+    /// has only their ids, with which [`Db::write_with`] writes to any database.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, with the directories of both databases.
+    #[inline]
+    pub fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+        let Origin { first, other } = batch.origin();
+        let other = [first, other]
+            .into_iter()
+            .find(|number| *number != 0 && *number != self.handle.number);
+        other.map_or(Ok(()), |number| {
+            let subject = "a column family of the batch";
+            Err(foreign(self.shared(), subject, number))
+        })
+    }
+}
+
 /// A column family of an open database: a keyspace with its own options that shares the WAL with the others.
 /// Cheap to clone; it keeps the database open.
 #[derive(Clone)]
@@ -60,6 +126,13 @@ pub struct Family {
 }
 
 impl Family {
+    /// The error for the use of the family in another database.
+    #[cold]
+    pub(crate) fn foreign_to(&self, shared: &Shared) -> Error {
+        let subject = format!("column family {:?}", self.name());
+        foreign(shared, &subject, self.db.number)
+    }
+
     /// Returns the id of the family in logs and in the MANIFEST; 0 is the default family.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -69,13 +69,7 @@ impl Db {
     ///
     /// `InvalidArgument` if a family belongs to another database.
     pub fn iterators(&self, families: &[&Family], options: &ReadOptions) -> Result<Vec<Iter>> {
-        let foreign = |family: &&&Family| !Arc::ptr_eq(&family.db, &self.handle);
-        if let Some(family) = families.iter().find(foreign) {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} belongs to another database",
-                family.name()
-            )));
-        }
+        self.check_families(families.iter().copied())?;
         let states: Vec<&FamilyState> = families.iter().map(|family| &*family.state).collect();
         let (views, seq) = self.shared().newest_of(&states);
         views.iter().try_for_each(|view| check_held(view))?;

@@ -206,10 +206,7 @@ impl<'a> Wanted<'a> {
             let view = views[of];
             let found = match Arc::ptr_eq(&family.db.shared, shared) {
                 true => check_held(view).and_then(|()| lookup(view, key, seq, options)),
-                false => Err(Error::invalid_argument(format!(
-                    "column family {:?} belongs to another database",
-                    family.name()
-                ))),
+                false => Err(family.foreign_to(shared)),
             };
             match found {
                 Ok(lookup) => wanted.keys.push(BatchKey { view, lookup }),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use cairn_format::names::FileName;
 use cairn_options::file::OptionsFile;
 use cairn_options::{FamilyOptions, Options};
+use cairn_platform::fs::PathKind;
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -15,9 +16,20 @@ use crate::open::read_small;
 ///
 /// # Errors
 ///
-/// `NotFound` if there is none.
+/// `NotFound` if there is none, or no such directory.
 pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
-    let names = world.fs.list(dir)?;
+    let names = match world.fs.list(dir) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
+        Err(_)
+            if world
+                .fs
+                .status(dir)
+                .is_ok_and(|status| status.kind != PathKind::Directory) =>
+        {
+            Vec::new()
+        }
+        names => names?,
+    };
     let newest = names
         .iter()
         .filter_map(|name| match FileName::parse(name)? {

@@ -49,6 +49,7 @@ impl Db {
     ///
     /// Those of [`Family::set_options`].
     pub fn set_options_of(&self, changes: &[(&Family, Changes<'_>)]) -> Result<()> {
+        self.check_families(changes.iter().map(|(family, _)| *family))?;
         let states: Vec<_> = changes
             .iter()
             .map(|(family, changes)| (family.state.clone(), *changes))

@@ -74,7 +74,8 @@ impl WriteBatch {
             return self.refuse(error);
         }
         self.has_placeholders |= timestamp.is_none();
-        let (id, key) = (family.id(), [key, stamp].concat());
+        self.has_ranges |= matches!(record, Stamped::DeleteRange(_));
+        let (id, key) = (self.id_of(family), [key, stamp].concat());
         self.add_of_stamped(id, size, |batch| match *record {
             Stamped::Put(value) => batch.put(id, &key, value),
             Stamped::Merge(operand) => batch.merge(id, &key, operand),
@@ -429,10 +430,7 @@ pub fn multi_get_with_timestamps(
     let options = tier_of(shared, options);
     let read = |(view, (family, key)): (&Arc<cairn_read::View>, &(&Family, &[u8]))| {
         if !Arc::ptr_eq(&family.db, &first.db) {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} belongs to another database",
-                family.name()
-            )));
+            return Err(family.foreign_to(shared));
         }
         check_held(view)?;
         let lookup = lookup(view, key, seq, &options)?;

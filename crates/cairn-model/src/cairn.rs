@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, WriteBatch};
 use cairn_format::names::FileName;
-use cairn_options::{FamilyOptions, ReadOptions};
+use cairn_options::{FamilyOptions, FlushOptions, ReadOptions};
 use cairn_platform::World;
 use cairn_platform::sync::AtomicU64;
 use cairn_types::{Error, KeyOrder, Result};
@@ -53,6 +53,23 @@ impl Cairn {
     pub fn family(&self, name: &str) -> Result<Family> {
         let family = self.db.family(name);
         family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
+    }
+
+    /// Flushes the memtables of families together, and waits.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a family does not exist; the error that made the database read-only.
+    pub fn flush_forced(&self, families: &[String]) -> Result<()> {
+        let names = families.iter();
+        let families = names.map(|name| self.family(name));
+        let families = families.collect::<Result<Vec<Family>>>()?;
+        let options = FlushOptions {
+            force_atomic_flush: true,
+            ..FlushOptions::default()
+        };
+        let families: Vec<&Family> = families.iter().collect();
+        self.db.flush_families_with(&families, &options)
     }
 
     /// Builds a batch of `writes`.

@@ -7,7 +7,9 @@ use crate::options::{OptionSet, pairs};
 
 /// An option name and its values.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 16] = [
+const DB_OPTIONS: [Values; 18] = [
+    ("allow_2pc", &["false", "true"]),
+    ("atomic_flush", &["false", "true"]),
     ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
     ("bytes_per_sync", &["0", "4096"]),

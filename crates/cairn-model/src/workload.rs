@@ -220,6 +220,15 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "prepared",
+        db: "allow_2pc=true;atomic_flush=true",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["flush", "batch", "txn", "family"],
+        often: &[("flush", 3), ("txn", 6)],
+        ..FREE
+    },
+    Workload {
         name: "manifest",
         db: "max_manifest_file_size=1024;max_manifest_space_amp_pct=100;track_and_verify_wals_in_manifest=true;\
              track_and_verify_wals=true",

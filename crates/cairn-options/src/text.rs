@@ -101,12 +101,21 @@ fn whole(text: &str) -> Option<i128> {
     digits.parse::<i128>().ok()?.checked_mul(factor)
 }
 
+/// Returns the number that a negative one is as an unsigned number of 64 bits: `-1`, often written for the maximum, is that
+/// in RocksDB.
+fn wrapped(number: i128) -> i128 {
+    match (i128::from(i64::MIN)..0).contains(&number) {
+        true => number + (1 << 64),
+        false => number,
+    }
+}
+
 macro_rules! numbers {
-    ($($number:ident),*) => {$(
+    ($($number:ident => $of:expr),*) => {$(
         impl Text for $number {
             fn parse(text: &str) -> Result<$number, Refusal> {
                 whole(text)
-                    .and_then(|number| $number::try_from(number).ok())
+                    .and_then(|number| $number::try_from($of(number)).ok())
                     .ok_or_else(|| {
                         format!("expected a whole number from {} to {}", $number::MIN, $number::MAX)
                     })
@@ -119,7 +128,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(i32, u32, u64, i64, usize);
+numbers!(i32 => i128::from, u32 => i128::from, i64 => i128::from, u64 => wrapped, usize => wrapped);
 
 impl<T: Text> Text for Vec<T> {
     fn parse(text: &str) -> Result<Vec<T>, Refusal> {
@@ -193,7 +202,11 @@ mod tests {
         assert_eq!(usize::parse("1g"), Ok(1 << 30));
         assert_eq!(i32::parse("-1"), Ok(-1));
         assert!(i32::parse("4G").is_err());
-        assert!(u64::parse("-1").is_err());
+        // As in RocksDB.
+        assert_eq!(u64::parse("-1"), Ok(u64::MAX));
+        assert_eq!(usize::parse("-1k"), Ok(usize::MAX - 1023));
+        assert!(u64::parse("-9223372036854775809").is_err());
+        assert!(u32::parse("-1").is_err());
         assert!(u64::parse("16777216T").is_err());
         assert!(u64::parse("K").is_err());
         assert!(u64::parse("").is_err());

@@ -336,6 +336,7 @@ impl TransactionDb {
 
     /// Locks `key` of `family` for a write outside of transactions, unless concurrency control is turned off.
     fn lock(&self, family: &Family, key: &[u8]) -> Result<Option<LockedKey<'_>>> {
+        self.db.check_families([family])?;
         match self.locking.options.skip_concurrency_control {
             true => Ok(None),
             false => self.lock_for(&self.new_owner(), family.id(), key).map(Some),

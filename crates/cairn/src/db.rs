@@ -174,7 +174,7 @@ impl Db {
     ///
     /// See [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.inner.write(&batch.inner)
+        self.write_with(batch, &WriteOptions::default())
     }
 
     /// [`Db::write`] with options.
@@ -185,6 +185,7 @@ impl Db {
     /// After an `IoError`, the database is read-only and the outcome is unknown: when the database
     /// is opened again, it has either the whole batch or none of it.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.inner.check_batch(&batch.inner)?;
         self.inner.write_with(&batch.inner, options)
     }
 

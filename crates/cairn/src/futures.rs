@@ -157,7 +157,11 @@ impl Db {
         batch: WriteBatch,
         options: &'a WriteOptions,
     ) -> impl Future<Output = Result<()>> + Send + use<'a> {
-        self.inner.write_async(batch.inner, options)
+        let checked = self.inner.check_batch(&batch.inner);
+        async move {
+            checked?;
+            self.inner.write_async(batch.inner, options).await
+        }
     }
 }
 

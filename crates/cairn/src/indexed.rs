@@ -418,6 +418,9 @@ impl Db {
     ///
     /// Those of [`Db::write_with`].
     pub fn write_indexed(&self, batch: &IndexedBatch, options: &WriteOptions) -> Result<()> {
+        batch
+            .inner
+            .with_batch(|batch| self.inner.check_batch(batch))?;
         batch.inner.write_to(&self.inner, options)
     }
 }

@@ -263,6 +263,7 @@ impl TransactionDb {
     ///
     /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.inner.db().check_batch(&batch.inner)?;
         self.inner.write(&batch.inner, options)
     }
 
@@ -373,6 +374,7 @@ impl OptimisticTransactionDb {
     ///
     /// Those of [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.inner.db().check_batch(&batch.inner)?;
         self.inner.write(&batch.inner, options)
     }
 
@@ -445,7 +447,11 @@ impl<'db> Transaction<'db> {
     /// are neither locked nor checked, and are logged with the commit: a transaction that is recovered by an opening has
     /// none. Only a prepared transaction can be committed with them. A rollback discards them.
     pub fn set_commit_time_batch(&mut self, batch: WriteBatch) {
-        *self.inner.commit_time_batch() = batch.inner;
+        let mut batch = batch.inner;
+        if let Err(error) = self.inner.db().check_batch(&batch) {
+            batch.refuse(error);
+        }
+        *self.inner.commit_time_batch() = batch;
     }
 
     /// Discards the writes of the transaction and releases its locks. One that was not prepared can be used again.
@@ -595,6 +601,7 @@ impl<'db> Transaction<'db> {
     ///
     /// Those of the writes; `NotSupported` for range deletions.
     pub fn rebuild_from_write_batch(&mut self, batch: &WriteBatch) -> Result<()> {
+        self.inner.db().check_batch(&batch.inner)?;
         self.inner.rebuild_from_write_batch(&batch.inner)
     }
 

@@ -1,4 +1,4 @@
-//! Opening a database that follows another one: from its MANIFEST to a [`Db`] without entries of logs.
+//! Opening a database that follows another one: from its MANIFEST to a [`Db`](crate::Db) without entries of logs.
 //!
 //! No file of the other database is changed, and none is locked. The LOG is in a directory of its own. The entries of
 //! the logs arrive through [`crate::follow`].

@@ -187,13 +187,7 @@ impl Replayer {
     ///
     /// `InvalidArgument` if a family belongs to another database.
     pub fn new(db: &Db, families: &[&Family], reader: Box<dyn TraceReader>) -> Result<Replayer> {
-        let foreign = |family: &&&Family| !Arc::ptr_eq(&family.db.shared, db.shared());
-        if let Some(family) = families.iter().find(foreign) {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} belongs to another database",
-                family.name()
-            )));
-        }
+        db.check_families(families.iter().copied())?;
         let all = families.iter().copied().chain([db.default_family()]);
         let families = all.map(|family| (family.id(), family.clone())).collect();
         Ok(Replayer {

@@ -44,6 +44,7 @@ pub(crate) mod wal_locks;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use cairn_format::batch::Record;
 use cairn_format::dated;
 use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::BackgroundErrorReason;
@@ -54,6 +55,7 @@ use cairn_options::enums::IoCharge;
 use cairn_platform::{IoKind, IoPriority};
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::background::guarded;
 use crate::batch::WriteBatch;
 use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
@@ -177,6 +179,9 @@ impl Shared {
         if self.signals.has_timestamps() || !batch.stamped().is_empty() {
             self.check_timestamps(batch)?;
         }
+        if batch.has_ranges() {
+            self.check_ranges(batch)?;
+        }
         options.check_supported()?;
         if options.low_pri {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
@@ -185,6 +190,27 @@ impl Shared {
             self.charge_log_write(batch.data().len(), options)?;
         }
         Ok(())
+    }
+
+    /// Checks that no range deletion of `batch` ends before its start. RocksDB fails such a write when it inserts it, and
+    /// stops all writes.
+    #[cold]
+    fn check_ranges(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self.catalog.families();
+        // The comparator of a family may panic.
+        guarded("comparing the ends of ranges", || {
+            for record in batch.records() {
+                if let Record::DeleteRange { family, begin, end } = record?
+                    && let Some(family) = families.get(family)
+                    && family.order().compare_without_timestamp(begin, end).is_gt()
+                {
+                    return Err(Error::invalid_argument(
+                        "end key comes before start key: a range deletion of the batch is reversed",
+                    ));
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Takes the bytes of a batch from the rate limiter, which may have to wait.

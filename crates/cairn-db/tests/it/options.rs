@@ -230,8 +230,17 @@ fn options_of_the_last_opening_are_loaded_and_compared() {
     assert!(check(&given[..1]).unwrap_err().text().contains("other"));
     given[1].options.comparator = cairn_types::KeyOrder::ReverseBytewise;
     assert!(check(&given).unwrap_err().text().contains("comparator"));
-    let nowhere = load_latest_options(Path::new("/nowhere"), false, &world);
-    assert!(nowhere.is_err());
+    // As in RocksDB, also for a directory that does not exist and for a file.
+    world.fs.create_dir_all(Path::new("/empty")).unwrap();
+    world
+        .fs
+        .create(Path::new("/file"), Default::default())
+        .unwrap();
+    for path in ["/nowhere", "/nowhere/deeper", "/empty", "/file", ""] {
+        let nowhere = load_latest_options(Path::new(path), false, &world);
+        let error = nowhere.map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), cairn_types::Code::NotFound, "{path}: {error}");
+    }
 }
 
 struct Backwards;

@@ -104,3 +104,51 @@ fn readers_see_atomic_batches_in_one_order_while_memtables_are_switched() {
         assert_eq!(written_at(&db, writer, sequence), BATCHES);
     }
 }
+
+/// The write of a reversed range succeeded and deleted nothing.
+#[test]
+fn a_reversed_range_deletion_fails_its_write_and_nothing_else() {
+    let world = World::in_memory();
+    let db = open_with(&world, &FamilyOptions::default()).expect("a new database");
+    let backwards = FamilyOptions {
+        comparator: cairn_types::KeyOrder::ReverseBytewise,
+        ..FamilyOptions::default()
+    };
+    let backwards = db
+        .create_family("backwards", &backwards)
+        .expect("a new family");
+    db.put(b"b", b"1").expect("it is written");
+    type Fill<'a> = &'a dyn Fn(&mut WriteBatch);
+    let fills: [Fill<'_>; 3] = [
+        &|batch| batch.delete_range(b"c", b"a"),
+        &|batch| batch.delete_range_in(&backwards, b"a", b"c"),
+        &|batch| {
+            batch.delete_range(b"a", b"c");
+            *batch = WriteBatch::from_data(batch.data()).expect("a batch");
+            batch.delete_range(b"c", b"b\0");
+        },
+    ];
+    for fill in fills {
+        let mut batch = WriteBatch::new();
+        batch.put(b"b", b"2");
+        fill(&mut batch);
+        batch.put(b"d", b"2");
+        let before = db.latest_sequence();
+        let raw = WriteBatch::from_data(batch.data()).expect("a batch");
+        for batch in [batch, raw] {
+            let error = db.write(&batch).expect_err("a reversed range");
+            assert_eq!(error.code(), cairn_types::Code::InvalidArgument);
+            assert!(error.text().contains("end key comes before start key"));
+        }
+        assert_eq!(db.latest_sequence(), before);
+        let found = db.get(b"b").expect("a read succeeds");
+        assert_eq!(found.as_deref(), Some(&b"1"[..]));
+    }
+    let mut batch = WriteBatch::new();
+    batch.delete_range(b"b", b"b");
+    batch.delete_range_in(&backwards, b"c", b"a");
+    batch.put(b"d", b"2");
+    db.write(&batch).expect("an empty range is none");
+    assert!(db.get(b"b").expect("a read succeeds").is_some());
+    assert!(db.get(b"d").expect("a read succeeds").is_some());
+}

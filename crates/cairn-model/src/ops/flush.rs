@@ -1,4 +1,4 @@
-//! Flushes families: `flush default`, `flush default f0`.
+//! Flushes families: `flush default`, `flush default f0`, and together, with `force_atomic_flush`: `flushforced default f0`.
 
 use crate::failure::Failure;
 use crate::operation::{Kind, Op, Operation};
@@ -7,18 +7,23 @@ use crate::runner::{Promise, Runner};
 /// The operation kind.
 pub const KIND: Kind = Kind {
     name: "flush",
-    words: &["flush"],
+    words: &["flush", "flushforced"],
     weight: 3,
     switch: Some("flush"),
     read: |line| {
         line.word(0)?;
-        Ok(Op::new(Flush(words(line.rest()))))
+        Ok(Op::new(Flush {
+            families: words(line.rest()),
+            forced: line.kind() == "flushforced",
+        }))
     },
     generate: |generator| {
-        Some(Op::new(Flush(match generator.rng.chance(1, 4) {
+        let families = match generator.rng.chance(1, 4) {
             true => generator.model.families(),
             false => vec![generator.family()],
-        })))
+        };
+        let forced = generator.rng.chance(1, 3);
+        Some(Op::new(Flush { families, forced }))
     },
 };
 
@@ -27,19 +32,27 @@ fn words(text: &str) -> Vec<String> {
 }
 
 #[derive(Debug)]
-struct Flush(Vec<String>);
+struct Flush {
+    families: Vec<String>,
+    /// True to flush them together.
+    forced: bool,
+}
 
 impl Operation for Flush {
     fn line(&self) -> String {
-        format!("flush {}", self.0.join(" "))
+        let word = if self.forced { "flushforced" } else { "flush" };
+        format!("{word} {}", self.families.join(" "))
     }
 
     fn flushes(&self) -> &[String] {
-        &self.0
+        &self.families
     }
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
-        runner.engine()?.flush(&self.0)?;
-        Ok(Promise::Flushed(self.0.clone()))
+        match runner.engine()?.cairn() {
+            Some(cairn) if self.forced => cairn.flush_forced(&self.families)?,
+            _ => runner.engine()?.flush(&self.families)?,
+        }
+        Ok(Promise::Flushed(self.families.clone()))
     }
 }

@@ -28,6 +28,7 @@ pub mod staged_ingest;
 pub mod switch_memtables;
 pub mod sync_wal;
 pub mod timestamps;
+pub mod two_phase;
 pub mod updates_since;
 pub mod write;
 
@@ -60,4 +61,5 @@ pub const KINDS: &[Kind] = &[
     pause_background_work::KIND,
     delete_files::KIND,
     timestamps::KIND,
+    two_phase::KIND,
 ];

@@ -42,6 +42,7 @@ impl Transaction {
     /// Locks `key` of `family`, or of the default family, for `access`, or tracks it for the check at the commit.
     // `None` for the default family, whose handle is a part of the transaction: the caller cannot borrow it.
     fn lock(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
+        self.db.check_families(family)?;
         let (key, seq) = match &self.policy {
             Policy::Optimistic(_) if !access.validates => return Ok(()),
             Policy::Optimistic(_) => {

@@ -364,7 +364,13 @@ impl Transaction {
         }
     }
 
-    /// Returns the default family.
+    /// Returns the database.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Returns the default family of the database.
     #[must_use]
     pub fn default_family(&self) -> &Family {
         self.db.default_family()

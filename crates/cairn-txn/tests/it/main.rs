@@ -5,6 +5,7 @@
 mod bypass;
 mod checker;
 mod crash;
+mod crash_threads;
 mod crash_two_phase;
 mod isolation;
 mod optimistic;

@@ -1,6 +1,9 @@
 //! Column families: created, listed, read together, dropped.
 
-use cairn::{Code, Db, FamilyDescriptor, FamilyOptions, Options, ReadOptions, World};
+use cairn::{
+    Code, Db, FamilyDescriptor, FamilyOptions, FlushOptions, Options, ReadOptions, World,
+    WriteBatch, WriteOptions,
+};
 
 use crate::{database, shown};
 
@@ -90,4 +93,64 @@ fn columns_of_an_entity_are_read_by_name() {
     let columns = family.get_entity(b"slate").unwrap().unwrap();
     assert_eq!(columns.get(b"colour"), Some(&b"grey"[..]));
     assert_eq!(columns.len(), 2);
+}
+
+/// Opens an empty database at `path` with a family `f`, whose number is 1.
+fn with_family(path: &str) -> Db {
+    let options = Options::default().create_if_missing(true);
+    let builder = Db::builder(path).world(World::in_memory()).options(options);
+    let db = builder.open().unwrap();
+    db.create_family("f", &FamilyOptions::default()).unwrap();
+    db
+}
+
+/// A write through the handle of another database went to the family with the same number, and a flush and a drop acted on
+/// that family.
+#[test]
+fn a_family_of_another_database_is_rejected() {
+    let (one, two) = (with_family("/one"), with_family("/two"));
+    let (own, foreign) = (one.family("f").unwrap(), two.family("f").unwrap());
+    one.put(b"k", b"v").unwrap();
+    own.put(b"k", b"v").unwrap();
+    let rejected = |result: cairn::Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        let text = error.to_string();
+        assert!(text.contains("/one") && text.contains("/two"), "{text}");
+    };
+    let mut batch = WriteBatch::new();
+    batch.put_in(&own, b"a", b"1");
+    batch.set_save_point();
+    batch.put_in(&foreign, b"a", b"1");
+    rejected(one.write(&batch));
+    batch.rollback_to_save_point().unwrap();
+    one.write(&batch).unwrap();
+    rejected(two.write(&batch).map_err(|error| {
+        assert!(error.to_string().ends_with("not to /two"), "{error}");
+        error
+    }));
+    let indexed = cairn::IndexedBatch::new(true);
+    indexed.delete_in(&foreign, b"k");
+    rejected(one.write_indexed(&indexed, &WriteOptions::default()));
+    rejected(one.flush_families(&[&own, &foreign], &FlushOptions::default()));
+    rejected(one.drop_family(&foreign));
+    rejected(one.set_options_of(&[(&foreign, &[("write_buffer_size", "65536")])]));
+    let options = ReadOptions::default();
+    rejected(one.iterators(&[&foreign], &options).map(|_| ()));
+    let found = one.multi_get_in(&[(&own, b"k"), (&foreign, b"k")], &options, false);
+    let [first, second] = <[_; 2]>::try_from(found).unwrap();
+    assert_eq!(first.unwrap().as_deref(), Some(&b"v"[..]));
+    rejected(second.map(|_| ()));
+    assert_eq!(shown(&own), ["a=1", "k=v"]);
+    assert!(shown(&foreign).is_empty());
+
+    batch.clear();
+    batch.put_in(&foreign, b"b", b"1");
+    drop(foreign);
+    two.close().unwrap();
+    let error = one.write(&batch).unwrap_err().to_string();
+    assert!(error.contains("a database that is closed"), "{error}");
+    batch.clear();
+    batch.put(b"b", b"1");
+    one.write(&batch).unwrap();
 }

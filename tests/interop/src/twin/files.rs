@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::ptr::{null, null_mut};
 
 use super::ops::{self, CHANGES, Cf, Change, Key, NAMES, PROPERTIES, SLOTS, ro};
+use super::sets::{Callback, Transactions};
 use super::side::{Said, Side, c, c_path, copied, hash};
+use super::transactions::NOOP;
 
 impl Side {
     pub(super) fn flush(&mut self, cf: Cf) -> String {
@@ -119,10 +121,23 @@ impl Side {
             CString::new(NAMES[cf]).expect("no zero in names"),
             Said::new(),
         );
-        let handle = c!(
-            self,
-            rocksdb_create_column_family(self.db, self.options, name.as_ptr(), said.slot())
-        );
+        let (options, name) = (self.options, name.as_ptr());
+        // RocksDB's locks do not know a family that the underlying database creates.
+        let handle = match self.set.transactions {
+            Transactions::Pessimistic => c!(
+                self,
+                rocksdb_transactiondb_create_column_family(
+                    self.transactions.db,
+                    options,
+                    name,
+                    said.slot()
+                )
+            ),
+            _ => c!(
+                self,
+                rocksdb_create_column_family(self.db, options, name, said.slot())
+            ),
+        };
         let status = self.status(said);
         if status != "ok" {
             return status;
@@ -143,6 +158,7 @@ impl Side {
                 self.clear_batches(index);
             }
         }
+        self.end_transactions(false);
         // RocksDB's iterators access their family when they move.
         for slot in 0..SLOTS {
             self.end_walk(slot);
@@ -179,10 +195,10 @@ impl Side {
 
     /// Creates a checkpoint and reads its content. `log` is `log_size_for_flush`.
     pub(super) fn checkpoint(&mut self, log: u16) -> String {
-        self.files += 1;
+        self.disk.files += 1;
         let folder = self
             .folder
-            .with_extension(format!("checkpoint{}", self.files));
+            .with_extension(format!("checkpoint{}", self.disk.files));
         let path = c_path(&folder);
         let mut said = Said::new();
         let maker = c!(self, rocksdb_checkpoint_object_create(self.db, said.slot()));
@@ -232,9 +248,11 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        self.files += 1;
+        self.disk.files += 1;
         self.writes += 1;
-        let path = self.folder.with_extension(format!("{}.sst", self.files));
+        let path = self
+            .folder
+            .with_extension(format!("{}.sst", self.disk.files));
         let (answer, good) = self.table(&c_path(&path), changes);
         if !good {
             let _ = std::fs::remove_file(&path);
@@ -388,7 +406,11 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        let (a, b) = (ops::key(a), ops::key(b));
+        let (mut a, mut b) = (ops::key(a), ops::key(b));
+        // RocksDB's sizes of reversed ranges may be negative.
+        if (a > b) != (self.set.callback == Callback::Reverse) {
+            std::mem::swap(&mut a, &mut b);
+        }
         let starts = [a.as_ptr().cast(), a.as_ptr().cast()];
         let ends = [b.as_ptr().cast(), a.as_ptr().cast()];
         let (start_sizes, end_sizes) = ([a.len(); 2], [b.len(), a.len()]);
@@ -413,13 +435,14 @@ impl Side {
 
     /// The WAL records from `back` before the last sequence number on.
     pub(super) fn updates(&mut self, back: u16) -> String {
-        // Writes without the WAL leave gaps.
-        if !self.set.still || self.set.no_log || self.read_only {
+        // Writes without the WAL leave gaps. Cairn shows a prepared transaction when it is committed, RocksDB its records.
+        let prepares = self.set.transactions == Transactions::Pessimistic;
+        if !self.set.still || self.set.no_log || self.read_only || prepares {
             return String::new();
         }
         let last = c!(self, rocksdb_get_latest_sequence_number(self.db));
         // Log files before the last flush may have been deleted.
-        let from = (last.saturating_sub(back.into()) + 2).max(self.flushed + 1);
+        let from = (last.saturating_sub(back.into()) + 2).max(self.disk.flushed + 1);
         let mut said = Said::new();
         let log = c!(
             self,
@@ -434,9 +457,14 @@ impl Side {
             let batch = c!(self, rocksdb_wal_iter_get_batch(log, &mut at));
             let mut length = 0;
             let data = c!(self, rocksdb_writebatch_data(batch, &mut length));
+            let mut data = copied(data, length);
+            // The place of a marker, which RocksDB logs with a transaction that was not prepared.
+            if self.set.transactions != Transactions::None && data.get(12) == Some(&NOOP) {
+                data.remove(12);
+            }
             // RocksDB also logs empty batches.
-            if length > 12 {
-                let _ = write!(answer, " {at}#{:x}", hash(&copied(data, length)) & 0xffff);
+            if data.len() > 12 {
+                let _ = write!(answer, " {at}#{:x}", hash(&data) & 0xffff);
             }
             c!(self, rocksdb_writebatch_destroy(batch));
             c!(self, rocksdb_wal_iter_next(log));
@@ -451,7 +479,7 @@ impl Side {
     /// Notes that the current log may be a new one.
     pub(super) fn note_flush(&mut self) {
         if !self.db.is_null() {
-            self.flushed = c!(self, rocksdb_get_latest_sequence_number(self.db));
+            self.disk.flushed = c!(self, rocksdb_get_latest_sequence_number(self.db));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Scripts from seeds: the same seed and set generate the same operations on every machine.
 
 use super::ops::{
-    Act, CHANGES, Cf, Change, How, Key, Move, ORDINARY, Op, PROPERTIES, Ro, SINGLES, SINGLES_COUNT,
-    SLOTS, Val, ro,
+    Act, CHANGES, Cf, Change, Deed, How, Key, Move, ORDINARY, Op, PROPERTIES, Ro, SINGLES,
+    SINGLES_COUNT, SLOTS, TXNS, Val, ro,
 };
-use super::sets::{Callback, Set};
+use super::sets::{Callback, Set, Transactions};
 
 /// Random numbers (`SplitMix64`).
 struct Random(u64);
@@ -43,7 +43,8 @@ pub fn script(set: &Set, seed: u64, count: usize) -> Vec<Op> {
         set,
         random: Random(seed ^ 0x0074_7769_6e00),
         stamp: 0,
-        ranges: seed.is_multiple_of(2),
+        // The conflict checks of RocksDB's transactions do not see range deletions.
+        ranges: seed.is_multiple_of(2) && set.transactions == Transactions::None,
         // RocksDB's tailing iterators return wrong results for ranges deleted, and for values written
         // to blob files, after their creation.
         tails: !seed.is_multiple_of(2) && set.name != "blobs",
@@ -76,6 +77,9 @@ impl Maker<'_> {
         }
         let slot = self.random.index(SLOTS);
         let two = slot % 2;
+        if self.set.transactions != Transactions::None && self.random.chance(40) {
+            return self.transaction(slot % TXNS);
+        }
         match self.random.below(1000) {
             0..250 => self.write(),
             250..370 => self.get(),
@@ -126,11 +130,15 @@ impl Maker<'_> {
             46..66 => Op::CreateFamily(self.random.index(SLOTS)),
             66..72 => Op::DropFamily(1 + self.random.index(SLOTS - 1)),
             72..76 => Op::Reopen,
-            76..78 => {
+            76..78 if self.set.transactions == Transactions::None => {
                 self.reopen_in = Some(10 + self.random.below(60));
                 Op::ReadOnly
             }
-            78..80 => Op::Checkpoint(self.random.small(2)),
+            // With `allow_2pc`, RocksDB's checkpoint flushes in any case.
+            78..80 => match self.set.transactions {
+                Transactions::Pessimistic => Op::Checkpoint(0),
+                _ => Op::Checkpoint(self.random.small(2)),
+            },
             80..90 => self.ingest(),
             _ => self.get(),
         }
@@ -310,6 +318,40 @@ impl Maker<'_> {
             67..97 => Move::Prev(1 + u8::try_from(self.random.below(5)).unwrap_or(0)),
             _ => Move::Refresh,
         }
+    }
+
+    /// An operation on a transaction, or a write beside it.
+    fn transaction(&mut self, slot: usize) -> Op {
+        let deed = match self.random.below(100) {
+            0..10 => return Op::Begin(slot, self.random.chance(30)),
+            10..14 => return Op::Locked(self.change()),
+            14..16 => return Op::LockedBatch(self.random.index(2)),
+            16..44 => Deed::Add(self.change()),
+            44..54 => Deed::Get(self.cf(), self.key(), self.read_options()),
+            54..64 => {
+                // RocksDB ignores the snapshot of the read options, and the read tier in part.
+                Deed::GetForUpdate(self.cf(), self.key(), self.random.chance(60), Ro::default())
+            }
+            64..69 => {
+                let keys = (0..1 + self.random.index(6)).map(|_| (self.cf(), self.key()));
+                let keys = keys.collect();
+                Deed::MultiGet(keys, self.random.chance(50), Ro::default())
+            }
+            69..74 => {
+                let mut options = self.walk_options();
+                options.bits &= !ro::TAILING;
+                Deed::Iter(self.random.index(SLOTS), self.cf(), options)
+            }
+            74..79 => Deed::Look,
+            79..83 => Deed::Save,
+            83..86 => Deed::RollbackToSave,
+            86..88 => Deed::Name(self.random.small(6)),
+            88..90 => Deed::Rebuild(self.random.index(2)),
+            90..93 => Deed::Prepare,
+            93..98 => Deed::Commit,
+            _ => Deed::RollBack,
+        };
+        Op::Transact(slot, deed)
     }
 
     fn act(&mut self) -> Act {

@@ -27,6 +27,7 @@ mod reads;
 pub mod run;
 pub mod sets;
 pub mod side;
+mod transactions;
 mod writes;
 
 pub use api::Api;

@@ -153,6 +153,40 @@ pub enum How {
     May,
 }
 
+/// The number of transactions.
+pub const TXNS: usize = 2;
+
+/// An operation on a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Adds a change.
+    Add(Change),
+    /// Reads a key.
+    Get(Cf, Key, Ro),
+    /// Reads a key for update, exclusively if the flag is set.
+    GetForUpdate(Cf, Key, bool, Ro),
+    /// Reads keys, for update if the flag is set.
+    MultiGet(Vec<(Cf, Key)>, bool, Ro),
+    /// Creates an iterator in a slot.
+    Iter(Slot, Cf, Ro),
+    /// Compares its records.
+    Look,
+    /// Sets a save point.
+    Save,
+    /// Rolls back to the last save point.
+    RollbackToSave,
+    /// Sets its name.
+    Name(u16),
+    /// Adds the records of a batch.
+    Rebuild(Slot),
+    /// Prepares it.
+    Prepare,
+    /// Commits it.
+    Commit,
+    /// Rolls it back.
+    RollBack,
+}
+
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -219,6 +253,14 @@ pub enum Op {
     Scan(Cf, Ro),
     /// The names and ids of the families.
     Families,
+    /// Begins a transaction; with a snapshot if the flag is set.
+    Begin(Slot, bool),
+    /// Uses a transaction.
+    Transact(Slot, Deed),
+    /// A single change with a lock.
+    Locked(Change),
+    /// Writes a batch with locks.
+    LockedBatch(Slot),
 }
 
 /// Option changes: valid ones, unknown names, invalid values.

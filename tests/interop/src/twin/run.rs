@@ -269,6 +269,10 @@ impl Side {
             Op::IndexIter(slot, index, cf, options, both) => {
                 self.index_walk(*slot, *index, *cf, *options, *both)
             }
+            Op::Begin(slot, snapshot) => self.begin(*slot, u8::from(*snapshot)),
+            Op::Transact(slot, deed) => self.transact(*slot, deed),
+            Op::Locked(change) => self.locked_write(change),
+            Op::LockedBatch(slot) => self.locked_batch(*slot),
             _ => self.carry_out_seldom(op),
         }
     }
@@ -299,6 +303,7 @@ impl Side {
             Op::DropFamily(cf) => self.drop_family(*cf),
             Op::Reopen => self.reopen(false),
             Op::ReadOnly => self.reopen(true),
+            Op::Checkpoint(_) if self.has_prepared() => "prepared".to_owned(),
             Op::Checkpoint(log) => self.checkpoint(*log),
             Op::Ingest(cf, changes, bits) => self.ingest(*cf, changes, *bits),
             Op::Property(cf, row) => self.property(*cf, *row),

@@ -13,6 +13,17 @@ pub enum Callback {
     Filter,
 }
 
+/// The transactions of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transactions {
+    /// None.
+    None,
+    /// With locks.
+    Pessimistic,
+    /// With checks at the commit.
+    Optimistic,
+}
+
 /// A row: the options of the databases, and what scripts may do with them.
 #[derive(Debug)]
 pub struct Set {
@@ -30,6 +41,8 @@ pub struct Set {
     pub prefixes: bool,
     /// Some writes skip the WAL.
     pub no_log: bool,
+    /// The transactions of scripts.
+    pub transactions: Transactions,
 }
 
 const PLAIN: Set = Set {
@@ -40,10 +53,11 @@ const PLAIN: Set = Set {
     merges: false,
     prefixes: false,
     no_log: false,
+    transactions: Transactions::None,
 };
 
 /// All rows.
-pub static SETS: [Set; 14] = [
+pub static SETS: [Set; 16] = [
     Set {
         name: "default",
         options: "write_buffer_size=65536",
@@ -150,6 +164,24 @@ pub static SETS: [Set; 14] = [
                   memtable_prefix_bloom_size_ratio=0.1;wal_recovery_mode=kAbsoluteConsistency;\
                   block_based_table_factory={format_version=2;block_size=600;block_restart_interval=3;\
                   index_block_restart_interval=4;checksum=kCRC32c;no_block_cache=true}",
+        ..PLAIN
+    },
+    Set {
+        name: "pessimistic",
+        options: "disable_auto_compactions=true;level0_slowdown_writes_trigger=1000;\
+                  level0_stop_writes_trigger=1000;merge_operator=stringappend",
+        still: true,
+        merges: true,
+        transactions: Transactions::Pessimistic,
+        ..PLAIN
+    },
+    Set {
+        name: "optimistic",
+        options: "disable_auto_compactions=true;level0_slowdown_writes_trigger=1000;\
+                  level0_stop_writes_trigger=1000;merge_operator=stringappend",
+        still: true,
+        merges: true,
+        transactions: Transactions::Optimistic,
         ..PLAIN
     },
 ];

@@ -13,8 +13,9 @@ use std::slice;
 
 use super::api::{Api, ErrorSlot, Handle};
 use super::callbacks;
-use super::ops::{NAMES, Ro, SLOTS, Slot, ro};
-use super::sets::{Callback, Set};
+use super::ops::{NAMES, Ro, SLOTS, Slot, TXNS, ro};
+use super::sets::{Callback, Set, Transactions};
+use super::transactions::Txn;
 
 /// Calls a function of the library of `$side`.
 macro_rules! c {
@@ -44,6 +45,31 @@ pub(super) struct Walk {
     pub(super) over: Option<Slot>,
 }
 
+/// The database with transactions, of which [`Side::db`] is the underlying one, and its transactions.
+pub(super) struct InTransactions {
+    /// Null for none.
+    pub(super) db: Handle,
+    pub(super) all: [Option<Txn>; TXNS],
+}
+
+impl Default for InTransactions {
+    fn default() -> Self {
+        InTransactions {
+            db: null_mut(),
+            all: [const { None }; TXNS],
+        }
+    }
+}
+
+/// Numbers of files.
+#[derive(Default)]
+pub(super) struct OnDisk {
+    /// The sequence number of the last operation that may have started a new log.
+    pub(super) flushed: u64,
+    /// The number of the next table or checkpoint.
+    pub(super) files: u64,
+}
+
 /// A library and its database.
 pub struct Side {
     /// The name of the library.
@@ -56,6 +82,7 @@ pub struct Side {
     callbacks: [Handle; 2],
     pub(super) write_options: [Handle; 2],
     pub(super) db: Handle,
+    pub(super) transactions: InTransactions,
     pub(super) read_only: bool,
     pub(super) families: [Option<Handle>; SLOTS],
     pub(super) walks: [Option<Walk>; SLOTS],
@@ -68,10 +95,7 @@ pub struct Side {
     pub(super) touched: [[bool; SLOTS]; 4],
     /// The number of writes.
     pub(super) writes: u64,
-    /// The sequence number of the last operation that may have started a new log.
-    pub(super) flushed: u64,
-    /// The number of the next table or checkpoint.
-    pub(super) files: u64,
+    pub(super) disk: OnDisk,
     /// The messages of the last errors.
     pub said: Vec<String>,
 }
@@ -110,6 +134,7 @@ impl Side {
             callbacks: [null_mut(); 2],
             write_options: [null_mut(); 2],
             db: null_mut(),
+            transactions: InTransactions::default(),
             read_only: false,
             families: [None; SLOTS],
             walks: [const { None }; SLOTS],
@@ -119,8 +144,7 @@ impl Side {
             singles: Vec::new(),
             touched: [[false; SLOTS]; 4],
             writes: 0,
-            flushed: 0,
-            files: 0,
+            disk: OnDisk::default(),
             said: Vec::new(),
         };
         side.prepare()?;
@@ -195,7 +219,10 @@ impl Side {
                 Err(status) => return status,
             }
         };
-        let (db, handles, status) = self.open_at(&folder, &names, read_only);
+        let (db, handles, status) = match self.set.transactions {
+            Transactions::None => self.open_at(&folder, &names, read_only),
+            _ => self.open_with_transactions(&folder, &names),
+        };
         self.db = db;
         self.read_only = read_only;
         if !db.is_null() {
@@ -204,7 +231,7 @@ impl Side {
                 self.families[place.expect("a name of ours")] = Some(handle);
             }
         }
-        format!("{status} {names:?}")
+        format!("{status} {names:?}{}", self.decide_recovered())
     }
 
     /// The names of the families at `folder`.
@@ -281,6 +308,7 @@ impl Side {
 
     /// Releases everything that refers to the database, and closes it.
     pub(super) fn close(&mut self) {
+        self.end_transactions(true);
         for slot in 0..SLOTS {
             self.end_walk(slot);
             self.release(slot);
@@ -293,6 +321,7 @@ impl Side {
                 c!(self, rocksdb_column_family_handle_destroy(handle));
             }
         }
+        self.close_with_transactions();
         if !self.db.is_null() {
             c!(self, rocksdb_close(self.db));
             self.db = null_mut();

@@ -28,13 +28,7 @@ impl Db {
     /// `InvalidArgument` for options and files that are incompatible with the family or each other, `Corruption` of a
     /// file, `IoError`. No file is left in the directories of the database then.
     pub fn prepare_file_ingestion(&self, ingestions: &[Ingestion]) -> Result<FileIngestionHandle> {
-        let foreign = |one: &Ingestion| !Arc::ptr_eq(&one.family.db, &self.handle);
-        if let Some(one) = ingestions.iter().find(|one| foreign(one)) {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} belongs to another database",
-                one.family.name()
-            )));
-        }
+        self.check_families(ingestions.iter().map(|one| &one.family))?;
         Ok(FileIngestionHandle {
             prepared: prepare_all(self.shared(), inputs(ingestions))?,
             db: self.handle.clone(),

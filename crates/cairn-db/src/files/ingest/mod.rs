@@ -89,6 +89,7 @@ impl Db {
     /// After an `IoError` of the MANIFEST, the database is read-only and it is unknown whether the files are
     /// part of it.
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
+        self.check_families(ingestions.iter().map(|one| &one.family))?;
         ingest(self.shared(), inputs(ingestions))
     }
 }
