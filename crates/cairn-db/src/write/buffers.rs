@@ -60,10 +60,17 @@ impl Shared {
         oldest.map(|(_, family)| family).into_iter().collect()
     }
 
-    /// Waits while the write buffer manager stalls writes. Returns true if it waited. The caller leads.
-    pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
+    /// Returns the number of flush requests to databases that share the write buffer manager that have ended.
+    pub(super) fn ended_flush_requests(&self) -> u64 {
+        let buffers = self.writes.buffers.as_ref();
+        buffers.map_or(0, |buffers| buffers.ended_requests())
+    }
+
+    /// Waits while the write buffer manager stalls writes, or until more than `ended` flush requests have ended.
+    /// Returns true if it waited. The caller leads.
+    pub(super) fn wait_for_buffers(&self, no_slowdown: bool, ended: u64) -> Result<bool> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {
+        let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.must_wait(self)) else {
             return Ok(false);
         };
         // If nothing in this database is waiting for a flush, another database has to free memory; this one
@@ -75,12 +82,16 @@ impl Shared {
             ));
         }
         self.telemetry.record_buffer_stop();
-        // Only the leader, which is waiting here, can carry out a requested flush.
+        // Only the leader, which is waiting here, can carry out a requested flush. If another database could
+        // not carry out one, this one selects again.
         self.wait_until(|_| {
-            !buffers.should_stall()
+            !buffers.must_wait(self)
+                || buffers.ended_requests() != ended
                 || self.writes.flush_requested.load(Ordering::Acquire)
                 || self.check_writable().is_err()
+                || self.check_stall().is_err()
         })?;
+        self.check_stall()?;
         Ok(true)
     }
 }
@@ -111,6 +122,21 @@ impl MemtableOwner for Shared {
             true => sizes.sum(),
             false => sizes.max().unwrap_or(0),
         }
+    }
+
+    fn stuck(&self) -> usize {
+        if !self.errors.stop_writes() && self.check_stall().is_ok() {
+            return 0;
+        }
+        let views = self.catalog.families();
+        let views = views.iter().map(|family| family.view());
+        views
+            .map(|view| {
+                view.memtables()
+                    .map(|it| it.memory_reserved())
+                    .sum::<usize>()
+            })
+            .sum()
     }
 
     fn flush_largest(self: Arc<Self>, request: FlushRequest) {

@@ -52,9 +52,10 @@ impl Shared {
             if waited {
                 continue;
             }
+            let ended = self.ended_flush_requests();
             self.switch_full_memtables()?;
             steps.lap("memtables");
-            let waited = self.wait_for_buffers(no_slowdown)?;
+            let waited = self.wait_for_buffers(no_slowdown, ended)?;
             steps.lap("the budget of memtables");
             if !waited {
                 steps.log_if_slow(&self.context.info, "making room for a write");
