@@ -73,10 +73,7 @@ pub struct FlushRequest(Arc<Owners>);
 impl Drop for FlushRequest {
     fn drop(&mut self) {
         self.0.pending.store(false, Ordering::Release);
-        let mut ended = self.0.ended.lock();
-        *ended += 1;
-        drop(ended);
-        self.0.wake();
+        self.0.let_check();
     }
 }
 
@@ -86,8 +83,8 @@ struct Owners {
     all: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
     /// True while a requested flush is pending.
     pending: AtomicBool,
-    /// The number of requests that have ended.
-    ended: Mutex<u64>,
+    /// The number of calls of `let_check`.
+    checks: Mutex<u64>,
 }
 
 impl Owners {
@@ -96,7 +93,9 @@ impl Owners {
         all.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
-    fn wake(&self) {
+    /// Wakes stalled writers, which check again if they must wait.
+    fn let_check(&self) {
+        *self.checks.lock() += 1;
         self.alive().into_iter().for_each(MemtableOwner::wake);
     }
 }
@@ -181,13 +180,13 @@ impl WriteBufferManager {
     /// Changes the budget.
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_size.store(bytes, Ordering::Relaxed);
-        self.wake();
+        self.owners.let_check();
     }
 
     /// Changes whether writes are stalled.
     pub fn set_allow_stall(&self, allow: bool) {
         self.allow_stall.store(allow, Ordering::Relaxed);
-        self.wake();
+        self.owners.let_check();
     }
 
     /// The policy that selects the memtable to flush.
@@ -240,7 +239,8 @@ impl WriteBufferManager {
     }
 
     /// True if the writes of `own` must stall: like [`WriteBufferManager::should_stall`], but without the
-    /// memtables of other databases whose flushes fail, because waiting does not free them.
+    /// memtables of other databases whose flushes fail, because waiting does not free them. A database may be dropped
+    /// here, so the caller holds no lock except the lead.
     #[must_use]
     pub fn must_wait(&self, own: &dyn MemtableOwner) -> bool {
         if !self.should_stall() {
@@ -252,11 +252,16 @@ impl WriteBufferManager {
         self.unflushed().saturating_sub(stuck) >= self.buffer_size()
     }
 
-    /// Returns the number of flush requests that have ended. A stalled writer checks again when it changes: the
-    /// database that received the request may not have flushed.
+    /// Returns the number of events after which stalled writers check again if they must wait: memory was freed, the
+    /// limit was changed, a flush request has ended, possibly without a flush, or flushes of a database fail.
     #[must_use]
-    pub fn ended_requests(&self) -> u64 {
-        *self.owners.ended.lock()
+    pub fn checks(&self) -> u64 {
+        *self.owners.checks.lock()
+    }
+
+    /// Lets stalled writers check again if they must wait, because flushes of a database fail.
+    pub fn flush_failed(&self) {
+        self.owners.let_check();
     }
 
     /// Bytes of the memtables that are not flushed yet.
@@ -329,7 +334,7 @@ impl WriteBufferManager {
     pub fn flushed(&self, bytes: usize) {
         let before = self.unflushed();
         self.flushed.fetch_add(bytes, Ordering::Relaxed);
-        self.wake_if_below(before);
+        self.freed(before);
     }
 
     /// Frees `bytes` of memory of an immutable memtable that is not flushed.
@@ -338,7 +343,7 @@ impl WriteBufferManager {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "only reserved memory is released");
         self.charge();
-        self.wake_if_below(unflushed);
+        self.freed(unflushed);
     }
 
     /// Frees `bytes` of memory of a flushed memtable.
@@ -350,11 +355,11 @@ impl WriteBufferManager {
         self.charge();
     }
 
-    /// Wakes stalled writers if the memory of unflushed memtables fell below the budget.
-    fn wake_if_below(&self, before: usize) {
-        let limit = self.buffer_size();
-        if before >= limit && self.unflushed() < limit {
-            self.wake();
+    /// Lets stalled writers check again after memory was freed, if unflushed memtables took `before` bytes. They may
+    /// proceed with less than the budget, or with more if memtables are stuck.
+    fn freed(&self, before: usize) {
+        if self.allow_stall() && self.enabled() && before >= self.buffer_size() {
+            self.owners.let_check();
         }
     }
 
@@ -363,11 +368,6 @@ impl WriteBufferManager {
         let mut owners = self.owners.all.lock();
         owners.retain(|owner| owner.strong_count() > 0);
         owners.push(owner);
-    }
-
-    /// Wakes stalled writers, because the limit has changed or flushes of a database fail.
-    pub fn wake(&self) {
-        self.owners.wake();
     }
 
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
@@ -483,9 +483,9 @@ mod tests {
         manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
         let owners = [10, 30].map(|bytes| owner_of(&manager, bytes, 0));
         assert!(manager.request_flush(&*owners[0]));
-        assert_eq!(manager.ended_requests(), 0);
+        assert_eq!(manager.checks(), 0);
         owners[1].requests.lock().clear();
-        assert_eq!(manager.ended_requests(), 1);
+        assert_eq!(manager.checks(), 1);
         let woken = owners.each_ref().map(|it| it.woken.load(Ordering::Relaxed));
         assert_eq!(woken, [1, 1]);
     }
@@ -501,6 +501,12 @@ mod tests {
         assert!(manager.must_wait(&*failed), "its own memtables count");
         manager.reserve(600);
         assert!(manager.must_wait(&*sound), "800 bytes are not stuck");
+        // A flush ends the stall though all memtables still exceed the budget.
+        let checks = manager.checks();
+        manager.seal(1500);
+        manager.flushed(600);
+        assert_eq!(manager.checks(), checks + 1);
+        assert!(manager.should_stall() && !manager.must_wait(&*sound));
     }
 
     #[test]

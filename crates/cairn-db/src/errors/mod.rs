@@ -86,7 +86,7 @@ impl Shared {
         self.changed.notify_all();
         if let Some(buffers) = &self.writes.buffers {
             // Databases that share the manager do not wait for the memtables of this one.
-            buffers.wake();
+            buffers.flush_failed();
         }
         if starts {
             self.start_recovery(said, &error, judged.severity);

@@ -59,9 +59,9 @@ pub(crate) struct Bypass {
 type Added = Vec<Arc<Memtable>>;
 
 impl Shared {
-    /// Sorts the records of a prepared section in `log` that is committed, or of a batch that is ingested, into memtables. `None` if they have to be inserted: if
-    /// there are none for live families, if there is a range deletion, or if each entry is to be checked against a
-    /// checksum in the batch as it is inserted.
+    /// Sorts the records of a prepared section in `log` that is committed, or of a batch that is ingested, into
+    /// memtables. `None` if they have to be inserted: if there are none for live families, if there is a range deletion,
+    /// or if each entry is to be checked against a checksum in the batch as it is inserted.
     pub(crate) fn bypass_of(
         &self,
         section: &BatchRef<'_>,

@@ -1,5 +1,7 @@
 //! Batches that are ingested past the memtable, without a log: the same content and sequence numbers as with insertions.
 
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
+
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, WriteBatch};

@@ -1,6 +1,6 @@
 //! Reads a batch with index together with the database, then writes it: `indexed last put default k
 //! v:3:1 ; delete a k`. With `last` the index keeps the last write of each key only, with `all`
-//! every write. Batches with `all` are ingested past the memtable if writes are unlogged.
+//! every write.
 
 use cairn_indexed::IndexedBatch;
 use cairn_options::{ReadOptions, WriteOptions};
@@ -145,10 +145,7 @@ impl Operation for Indexed {
             "wrong content through the batch".to_owned()
         })?;
         if let Some(cairn) = runner.engine()?.cairn() {
-            match unlogged && !self.last {
-                true => indexed.ingest_into(&cairn.db, &options)?,
-                false => indexed.write_to(&cairn.db, &options)?,
-            }
+            indexed.write_to(&cairn.db, &options)?;
         }
         Ok(match self.batch.sync {
             true => Promise::Synced,
