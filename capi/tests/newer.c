@@ -376,6 +376,55 @@ static void options_of_11_12(void) {
   rocksdb_cache_destroy(cache);
 }
 
+/* A value of 1000 bytes under each of 1000 keys; true as soon as the other database has a table. */
+static int fill_until_flushed(rocksdb_t* db, rocksdb_t* other) {
+  char* err = NULL;
+  static char value[1000];
+  char key[16];
+  rocksdb_writeoptions_t* wo = rocksdb_writeoptions_create();
+  int flushed = 0;
+  for (int i = 0; i < 1000 && !flushed; i++) {
+    int len = snprintf(key, sizeof key, "%d", i);
+    rocksdb_put(db, wo, key, (size_t)len, value, sizeof value, &err);
+    CHECK_OK(err);
+    char* tables = other == NULL ? NULL : rocksdb_property_value(other, "rocksdb.num-files-at-level0");
+    flushed = tables != NULL && strcmp(tables, "0") != 0;
+    rocksdb_free(tables);
+  }
+  rocksdb_writeoptions_destroy(wo);
+  return flushed;
+}
+
+/* A full manager flushes the memtable of another database, which is larger. */
+static void flushed_across_databases(const char* root) {
+  char* err = NULL;
+  rocksdb_write_buffer_manager_t* manager = rocksdb_write_buffer_manager_create_with_policy(
+      3 << 20, false, rocksdb_write_buffer_manager_flush_policy_largest_across_dbs);
+  CHECK(manager != NULL);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_arena_block_size(options, 16 << 10);
+  rocksdb_options_set_periodic_compaction_phase_recovery_percent(options, 33);
+  rocksdb_options_set_write_buffer_manager(options, manager);
+  rocksdb_write_buffer_manager_destroy(manager);
+  char* paths[] = {below(root, "idle"), below(root, "written")};
+  rocksdb_t* dbs[2];
+  for (int i = 0; i < 2; i++) {
+    dbs[i] = rocksdb_open(options, paths[i], &err);
+    CHECK_OK(err);
+  }
+  fill_until_flushed(dbs[0], NULL);
+  fill_until_flushed(dbs[0], NULL);
+  int flushed = 0;
+  for (int round = 0; round < 20 && !flushed; round++) flushed = fill_until_flushed(dbs[1], dbs[0]);
+  CHECK(flushed);
+  for (int i = 0; i < 2; i++) {
+    rocksdb_close(dbs[i]);
+    free(paths[i]);
+  }
+  rocksdb_options_destroy(options);
+}
+
 /* Options that have an effect only in RocksDB are kept, with its defaults. */
 static void kept_options(void) {
   rocksdb_readoptions_t* reads = rocksdb_readoptions_create();
@@ -704,6 +753,7 @@ int main(int argc, char** argv) {
   ingestion();
   texts_and_choices();
   options_of_11_12();
+  flushed_across_databases(argc > 1 ? argv[1] : NULL);
   kept_options();
   effective_options(db);
   filtered_logs(argc > 1 ? argv[1] : NULL);

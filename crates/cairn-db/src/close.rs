@@ -73,6 +73,10 @@ impl Shared {
             self.tree.lock().jobs.are_over(),
             "no job begins in a database that is being closed"
         );
+        // Iterators may keep memtables of the closed database, which no flush frees any more.
+        for family in self.catalog.families().iter() {
+            family.view().memtables().for_each(|it| it.mark_flushed());
+        }
         let manifest = self
             .catalog
             .close_manifest(&**self, !self.errors.stop_writes());

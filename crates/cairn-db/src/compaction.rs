@@ -25,6 +25,7 @@ use cairn_platform::{TaskToken, TaskWaiter};
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::compaction_score::{self, AgeLimits};
+use cairn_version::periodic_phase::PeriodicPhase;
 use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::catalog::family::FamilyState;
@@ -74,10 +75,18 @@ impl Shared {
         AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
+            phase: self.periodic_phase(family),
             oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
             full_history_ts_low: family.view().version.history_low().to_vec(),
             young_after: self.young_after(&family.options(), now),
         }
+    }
+
+    /// Returns the preferred times of periodic compactions of `family`.
+    fn periodic_phase(&self, family: &FamilyState) -> PeriodicPhase {
+        let percent = self.options().periodic_compaction_phase_recovery_percent;
+        let anchor = self.timers.phase_anchor();
+        PeriodicPhase::new(&self.context.db_id, family.id(), anchor, percent)
     }
 
     /// Returns the sequence number after which entries are too young for the last level of a family with `options`, as far

@@ -214,6 +214,18 @@ impl Db {
         self.shared().write(batch, options)
     }
 
+    /// Writes `batch` atomically, as immutable memtables of its own instead of inserting it into the active memtables,
+    /// which become immutable as well. Other writers do not wait for the insertion of a large batch, and the memtables
+    /// are flushed at once. The batch is not logged. It is inserted nevertheless if it has range deletions, with
+    /// `protection_bytes_per_key`, and if the next log cannot be created; the failure is a background error then.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` unless `disable_wal` is set; otherwise those of [`Db::write_with`].
+    pub fn ingest_batch(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.shared().ingest_batch(batch, options)
+    }
+
     /// Writes `batch` atomically if `check` succeeds. `check` runs when all earlier writes are visible, and no other
     /// write becomes visible between it and the batch: it can read the database to decide. Other writers wait for it,
     /// and it must not write.

@@ -69,12 +69,41 @@ impl Db {
     ///
     /// `InvalidArgument` if a family belongs to another database.
     pub fn iterators(&self, families: &[&Family], options: &ReadOptions) -> Result<Vec<Iter>> {
-        self.check_families(families.iter().copied())?;
-        let states: Vec<&FamilyState> = families.iter().map(|family| &*family.state).collect();
+        let each: Vec<_> = families.iter().map(|family| (*family, options)).collect();
+        self.iterators_with(&each)
+    }
+
+    /// Like [`Db::iterators`], with read options for each family. All must have the same snapshot, or none, and
+    /// the same value of `tailing`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they differ in these options, or if a family belongs to another database.
+    pub fn iterators_with(&self, families: &[(&Family, &ReadOptions)]) -> Result<Vec<Iter>> {
+        let Some((_, first)) = families.first() else {
+            return Ok(Vec::new());
+        };
+        self.check_families(families.iter().map(|(family, _)| *family))?;
+        for (family, options) in families {
+            for (differs, name) in [
+                (options.snapshot != first.snapshot, "snapshot"),
+                (options.tailing != first.tailing, "tailing"),
+            ] {
+                if differs {
+                    return Err(Error::invalid_argument(format!(
+                        "{name}: iterators that are created together must have the same value, \
+                         but that of column family {:?} differs",
+                        family.name()
+                    )));
+                }
+            }
+        }
+        let states: Vec<&FamilyState> = families.iter().map(|(family, _)| &*family.state).collect();
         let (views, seq) = self.shared().newest_of(&states);
         views.iter().try_for_each(|view| check_held(view))?;
-        let iter = |(family, view): (&&Family, Arc<View>)| Iter::new(family, view, seq, options);
-        Ok(families.iter().zip(views).map(iter).collect())
+        let families = families.iter().zip(views);
+        let iters = families.map(|((family, options), view)| Iter::new(family, view, seq, options));
+        Ok(iters.collect())
     }
 }
 

@@ -100,6 +100,11 @@ impl Shared {
                 })?;
             changed.push((family.clone(), after));
         }
+        let mut changes = changes.iter().flat_map(|(_, changes)| changes.iter());
+        if changes.any(|(name, _)| *name == "periodic_compaction_seconds") {
+            let now = self.context.world.clock.wall_seconds();
+            self.timers.anchor_phases(now);
+        }
         {
             let mut tree = self.tree.lock();
             for (family, options) in changed {
@@ -162,6 +167,11 @@ impl Shared {
         })?;
         if after.to_text() == before.to_text() && !change.is_unsaved() {
             return Ok(());
+        }
+        let percent = |options: &DbOptions| options.periodic_compaction_phase_recovery_percent;
+        if percent(&after) != percent(&before) {
+            let now = self.context.world.clock.wall_seconds();
+            self.timers.anchor_phases(now);
         }
         reserve_threads(&*self.context.world.executor, &after);
         self.catalog

@@ -54,6 +54,8 @@ pub(crate) struct Timers {
     /// The period of each task in seconds; 0 if it is disabled.
     periods: [AtomicU64; Task::ALL.len()],
     history: Mutex<History>,
+    /// The time since which the phases of periodic compactions are in effect, in seconds since 1970.
+    phase_anchor: AtomicU64,
     /// Samples of sequence numbers and times.
     pub(crate) samples: Samples,
 }
@@ -72,6 +74,18 @@ impl Timers {
     /// True if `chain` is the current one of its task.
     pub(crate) fn is_in_force(&self, chain: Chain) -> bool {
         self.chains[chain.task as usize].load(Ordering::Relaxed) == chain.number
+    }
+
+    /// Sets the time since which the phases of periodic compactions are in effect, before the options that change
+    /// them are.
+    pub(crate) fn anchor_phases(&self, now: u64) {
+        self.phase_anchor.store(now, Ordering::Relaxed);
+    }
+
+    /// Returns the time since which the phases of periodic compactions are in effect.
+    pub(crate) fn phase_anchor(&self) -> u64 {
+        // Relaxed: a compaction that is chosen during a change may use the time before it.
+        self.phase_anchor.load(Ordering::Relaxed)
     }
 
     /// Begins the history, unless it has begun, with the tickers that `now` returns.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_format::batch::{HEADER_LEN, Record, WriteBatch as Encoded};
 use cairn_format::dated;
 use cairn_options::WriteOptions;
-use cairn_types::{Error, Malformed, Result};
+use cairn_types::{Error, FileNumber, Malformed, Result};
 
 use crate::batch::WriteBatch;
 use crate::db::Db;
@@ -141,7 +141,8 @@ impl Shared {
         };
         let mut bypass = match decision {
             Decision::Commit(commit) if commit.bypass_memtable => {
-                self.bypass_of(&section.view(), &options)
+                let log = FileNumber(section.view().sequence().0);
+                self.bypass_of(&section.view(), Some(log), &options)
             }
             _ => None,
         };

@@ -294,6 +294,16 @@ impl IndexedBatch {
         db.write_with(&batch, options)
     }
 
+    /// Writes the batch to `db` past the memtable; see [`Db::ingest_batch`]. The batch is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::ingest_batch`].
+    pub fn ingest_into(&self, db: &Db, options: &WriteOptions) -> Result<()> {
+        let batch = self.shared.lock().batch.clone();
+        db.ingest_batch(&batch, options)
+    }
+
     /// Returns an iterator over the records of the default family.
     #[must_use]
     pub fn iter(&self) -> BatchIter {

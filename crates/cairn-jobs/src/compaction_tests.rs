@@ -24,6 +24,7 @@ use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::AgeLimits;
+use cairn_version::periodic_phase::PeriodicPhase;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
@@ -478,6 +479,7 @@ impl Tree {
         AgeLimits {
             now: 1_000_000,
             ahead: 0,
+            phase: PeriodicPhase::default(),
             oldest_snapshot: SequenceNumber(*self.snapshots.first().unwrap_or(&self.last_seq)),
             full_history_ts_low: Vec::new(),
             young_after: match self.options.shape.precludes_young {

@@ -6,7 +6,8 @@
 //! the cache, so that both stay within its capacity.
 //!
 //! Flushed memtables that readers still hold count as memory but do not stall writes: only the readers can
-//! free them, and the readers may depend on the stalled writes.
+//! free them, and the readers may depend on the stalled writes. The same holds for the memtables of other
+//! databases whose flushes fail: only a repair of those databases can free them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -35,6 +36,9 @@ pub trait MemtableOwner: Send + Sync {
     /// if they are flushed together. 0 if no flush can start. Must not block.
     fn flushable(&self) -> usize;
 
+    /// Returns the number of bytes of memtables that errors keep from being flushed. Must not block.
+    fn stuck(&self) -> usize;
+
     /// Starts a flush of the largest mutable memtable in the background, and drops `request` when the memtable is
     /// immutable. Must not block.
     fn flush_largest(self: Arc<Self>, request: FlushRequest);
@@ -62,12 +66,37 @@ impl FlushPolicy {
     ];
 }
 
-/// A flush request to another database. At most one exists at a time; dropping it permits the next.
-pub struct FlushRequest(Arc<AtomicBool>);
+/// A flush request to another database. At most one exists at a time; dropping it permits the next, and wakes
+/// stalled writers, because the database may have been unable to flush.
+pub struct FlushRequest(Arc<Owners>);
 
 impl Drop for FlushRequest {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.pending.store(false, Ordering::Release);
+        self.0.let_check();
+    }
+}
+
+/// The databases of a manager, and the request to one of them.
+#[derive(Default)]
+struct Owners {
+    all: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
+    /// True while a requested flush is pending.
+    pending: AtomicBool,
+    /// The number of calls of `let_check`.
+    checks: Mutex<u64>,
+}
+
+impl Owners {
+    fn alive(&self) -> Vec<Arc<dyn MemtableOwner>> {
+        let all = self.all.lock();
+        all.iter().filter_map(std::sync::Weak::upgrade).collect()
+    }
+
+    /// Wakes stalled writers, which check again if they must wait.
+    fn let_check(&self) {
+        *self.checks.lock() += 1;
+        self.alive().into_iter().for_each(MemtableOwner::wake);
     }
 }
 
@@ -89,9 +118,7 @@ pub struct WriteBufferManager {
     charge: OnceLock<Mutex<CacheCharge>>,
     /// True if the cache is one given at creation.
     costs: bool,
-    owners: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
-    /// True while a requested flush of another database is pending.
-    requested: Arc<AtomicBool>,
+    owners: Arc<Owners>,
     /// The number of flushes triggered by the budget.
     flushes: AtomicUsize,
 }
@@ -115,8 +142,7 @@ impl WriteBufferManager {
             active: AtomicUsize::new(0),
             costs: cache.is_some(),
             charge: cache.map_or_else(OnceLock::new, |cache| charge_of(cache, 0).into()),
-            owners: Mutex::new(Vec::new()),
-            requested: Arc::new(AtomicBool::new(false)),
+            owners: Arc::default(),
             flushes: AtomicUsize::new(0),
         }
     }
@@ -154,13 +180,13 @@ impl WriteBufferManager {
     /// Changes the budget.
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_size.store(bytes, Ordering::Relaxed);
-        self.wake();
+        self.owners.let_check();
     }
 
     /// Changes whether writes are stalled.
     pub fn set_allow_stall(&self, allow: bool) {
         self.allow_stall.store(allow, Ordering::Relaxed);
-        self.wake();
+        self.owners.let_check();
     }
 
     /// The policy that selects the memtable to flush.
@@ -212,6 +238,32 @@ impl WriteBufferManager {
         self.allow_stall() && self.enabled() && self.unflushed() >= self.buffer_size()
     }
 
+    /// True if the writes of `own` must stall: like [`WriteBufferManager::should_stall`], but without the
+    /// memtables of other databases whose flushes fail, because waiting does not free them. A database may be dropped
+    /// here, so the caller holds no lock except the lead.
+    #[must_use]
+    pub fn must_wait(&self, own: &dyn MemtableOwner) -> bool {
+        if !self.should_stall() {
+            return false;
+        }
+        let owners = self.owners.alive();
+        let others = owners.iter().filter(|owner| !is_same(owner, own));
+        let stuck: usize = others.map(|owner| owner.stuck()).sum();
+        self.unflushed().saturating_sub(stuck) >= self.buffer_size()
+    }
+
+    /// Returns the number of events after which stalled writers check again if they must wait: memory was freed, the
+    /// limit was changed, a flush request has ended, possibly without a flush, or flushes of a database fail.
+    #[must_use]
+    pub fn checks(&self) -> u64 {
+        *self.owners.checks.lock()
+    }
+
+    /// Lets stalled writers check again if they must wait, because flushes of a database fail.
+    pub fn flush_failed(&self) {
+        self.owners.let_check();
+    }
+
     /// Bytes of the memtables that are not flushed yet.
     fn unflushed(&self) -> usize {
         let flushed = self.flushed.load(Ordering::Relaxed);
@@ -244,14 +296,15 @@ impl WriteBufferManager {
             return false;
         }
         // Acquire pairs with the release when the previous request is dropped.
-        if self.requested.swap(true, Ordering::AcqRel) {
+        if self.owners.pending.swap(true, Ordering::AcqRel) {
             // While that flush is pending, memory may grow up to the budget but not beyond: this database
-            // then flushes its own memtable.
-            return self.mutable_memtable_memory_usage() < self.buffer_size();
+            // then flushes its own memtable. It must not wait for the other one, whose log may be locked.
+            return self.mutable_memtable_memory_usage() < self.buffer_size()
+                && !self.should_stall();
         }
-        let request = FlushRequest(self.requested.clone());
-        let others = self.owners().into_iter();
-        let others = others.filter(|owner| !std::ptr::addr_eq(Arc::as_ptr(owner), own));
+        let request = FlushRequest(self.owners.clone());
+        let others = self.owners.alive().into_iter();
+        let others = others.filter(|owner| !is_same(owner, own));
         let sized = others.map(|owner| (owner.flushable(), owner));
         match sized.max_by_key(|(bytes, _)| *bytes) {
             Some((bytes, largest)) if bytes > own.flushable() => {
@@ -281,7 +334,7 @@ impl WriteBufferManager {
     pub fn flushed(&self, bytes: usize) {
         let before = self.unflushed();
         self.flushed.fetch_add(bytes, Ordering::Relaxed);
-        self.wake_if_below(before);
+        self.freed(before);
     }
 
     /// Frees `bytes` of memory of an immutable memtable that is not flushed.
@@ -290,7 +343,7 @@ impl WriteBufferManager {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "only reserved memory is released");
         self.charge();
-        self.wake_if_below(unflushed);
+        self.freed(unflushed);
     }
 
     /// Frees `bytes` of memory of a flushed memtable.
@@ -302,28 +355,19 @@ impl WriteBufferManager {
         self.charge();
     }
 
-    /// Wakes stalled writers if the memory of unflushed memtables fell below the budget.
-    fn wake_if_below(&self, before: usize) {
-        let limit = self.buffer_size();
-        if before >= limit && self.unflushed() < limit {
-            self.wake();
+    /// Lets stalled writers check again after memory was freed, if unflushed memtables took `before` bytes. They may
+    /// proceed with less than the budget, or with more if memtables are stuck.
+    fn freed(&self, before: usize) {
+        if self.allow_stall() && self.enabled() && before >= self.buffer_size() {
+            self.owners.let_check();
         }
     }
 
     /// Registers a database until it is dropped.
     pub fn register(&self, owner: std::sync::Weak<dyn MemtableOwner>) {
-        let mut owners = self.owners.lock();
+        let mut owners = self.owners.all.lock();
         owners.retain(|owner| owner.strong_count() > 0);
         owners.push(owner);
-    }
-
-    fn owners(&self) -> Vec<Arc<dyn MemtableOwner>> {
-        let owners = self.owners.lock();
-        owners.iter().filter_map(std::sync::Weak::upgrade).collect()
-    }
-
-    fn wake(&self) {
-        self.owners().into_iter().for_each(MemtableOwner::wake);
     }
 
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
@@ -338,6 +382,10 @@ impl WriteBufferManager {
             charge.set(wanted);
         }
     }
+}
+
+fn is_same(owner: &Arc<dyn MemtableOwner>, own: &dyn MemtableOwner) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(owner), own)
 }
 
 fn charge_of(cache: Arc<BlockCache>, bytes: usize) -> Mutex<CacheCharge> {
@@ -392,13 +440,22 @@ mod tests {
         assert_eq!((manager.take_peak(), manager.take_peak()), (1000, 100));
     }
 
+    #[derive(Default)]
     struct Owner {
         bytes: usize,
+        stuck: usize,
+        woken: AtomicUsize,
         requests: Mutex<Vec<FlushRequest>>,
     }
 
     impl MemtableOwner for Owner {
-        fn wake(self: Arc<Self>) {}
+        fn wake(self: Arc<Self>) {
+            self.woken.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn stuck(&self) -> usize {
+            self.stuck
+        }
 
         fn flushable(&self) -> usize {
             self.bytes
@@ -409,17 +466,53 @@ mod tests {
         }
     }
 
+    fn owner_of(manager: &WriteBufferManager, bytes: usize, stuck: usize) -> Arc<Owner> {
+        let owner = Arc::new(Owner {
+            bytes,
+            stuck,
+            ..Owner::default()
+        });
+        let registered: Arc<dyn MemtableOwner> = owner.clone();
+        manager.register(Arc::downgrade(&registered));
+        owner
+    }
+
+    #[test]
+    fn the_end_of_a_request_wakes_every_database() {
+        let manager = WriteBufferManager::new(800, None, true);
+        manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+        let owners = [10, 30].map(|bytes| owner_of(&manager, bytes, 0));
+        assert!(manager.request_flush(&*owners[0]));
+        assert_eq!(manager.checks(), 0);
+        owners[1].requests.lock().clear();
+        assert_eq!(manager.checks(), 1);
+        let woken = owners.each_ref().map(|it| it.woken.load(Ordering::Relaxed));
+        assert_eq!(woken, [1, 1]);
+    }
+
+    #[test]
+    fn memtables_that_errors_keep_do_not_stall_other_databases() {
+        let manager = WriteBufferManager::new(800, None, true);
+        let sound = owner_of(&manager, 10, 0);
+        let failed = owner_of(&manager, 0, 700);
+        manager.reserve(900);
+        assert!(manager.should_stall());
+        assert!(!manager.must_wait(&*sound));
+        assert!(manager.must_wait(&*failed), "its own memtables count");
+        manager.reserve(600);
+        assert!(manager.must_wait(&*sound), "800 bytes are not stuck");
+        // A flush ends the stall though all memtables still exceed the budget.
+        let checks = manager.checks();
+        manager.seal(1500);
+        manager.flushed(600);
+        assert_eq!(manager.checks(), checks + 1);
+        assert!(manager.should_stall() && !manager.must_wait(&*sound));
+    }
+
     #[test]
     fn the_largest_memtable_of_all_databases_is_flushed() {
         let manager = WriteBufferManager::new(800, None, true);
-        let owners = [10, 30, 20].map(|bytes| {
-            let requests = Mutex::default();
-            Arc::new(Owner { bytes, requests })
-        });
-        for owner in &owners {
-            let owner: Arc<dyn MemtableOwner> = owner.clone();
-            manager.register(Arc::downgrade(&owner));
-        }
+        let owners = [10, 30, 20].map(|bytes| owner_of(&manager, bytes, 0));
         let requests = || owners.each_ref().map(|owner| owner.requests.lock().len());
         for policy in [FlushPolicy::Oldest, FlushPolicy::Largest] {
             manager.set_flush_policy(policy);

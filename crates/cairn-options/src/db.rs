@@ -258,9 +258,12 @@ options! {
         /// Off-peak hours, as `HH:MM-HH:MM` in UTC: files due for periodic compaction before the next
         /// off-peak hours are compacted during them.
         daily_offpeak_time_utc: String = String::new(), dynamic, recent;
-        /// Percentage of the periodic compaction interval by which a compaction may run early, to
-        /// spread them out.
-        periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, missing, recent;
+        /// Spreads the periodic compactions of databases with equal options. Each family has a
+        /// preferred time in the interval `periodic_compaction_seconds`, derived from the identity of
+        /// the database; a compaction runs earlier than its deadline by this percentage of the
+        /// distance to that time. Files overdue at an open or after a change are spread over a quarter
+        /// of the interval. 0 for no spreading, at most 100; RocksDB recommends 33.
+        periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, recent;
         /// True if remote compactions reject a MANIFEST older than their request.
         remote_compaction_manifest_floor: bool = true, dynamic, recent;
         /// True if remote compactions write to a temporary directory that open empties.

@@ -16,6 +16,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber};
 
 use crate::file_meta::{EntryCounts, FileMeta};
+use crate::periodic_phase::PeriodicPhase;
 use crate::version::Version;
 
 /// Scale of scores above 1 with dynamic level sizes, so that they can be reduced without falling below
@@ -353,6 +354,8 @@ pub struct AgeLimits {
     pub now: u64,
     /// Seconds by which periodic compactions are brought forward.
     pub ahead: u64,
+    /// The preferred times of periodic compactions.
+    pub phase: PeriodicPhase,
     /// Bottommost files with only older sequence numbers are rewritten to drop versions kept for
     /// snapshots. Zero until the first snapshot is released; each release sets it to the oldest
     /// remaining snapshot, or to the last sequence number if none remains. If it started with the
@@ -400,8 +403,8 @@ pub fn marked(
     let levels = version.num_levels();
     let last_with_files = version.num_non_empty_levels().saturating_sub(1);
     let expired_before = expiry(limits.now, options.ttl);
-    let periodic_before =
-        expiry(limits.now, options.periodic).map(|limit| limit.saturating_add(limits.ahead));
+    let rewrites_by_age = expiry(limits.now, options.periodic).is_some();
+    let now_or_soon = limits.now.saturating_add(limits.ahead);
     let mut read = Vec::new();
     for (level, file) in version
         .files()
@@ -427,7 +430,10 @@ pub fn marked(
         } else {
             file.oldest_time()
         };
-        if is_older(created, periodic_before) {
+        if rewrites_by_age
+            && created > 0
+            && limits.phase.due(created, options.periodic) < now_or_soon
+        {
             marked.periodic.push((level, file.clone()));
         }
         if wants_bottommost(version, level, file, limits, options) {

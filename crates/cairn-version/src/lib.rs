@@ -16,6 +16,7 @@ pub mod file_meta;
 pub mod level;
 pub mod manifest;
 pub mod open_tables;
+pub mod periodic_phase;
 pub mod table_source;
 pub mod version;
 

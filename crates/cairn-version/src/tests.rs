@@ -11,6 +11,7 @@ use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::compaction_score::{self, AgeLimits, ShapeOptions};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
+use crate::periodic_phase::PeriodicPhase;
 use crate::version::Version;
 
 fn key(user: &str, seq: u64) -> InternalKey {
@@ -344,6 +345,7 @@ fn old_files_and_obsolete_versions_are_marked() {
     let present = AgeLimits {
         now: 1000,
         ahead: 0,
+        phase: PeriodicPhase::default(),
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
         young_after: SequenceNumber::MAX,

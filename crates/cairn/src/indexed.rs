@@ -423,6 +423,36 @@ impl Db {
             .with_batch(|batch| self.inner.check_batch(batch))?;
         batch.inner.write_to(&self.inner, options)
     }
+
+    /// Writes a batch atomically, as immutable memtables of its own (RocksDB's
+    /// `IngestWriteBatchWithIndex`). Other writers do not wait for the insertion of a large batch, whose
+    /// memtables are flushed at once, together with those that were active before. The batch is not
+    /// logged: it is lost in a crash before the flush has ended.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, IndexedBatch, Options, WriteOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let batch = IndexedBatch::new(true);
+    /// for n in 0..1000_u32 {
+    ///     batch.put(&n.to_be_bytes(), b"value");
+    /// }
+    /// let unlogged = WriteOptions {
+    ///     disable_wal: true,
+    ///     ..WriteOptions::default()
+    /// };
+    /// db.ingest_indexed(&batch, &unlogged)?;
+    /// assert!(db.get(&999_u32.to_be_bytes())?.is_some());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` unless `disable_wal` is set; otherwise those of [`Db::write_with`].
+    pub fn ingest_indexed(&self, batch: &IndexedBatch, options: &WriteOptions) -> Result<()> {
+        batch.inner.ingest_into(&self.inner, options)
+    }
 }
 
 impl<'db> Family<'db> {

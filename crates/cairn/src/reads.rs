@@ -101,6 +101,40 @@ impl Db {
         Ok(iters.into_iter().map(Iter::new).collect())
     }
 
+    /// Like [`Db::iterators`], with read options for each family: bounds, for example. All must have the
+    /// same snapshot, or none, and the same value of `tailing`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, FamilyOptions, Options, ReadOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let stones = db.create_family("stones", &FamilyOptions::default())?;
+    /// let from_m = ReadOptions {
+    ///     iterate_lower_bound: Some(b"m".to_vec()),
+    ///     ..ReadOptions::default()
+    /// };
+    /// let all = ReadOptions::default();
+    /// let iters = db.iterators_with(&[(&stones, &from_m), (&db.default_family(), &all)])?;
+    /// assert_eq!(iters.len(), 2);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they differ in these options, or if a family belongs to another database.
+    pub fn iterators_with(
+        &self,
+        families: &[(&Family<'_>, &ReadOptions)],
+    ) -> Result<Vec<Iter<'_>>> {
+        let families: Vec<_> = families
+            .iter()
+            .map(|(family, options)| (&family.inner, *options))
+            .collect();
+        let iters = self.inner.iterators_with(&families)?;
+        Ok(iters.into_iter().map(Iter::new).collect())
+    }
+
     /// An iterator over the keys of `families`, all as of the same point in time, that returns each
     /// key once with its values in all families.
     ///

@@ -84,6 +84,10 @@ impl Shared {
         self.signals.request_attention();
         drop(self.tree.lock());
         self.changed.notify_all();
+        if let Some(buffers) = &self.writes.buffers {
+            // Databases that share the manager do not wait for the memtables of this one.
+            buffers.flush_failed();
+        }
         if starts {
             self.start_recovery(said, &error, judged.severity);
         }

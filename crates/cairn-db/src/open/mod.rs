@@ -189,6 +189,9 @@ fn open_with(
     let shared = assemble(request, foundation, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
     let shared = Arc::new(shared);
+    shared
+        .timers
+        .anchor_phases(request.world.clock.wall_seconds());
     shared.wake_with_snapshots();
     if let Some(buffers) = &shared.writes.buffers {
         let weak = Arc::downgrade(&shared);

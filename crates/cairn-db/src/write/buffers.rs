@@ -60,10 +60,23 @@ impl Shared {
         oldest.map(|(_, family)| family).into_iter().collect()
     }
 
-    /// Waits while the write buffer manager stalls writes. Returns true if it waited. The caller leads.
-    pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
+    /// Returns [`WriteBufferManager::checks`](cairn_memory::WriteBufferManager::checks).
+    pub(super) fn checks_for_buffers(&self) -> u64 {
+        let buffers = self.writes.buffers.as_ref();
+        buffers.map_or(0, |buffers| buffers.checks())
+    }
+
+    /// Waits while the write buffer manager stalls writes, or until there is a reason to check again since `checks`
+    /// was read. Returns true if it waited. A stall with several waits is counted once: `stalled` is then set. The caller
+    /// leads.
+    pub(super) fn wait_for_buffers(
+        &self,
+        no_slowdown: bool,
+        checks: u64,
+        stalled: &mut bool,
+    ) -> Result<bool> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {
+        let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.must_wait(self)) else {
             return Ok(false);
         };
         // If nothing in this database is waiting for a flush, another database has to free memory; this one
@@ -74,28 +87,32 @@ impl Shared {
                 "memtables have used up the write buffer manager's budget and no_slowdown is set",
             ));
         }
-        self.telemetry.record_buffer_stop();
-        // Only the leader, which is waiting here, can carry out a requested flush.
+        if !std::mem::replace(stalled, true) {
+            self.telemetry.record_buffer_stop();
+        }
+        // Only the leader, which is waiting here, can carry out a requested flush. If another database could
+        // not carry out one, this one selects again.
         self.wait_until(|_| {
-            !buffers.should_stall()
+            buffers.checks() != checks
                 || self.writes.flush_requested.load(Ordering::Acquire)
                 || self.check_writable().is_err()
+                || self.check_stall().is_err()
         })?;
+        self.check_stall()?;
         Ok(true)
     }
 }
 
 impl MemtableOwner for Shared {
     fn wake(self: Arc<Self>) {
-        // On a thread of its own: the thread that frees memory may hold the lock that waiters need.
-        let shared = self.clone();
-        self.context.world.executor.spawn(
-            Priority::High,
-            Box::new(move || {
-                drop(shared.tree.lock());
-                shared.changed.notify_all();
-            }),
-        );
+        // On a thread of its own: the thread that frees memory may hold the lock that waiters need. The job takes over
+        // the reference, which may be the last one: a database is not dropped here.
+        let executor = self.context.world.executor.clone();
+        let job = Box::new(move || {
+            drop(self.tree.lock());
+            self.changed.notify_all();
+        });
+        executor.spawn(Priority::High, job);
     }
 
     fn flushable(&self) -> usize {
@@ -111,6 +128,21 @@ impl MemtableOwner for Shared {
             true => sizes.sum(),
             false => sizes.max().unwrap_or(0),
         }
+    }
+
+    fn stuck(&self) -> usize {
+        if !self.errors.stop_writes() && self.check_stall().is_ok() {
+            return 0;
+        }
+        let views = self.catalog.families();
+        let views = views.iter().map(|family| family.view());
+        views
+            .map(|view| {
+                view.memtables()
+                    .map(|it| it.memory_reserved())
+                    .sum::<usize>()
+            })
+            .sum()
     }
 
     fn flush_largest(self: Arc<Self>, request: FlushRequest) {

@@ -1,10 +1,13 @@
-//! Commits past the memtable: the records of a large prepared transaction become immutable memtables of their own.
+//! Writes past the memtable: the records of a large prepared transaction, or of an ingested batch without a log, become
+//! immutable memtables of their own.
 //!
 //! ```text
 //! without the lead   sort the records of each family into a memtable, with relative sequence numbers
 //! with the lead      log the marker -> begin another log -> seal the active memtables -> add those of the transaction
 //! without the lead   change the sequence numbers to the assigned ones, unless a read has done so -> schedule flushes
 //! ```
+//!
+//! An ingested batch has no marker. The log is switched nevertheless, since it also has records of the sealed memtables.
 //!
 //! The lead is held for a time that depends on the number of families, but not on that of the records. The new memtables
 //! have all records, with the sequence numbers that an insertion would give them and that a recovery gives them.
@@ -18,7 +21,8 @@
 //! B3. Between their addition and the publication of their numbers, they are in the views, but no flush takes them
 //! ([`crate::shared::FamilyTree::flushable`]): it could drop entries that are still visible.
 //! B4. If the next log cannot be created, the records are inserted as usual, and the commit succeeds: its marker is
-//! logged, so that a recovery commits it in any case. The failure of the log is a background error.
+//! logged, so that a recovery commits it in any case. The failure of the log is a background error. The same holds for an
+//! ingested batch.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -37,16 +41,17 @@ use super::queue::Batch;
 use super::stopwatch::Stopwatch;
 use super::{Check, DbEnv, mode_of};
 use crate::background::guarded;
+use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared, Tree};
 
-/// The records of a transaction, sorted into memtables.
+/// The records of a transaction or of an ingested batch, sorted into memtables.
 pub(crate) struct Bypass {
     /// The memtables by family, with sequence numbers relative to the last one assigned before the transaction.
     memtables: BTreeMap<u32, Memtable>,
-    /// The log of the prepared section.
-    log: FileNumber,
+    /// The log of the prepared section; `None` for an ingested batch.
+    log: Option<FileNumber>,
     name: Vec<u8>,
 }
 
@@ -54,22 +59,26 @@ pub(crate) struct Bypass {
 type Added = Vec<Arc<Memtable>>;
 
 impl Shared {
-    /// Sorts the records of a prepared section that is committed into memtables. `None` if they have to be inserted: if
-    /// there are none for live families, if there is a range deletion, or if each entry is to be checked against a
-    /// checksum in the batch as it is inserted.
+    /// Sorts the records of a prepared section in `log` that is committed, or of a batch that is ingested, into
+    /// memtables. `None` if they have to be inserted: if there are none for live families, if there is a range deletion,
+    /// or if each entry is to be checked against a checksum in the batch as it is inserted.
     pub(crate) fn bypass_of(
         &self,
         section: &BatchRef<'_>,
+        log: Option<FileNumber>,
         options: &WriteOptions,
     ) -> Option<Bypass> {
         if options.protection_bytes_per_key > 0 {
             return None;
         }
         // A comparator that panics does so again in the insertion, which handles that.
-        guarded("sorting a transaction", || Ok(self.sort_section(section))).ok()?
+        guarded("sorting a transaction", || {
+            Ok(self.sort_section(section, log))
+        })
+        .ok()?
     }
 
-    fn sort_section(&self, section: &BatchRef<'_>) -> Option<Bypass> {
+    fn sort_section(&self, section: &BatchRef<'_>, log: Option<FileNumber>) -> Option<Bypass> {
         let families = self.catalog.families();
         let mut points: BTreeMap<u32, Vec<Point<'_>>> = BTreeMap::new();
         let mut seq = SequenceNumber::ZERO;
@@ -103,8 +112,45 @@ impl Shared {
             .collect();
         (!memtables.is_empty()).then(|| Bypass {
             memtables,
-            log: FileNumber(section.sequence().0),
+            log,
             name: name.to_vec(),
+        })
+    }
+
+    /// Writes `batch` past the memtable, without a log.
+    pub(crate) fn ingest_batch(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if !options.disable_wal {
+            return Err(Error::not_supported(
+                "an ingested batch is not logged: disableWAL has to be set",
+            ));
+        }
+        let given = batch;
+        self.with_stored(batch, |batch| {
+            self.check_write(batch, options)?;
+            let write = |check: Option<Check<'_>>| {
+                self.delay_write(batch, options.no_slowdown)?;
+                let protection = batch.protection();
+                let parts = Batch {
+                    protection: protection.as_ref(),
+                    ..Batch::whole(batch.data())
+                };
+                let bypass = match parts.protection {
+                    None => self.bypass_of(&batch.encoded().view(), None, options),
+                    Some(_) => None,
+                };
+                match bypass {
+                    None => self.write_parts(parts, options, check),
+                    Some(bypass) => self.write_bypass(parts, bypass, options, check),
+                }
+            };
+            match self.trace.is_on() {
+                false => write(None),
+                true => self.trace_write(given.data(), None, write),
+            }
         })
     }
 
@@ -140,7 +186,7 @@ impl Shared {
     }
 
     /// Adds the memtables of a transaction whose records have the sequence numbers after `before`, and whose marker is
-    /// logged. The caller leads, and all earlier writes are visible.
+    /// logged, or those of an ingested batch. The caller leads, and all earlier writes are visible.
     ///
     /// # Errors
     ///
@@ -177,7 +223,7 @@ impl Shared {
             let immutable = Immutable {
                 memtable: memtable.clone(),
                 next_log: current,
-                held_log: Some(bypass.log),
+                held_log: bypass.log,
                 shares_log: false,
             };
             self.seal_active(&mut tree, &family, marked, Some(immutable));
@@ -187,8 +233,10 @@ impl Shared {
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
-        // The memtables hold the log (B2).
-        self.writes.sections.committed(&bypass.name);
+        if bypass.log.is_some() {
+            // The memtables hold the log (B2).
+            self.writes.sections.committed(&bypass.name);
+        }
         if self
             .writes
             .buffers

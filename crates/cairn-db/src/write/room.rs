@@ -41,6 +41,7 @@ impl Shared {
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let mut steps = Stopwatch::start(&*self.context.world.clock);
+        let mut stalled = false;
         loop {
             self.check_writable()?;
             // Cleared first: a later request is for the next leader.
@@ -52,9 +53,10 @@ impl Shared {
             if waited {
                 continue;
             }
+            let checks = self.checks_for_buffers();
             self.switch_full_memtables()?;
             steps.lap("memtables");
-            let waited = self.wait_for_buffers(no_slowdown)?;
+            let waited = self.wait_for_buffers(no_slowdown, checks, &mut stalled)?;
             steps.lap("the budget of memtables");
             if !waited {
                 steps.log_if_slow(&self.context.info, "making room for a write");

@@ -9,8 +9,11 @@ use cairn_memory::WriteBufferManager;
 use cairn_memory::write_buffer::FlushPolicy;
 use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
 use cairn_platform::World;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, SimWorld};
 
 use crate::basic::db_options;
+use crate::errors::failing;
 
 fn open_in(world: &World, db: &DbOptions) -> Db {
     let family = FamilyOptions::from_text(
@@ -207,4 +210,99 @@ fn an_iterator_does_not_stall_writes() {
         .collect();
     assert!(manager.memory_usage() > 400_000, "{manager:?}");
     drop(iterators);
+}
+
+/// Two databases of one world, with a budget of 400,000 bytes that stalls writes and the policy across databases.
+/// The first has a memtable of 300,000 bytes.
+fn filled_and_empty(sim: &SimWorld) -> (Arc<WriteBufferManager>, Db, Db) {
+    let manager = Arc::new(WriteBufferManager::new(400_000, None, true));
+    manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+    let options = DbOptions {
+        write_buffer_manager: Some(manager.clone()),
+        max_bgerror_resume_count: 0,
+        ..db_options()
+    };
+    let [filled, empty] = ["/filled", "/empty"].map(|path| {
+        let family = FamilyOptions::from_text("arena_block_size=4096").expect("it is good");
+        open(&OpenRequest {
+            path: Path::new(path),
+            options: &options,
+            families: &[],
+            others: Some(&family),
+            read_only: false,
+            world: sim.world.clone(),
+        })
+        .expect("it opens")
+    });
+    fill(&filled, 290);
+    assert_eq!(manager.flushes(), 0);
+    (manager, filled, empty)
+}
+
+/// The failed flush of one database must not stall the writes of another for ever.
+#[test]
+fn memtables_of_a_stopped_database_do_not_stall_another() {
+    let sim = SimWorld::new(1);
+    let (manager, stopped, db) = filled_and_empty(&sim);
+    sim.fs
+        .set_plan(failing(Call::Create, ".sst", Fault::Denied, 1));
+    stopped.flush().expect_err("the table cannot be created");
+    assert!(stopped.background_error_state().is_some());
+    fill(&db, 1000);
+    assert!(manager.memory_usage() < 800_000, "{manager:?}");
+    assert!(db.get(&999_u32.to_be_bytes()).unwrap().is_some());
+    assert!(stopped.get(&289_u32.to_be_bytes()).unwrap().is_some());
+}
+
+/// A database that cannot carry out the flush that another requests stops; the other one proceeds.
+#[test]
+fn a_requested_flush_that_fails_does_not_stall_the_writer() {
+    let sim = SimWorld::new(1);
+    let (manager, requested, db) = filled_and_empty(&sim);
+    sim.fs
+        .set_plan(failing(Call::Create, ".log", Fault::Denied, 1));
+    for n in 0..1000_u32 {
+        db.put(&n.to_be_bytes(), &[7; 1000]).unwrap();
+        // The requested flush starts, and fails, before this database flushes its own memtable.
+        sim.executor.run(1_000);
+    }
+    assert!(requested.background_error_state().is_some());
+    assert!(db.background_error_state().is_none());
+    assert!(manager.memory_usage() < 800_000, "{manager:?}");
+}
+
+/// A database whose log is locked cannot flush; writes of others flush their own memtables.
+#[test]
+fn a_requested_flush_that_waits_for_a_lock_does_not_stall_the_writer() {
+    let world = World::in_memory();
+    let manager = Arc::new(WriteBufferManager::new(400_000, None, true));
+    manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+    let options = DbOptions {
+        write_buffer_manager: Some(manager.clone()),
+        ..db_options()
+    };
+    let (locked, db) = (
+        open_in(&World::in_memory(), &options),
+        open_in(&world, &options),
+    );
+    fill(&locked, 290);
+    locked.lock_wal().unwrap();
+    fill(&db, 1000);
+    locked.unlock_wal().unwrap();
+    db.wait_until_quiet().unwrap();
+    assert!(db.property_number("rocksdb.live-sst-files-size") > Some(0));
+    locked.close().unwrap();
+}
+
+/// Memtables of a closed database that an iterator keeps do not stall the writes of its thread.
+#[test]
+fn a_closed_database_does_not_stall_another() {
+    let sim = SimWorld::new(1);
+    let (manager, closed, db) = filled_and_empty(&sim);
+    let iterator = closed.iter();
+    closed.close().unwrap();
+    drop(closed);
+    fill(&db, 1000);
+    assert!(manager.memory_usage() > 300_000, "{manager:?}");
+    drop(iterator);
 }

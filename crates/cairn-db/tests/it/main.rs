@@ -24,6 +24,7 @@ mod filters;
 mod flat;
 mod flushes;
 mod footprint;
+mod ingested_batches;
 mod limits;
 mod listeners;
 mod logs;

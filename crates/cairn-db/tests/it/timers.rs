@@ -3,13 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
 use cairn_observe::statistics::history::Slice;
-use cairn_options::{CompactRangeOptions, DbOptions, ReadOptions};
-use cairn_platform::Executor;
+use cairn_observe::{CompactionReason, EventListener};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions};
+use cairn_platform::sync::Mutex;
+use cairn_platform::{Clock, Executor};
 use cairn_sim::SimWorld;
 use cairn_types::Code;
 
@@ -257,4 +261,131 @@ fn batches_and_seeks_count_too() {
         assert_eq!(files, 0, "{name}");
         db.close().unwrap();
     }
+}
+
+const INTERVAL: u64 = 10_000;
+const FAMILIES: usize = 8;
+
+/// Records the times of periodic compactions.
+struct PeriodicTimes {
+    clock: Arc<dyn Clock>,
+    seen: Mutex<Vec<u64>>,
+}
+
+impl EventListener for PeriodicTimes {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        if info.compaction_reason == CompactionReason::PeriodicCompaction {
+            self.seen.lock().push(self.clock.wall_seconds());
+        }
+    }
+}
+
+/// A database of families that were all written when it was created.
+fn alike_families(sim: &SimWorld, percent: i32) -> (Db, Arc<PeriodicTimes>) {
+    let seen = Mutex::default();
+    let clock = sim.world.clock.clone();
+    let times = Arc::new(PeriodicTimes { clock, seen });
+    let mut options = DbOptions {
+        periodic_compaction_phase_recovery_percent: percent,
+        ..db_options()
+    };
+    options.listeners.push(times.clone());
+    let db = open_on(sim, &options, false);
+    let periodic = FamilyOptions {
+        ttl: 0,
+        periodic_compaction_seconds: INTERVAL,
+        ..small()
+    };
+    for n in 0..FAMILIES {
+        let family = db.create_family(&format!("f{n}"), &periodic).unwrap();
+        family.put(b"key", b"value").unwrap();
+        family.flush().unwrap();
+    }
+    (db, times)
+}
+
+/// Lets `intervals` pass, and returns the times of compactions in them, in hundredths of the interval.
+fn compactions(sim: &SimWorld, times: &PeriodicTimes, intervals: u64) -> Vec<u64> {
+    let began = sim.world.clock.wall_seconds();
+    for _ in 0..intervals * 200 {
+        sim.clock.advance(Duration::from_secs(INTERVAL / 200));
+        sim.executor.run(10_000);
+    }
+    let seen = std::mem::take(&mut *times.seen.lock());
+    let seen = seen.into_iter();
+    let mut at: Vec<u64> = seen.map(|time| (time - began) * 100 / INTERVAL).collect();
+    at.sort_unstable();
+    at
+}
+
+fn spread(times: &[u64]) -> u64 {
+    times.last().unwrap() - times.first().unwrap()
+}
+
+/// Families that are written at the same time are rewritten at the same time, unless their periodic compactions have
+/// phases.
+#[test]
+fn periodic_compactions_are_spread_over_their_interval() {
+    let sim = SimWorld::new(1);
+    let (db, times) = alike_families(&sim, 0);
+    // Due times are checked every fifth of the interval, or with each change of the tree.
+    let together = compactions(&sim, &times, 2);
+    assert!(together.len() >= FAMILIES, "{together:?}");
+    assert!(spread(&together[..FAMILIES]) <= 1, "{together:?}");
+    drop(db);
+
+    let sim = SimWorld::new(1);
+    let (db, times) = alike_families(&sim, 100);
+    db.set_db_options(&[("max_compaction_trigger_wakeup_seconds", "100")])
+        .unwrap();
+    // None is later than its deadline, but for the time between two checks.
+    let first = compactions(&sim, &times, 1);
+    assert!(first.len() >= FAMILIES - 1, "{first:?}");
+    assert!(spread(&first) > 40, "{first:?}");
+    let later = compactions(&sim, &times, 1);
+    assert!(spread(&later) > 40, "{later:?}");
+    db.close().unwrap();
+}
+
+/// The option is changed while the database is open, in both directions; files that are overdue then are spread over a
+/// quarter of the interval.
+#[test]
+fn overdue_files_are_spread_after_a_change() {
+    let sim = SimWorld::new(1);
+    let (db, times) = alike_families(&sim, 0);
+    let long = (INTERVAL * 100).to_string();
+    let changes = [("periodic_compaction_seconds", long.as_str())];
+    let short = INTERVAL.to_string();
+    let back = [("periodic_compaction_seconds", short.as_str())];
+    let families: Vec<_> = (0..FAMILIES)
+        .map(|n| db.family(&format!("f{n}")).unwrap())
+        .collect();
+    let set = |changes: &[(&str, &str)]| {
+        let all: Vec<_> = families.iter().map(|family| (family, changes)).collect();
+        db.set_options_of(&all).unwrap();
+    };
+    set(&changes);
+    assert_eq!(compactions(&sim, &times, 3), []);
+    db.set_db_options(&[
+        ("periodic_compaction_phase_recovery_percent", "33"),
+        ("max_compaction_trigger_wakeup_seconds", "50"),
+    ])
+    .unwrap();
+    set(&back);
+    let spread_out = compactions(&sim, &times, 1);
+    // Files that were rewritten are due again in the second half of the interval.
+    let overdue = spread_out.into_iter().filter(|&at| at < 50);
+    let overdue: Vec<u64> = overdue.collect();
+    assert!(overdue.len() >= FAMILIES, "{overdue:?}");
+    assert!(overdue.iter().all(|&at| at <= 27), "{overdue:?}");
+    assert!(spread(&overdue) > 10, "{overdue:?}");
+
+    set(&changes);
+    assert_eq!(compactions(&sim, &times, 3), []);
+    db.set_db_options(&[("periodic_compaction_phase_recovery_percent", "0")])
+        .unwrap();
+    set(&back);
+    let at_once = compactions(&sim, &times, 1);
+    assert!(spread(&at_once[..FAMILIES]) <= 1, "{at_once:?}");
+    db.close().unwrap();
 }

@@ -166,6 +166,64 @@ fn iterators_over_several_families_have_one_sequence_number() {
     assert_eq!(refused.err().unwrap().code(), Code::InvalidArgument);
 }
 
+#[test]
+fn iterators_of_several_families_have_read_options_each() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let other = db.create_family("other", &small()).unwrap();
+    for family in [db.default_family(), &other] {
+        for key in ["a", "b", "c"] {
+            family.put(key.as_bytes(), b"1").unwrap();
+        }
+    }
+    let before = db.snapshot();
+    db.put(b"d", b"1").unwrap();
+    other.put(b"d", b"1").unwrap();
+    let options = ReadOptions::default();
+    let from_b = ReadOptions {
+        iterate_lower_bound: Some(b"b".to_vec()),
+        ..ReadOptions::default()
+    };
+    let below_c = ReadOptions {
+        iterate_upper_bound: Some(b"c".to_vec()),
+        ..ReadOptions::default()
+    };
+    let walk = |first: &ReadOptions, second: &ReadOptions| -> Vec<Vec<String>> {
+        let both = [(db.default_family(), first), (&other, second)];
+        let mut iters = db.iterators_with(&both).unwrap();
+        assert_eq!(iters[0].seq(), iters[1].seq());
+        let walk = iters.iter_mut().map(|iter| {
+            iter.seek_to_first();
+            keys(iter)
+        });
+        walk.collect()
+    };
+    assert_eq!(
+        walk(&from_b, &below_c),
+        [vec!["b", "c", "d"], vec!["a", "b"]]
+    );
+    let at = |options: &ReadOptions| ReadOptions {
+        snapshot: Some(before.sequence()),
+        ..options.clone()
+    };
+    assert_eq!(
+        walk(&at(&from_b), &at(&options)),
+        [vec!["b", "c"], vec!["a", "b", "c"]]
+    );
+    assert!(db.iterators_with(&[]).unwrap().is_empty());
+    let tailing = ReadOptions {
+        tailing: true,
+        ..ReadOptions::default()
+    };
+    for (second, name) in [(&at(&options), "snapshot"), (&tailing, "tailing")] {
+        let both = [(db.default_family(), &options), (&other, second)];
+        let refused = db.iterators_with(&both).err().unwrap();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        let text = refused.to_string();
+        assert!(text.contains(name) && text.contains("other"), "{text}");
+    }
+    assert_eq!(walk(&tailing, &tailing), [["a", "b", "c", "d"]; 2]);
+}
+
 /// Creates a database whose tables have prefix filters, with a table for each first letter of the keys of the
 /// default family.
 fn by_prefixes() -> Db {

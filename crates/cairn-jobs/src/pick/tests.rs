@@ -23,6 +23,7 @@ use cairn_options::{
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::AgeLimits;
+use cairn_version::periodic_phase::PeriodicPhase;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
@@ -56,6 +57,7 @@ impl Case {
             limits: AgeLimits {
                 now: 1000,
                 ahead: 0,
+                phase: PeriodicPhase::default(),
                 oldest_snapshot: SequenceNumber::ZERO,
                 full_history_ts_low: Vec::new(),
                 young_after: SequenceNumber::MAX,

@@ -1,6 +1,7 @@
 //! Tables whose blocks other threads compress.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_compress::Compression;
 use cairn_format::key;
@@ -87,13 +88,24 @@ proptest! {
     }
 }
 
-/// The number of threads of this process that compress blocks.
+/// The number of threads of this process that compress blocks. A thread has its name some time after its start.
 fn compressing() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
     names
         .filter(|name| name.as_ref().is_ok_and(|name| name == "cairn-compress\n"))
         .count()
+}
+
+/// Waits until the number of threads is as wanted, for a minute at most.
+fn wait_until(wanted: impl Fn(usize) -> bool) {
+    for _ in 0..6000 {
+        if wanted(compressing()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} threads", compressing());
 }
 
 #[test]
@@ -117,11 +129,11 @@ fn the_threads_end_with_the_builder() {
         for (key, value) in &entries {
             builder.add(key, value).unwrap();
         }
-        assert!(compressing() >= 40, "{}", compressing());
+        wait_until(|threads| threads >= 40);
         match is_finished {
             true => drop(builder.finish().unwrap()),
             false => drop(builder),
         }
-        assert!(compressing() < 40, "{}", compressing());
+        wait_until(|threads| threads < 40);
     }
 }
