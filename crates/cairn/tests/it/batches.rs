@@ -72,3 +72,29 @@ fn an_indexed_batch_is_read_with_the_database_below_it() {
     db.write_indexed(&batch, &WriteOptions::default()).unwrap();
     assert_eq!(shown(&db), ["a=1", "b=2"]);
 }
+
+#[test]
+fn batches_are_ingested_with_and_without_a_log_that_has_records() {
+    let db = database("");
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    for round in 0..4_u32 {
+        if round == 2 {
+            db.put(b"logged", b"1").unwrap();
+        }
+        let batch = IndexedBatch::new(true);
+        for n in 0..1000 {
+            batch.put(&(round * 1000 + n).to_be_bytes(), b"value");
+        }
+        db.ingest_indexed(&batch, &unlogged).unwrap();
+        assert_eq!(
+            shown(&db).len() as u32,
+            (round + 1) * 1000 + u32::from(round > 1)
+        );
+    }
+    db.flush().unwrap();
+    assert_eq!(shown(&db).len(), 4001);
+    db.close().unwrap();
+}
