@@ -68,14 +68,23 @@ fn filled(world: &World) -> Db {
     for n in 0..KEYS {
         other.put(&n.to_be_bytes(), &[7; 20]).expect("no fault");
     }
+    // Into one table, however many memtables were flushed.
     other
-        .compact_range(None, None, &CompactRangeOptions::default())
+        .compact_range(None, None, &rewriting())
         .expect("no fault");
     other.put(b"in level 0", b"value").expect("no fault");
     other.flush().expect("no fault");
     db.close().expect("no fault");
     // The cache of this database is empty.
     open_at(world, "/db", &db_options())
+}
+
+/// Options of a compaction that writes every table.
+fn rewriting() -> CompactRangeOptions {
+    CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    }
 }
 
 fn to_file(db: &Db, path: &str) -> Result<Box<dyn TraceWriter>> {
@@ -368,11 +377,7 @@ fn the_operations_on_the_files_of_a_database_are_recorded() {
     other.put_with(b"key", &[1; 3000], &synced).unwrap();
     other.flush().unwrap();
     other.get(&3_u32.to_be_bytes()).unwrap().unwrap();
-    let rewriting = CompactRangeOptions {
-        bottommost_level_compaction: BottommostLevelCompaction::Force,
-        ..CompactRangeOptions::default()
-    };
-    other.compact_range(None, None, &rewriting).unwrap();
+    other.compact_range(None, None, &rewriting()).unwrap();
     db.end_io_trace().unwrap();
     other.put(b"after", b"the end").unwrap();
 
