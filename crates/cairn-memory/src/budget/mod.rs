@@ -29,6 +29,7 @@ mod split;
 use std::collections::VecDeque;
 use std::sync::Weak;
 
+use cairn_platform::buffer_memory;
 use cairn_platform::memory_limit::memory_limit;
 use cairn_platform::posix::trim_heap;
 use cairn_platform::sync::{Arc, Mutex};
@@ -117,6 +118,8 @@ struct State {
     data: DataSize,
     /// The charge of the compressed tier; `None` without one.
     tier: Option<CacheCharge>,
+    /// The charge of resident memory that nothing uses, beyond the part of the budget that is kept for it.
+    free: CacheCharge,
     /// The time of the last release of memory after a job.
     trimmed_at: u64,
     /// Caches of explicit sizes, which are charged to the budget.
@@ -194,7 +197,7 @@ impl MemoryBudget {
         let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
         buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
         cache.observe_evictions();
-        cache.charge_free_memory(split::slack(bytes));
+        let free = CacheCharge::new(cache.clone(), MemoryUse::FreeMemory, 0);
         let budget = MemoryBudget {
             cache,
             buffers: Arc::new(buffers),
@@ -206,6 +209,7 @@ impl MemoryBudget {
                 fixed: Vec::new(),
                 data,
                 tier,
+                free,
                 trimmed_at: 0,
                 explicit: Vec::new(),
                 damping: Damping::default(),
@@ -418,7 +422,10 @@ impl MemoryBudget {
         if after_jobs && self.bytes() <= MAX_TRIMMED {
             trim_heap();
         }
-        self.cache.charge_free_memory(split::slack(self.bytes()));
+        let free = buffer_memory().free + crate::extents::pooled_bytes();
+        let mut state = self.state.lock();
+        let charged = free.saturating_sub(split::slack(state.bytes));
+        state.free.set(charged);
     }
 
     fn put_in_force(

@@ -13,7 +13,6 @@
 
 mod charge;
 mod clock;
-mod free_memory;
 mod lru;
 pub mod policy;
 mod role;
@@ -28,7 +27,6 @@ use crate::budget::{Ghosts, ReuseCurve};
 use charge::Charges;
 pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
-use free_memory::FreeMemory;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use simulated::Simulated;
@@ -206,8 +204,6 @@ pub struct BlockCache {
     resizing: Mutex<()>,
     /// Evicted keys, if they are observed.
     ghosts: OnceLock<Ghosts>,
-    /// The charge of free memory, if it is charged.
-    free: OnceLock<FreeMemory>,
 }
 
 enum Kind {
@@ -307,7 +303,6 @@ impl BlockCache {
             options,
             resizing: Mutex::new(()),
             ghosts: OnceLock::new(),
-            free: OnceLock::new(),
         };
         cache.set_capacity(capacity);
         cache
@@ -464,9 +459,6 @@ impl BlockCache {
     /// Changes a charge from `before` bytes to `now`.
     fn change_charge(&self, what: MemoryUse, before: usize, now: usize) {
         self.charges.change(what, before, now);
-        if now > before {
-            self.note_growth(what, now - before);
-        }
         // In steps, because the memory of evicted entries is freed after each.
         let mut from = before;
         loop {
