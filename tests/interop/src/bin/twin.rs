@@ -1,6 +1,6 @@
 //! Runs scripts on RocksDB's library and on Cairn's, and compares every result.
 //!
-//! `twin --ops 2000000` runs that many operations, divided among all option sets, two processes at a
+//! `twin --ops 2000000` runs that many operations, divided among the option sets, two processes at a
 //! time. `twin TOKEN` repeats a script and prints it, and with `--shrink` shortens it. `--set`,
 //! `--seed`, `--length` and `--first` select scripts. The libraries are `--rocksdb` (or
 //! `CAIRN_ROCKSDB_LIB`, or the one that `fetch-rocksdb.sh` has fetched) and `--cairn` (or the one built
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 use cairn_bench::rocksdb::Library;
 use cairn_interop::twin::run::{Token, Twins};
-use cairn_interop::twin::sets::SETS;
+use cairn_interop::twin::sets::{SETS, Set};
 use cairn_interop::twin::{Api, differences};
 
 /// The command line.
@@ -180,12 +180,11 @@ struct Sum {
 }
 
 fn parent(arguments: &Arguments) -> Result<bool, String> {
-    let chosen = |name: &str| arguments.set.as_deref().is_none_or(|set| set == name);
-    let names: Vec<&str> = SETS
-        .iter()
-        .map(|set| set.name)
-        .filter(|name| chosen(name))
-        .collect();
+    let chosen = |set: &&Set| match &arguments.set {
+        Some(name) => set.name == name,
+        None => !set.by_name,
+    };
+    let names: Vec<&str> = SETS.iter().filter(chosen).map(|set| set.name).collect();
     let each = arguments.ops.div_ceil(names.len().max(1));
     let queue = Mutex::new(names);
     let sum = Mutex::new(Sum::default());
