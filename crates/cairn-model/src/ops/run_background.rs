@@ -16,7 +16,7 @@ pub const KIND: Kind = Kind {
     generate: |generator| Some(Op::new(Work(1 + generator.rng.below(3)))),
 };
 
-/// The time that passes. It is short, because scripts set a `ttl` of a minute, after which FIFO compaction drops data.
+/// The time that passes. It is short, because scripts set a `ttl` of an hour, after which FIFO compaction drops data.
 const PASSES: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]

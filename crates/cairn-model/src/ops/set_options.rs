@@ -60,7 +60,7 @@ const FAMILY: Choices = &[
         &["{block_size=512}", "{block_size=8192}"],
     ),
     ("table_factory.block_restart_interval", &["1", "3", "16"]),
-    ("ttl", &["0", "60"]),
+    ("ttl", &["0", "3600"]),
     ("preserve_internal_time_seconds", &["0", "1", "100"]),
 ];
 
