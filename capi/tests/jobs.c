@@ -1,4 +1,5 @@
 /* What reports of jobs say: of flushes and compactions to listeners, of named compactions to who asked. */
+#define _DEFAULT_SOURCE /* usleep */
 #include <unistd.h>
 
 #include "check.h"
