@@ -52,7 +52,7 @@ pub(crate) unsafe fn release_snapshot(snapshot: *const rocksdb_snapshot_t) {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if it is a family of another database than `db`.
+/// `InvalidArgument` if it is a family of another database than `db`, which may be null.
 ///
 /// # Safety
 ///
@@ -62,8 +62,10 @@ pub(crate) unsafe fn family_of<'a>(
     column_family: *const rocksdb_column_family_handle_t,
 ) -> Result<&'a Family> {
     // SAFETY: guaranteed by the caller.
-    let (db, family): (&Database, &Family) = unsafe { (of(db), of(column_family)) };
-    db.db.check_families([family])?;
+    let (db, family): (Option<&Database>, &Family) = unsafe { (maybe(db), of(column_family)) };
+    if let Some(db) = db {
+        db.db.check_families([family])?;
+    }
     Ok(family)
 }
 
