@@ -1,5 +1,5 @@
 //! Changes options of the open database and checks that they are in effect and in the newest OPTIONS
-//! file, and that properties are consistent: `setoptions f0 ttl=60;write_buffer_size=65536`,
+//! file, and that properties are consistent: `setoptions f0 ttl=3600;write_buffer_size=65536`,
 //! `setoptions - max_background_jobs=3` for the database.
 
 use std::path::Path;

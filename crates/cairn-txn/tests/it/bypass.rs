@@ -22,7 +22,7 @@ use cairn_types::{Code, Subcode};
 use crate::{codes, with_request};
 
 /// Opens the database in `world`, with merges that append.
-fn open(world: &World, options: &DbOptions, family: &FamilyOptions) -> TransactionDb {
+pub fn open(world: &World, options: &DbOptions, family: &FamilyOptions) -> TransactionDb {
     with_request(world.clone(), |request| {
         let options = DbOptions {
             create_if_missing: true,

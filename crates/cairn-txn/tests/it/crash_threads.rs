@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_db::{Db, Family, OpenRequest, WriteBatch};
+use cairn_db::{Db, Family, WriteBatch};
 use cairn_options::{
     DbOptions, FamilyOptions, FlushOptions, ReadOptions, WriteOptions, merge_operators,
 };
@@ -14,9 +14,9 @@ use cairn_platform::World;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_sim::images::MODELS;
 use cairn_sim::{CrashModel, DiskImage, Rng, SimWorld};
-use cairn_txn::{Transaction, TransactionDb, TransactionDbOptions, TransactionOptions};
+use cairn_txn::{Transaction, TransactionDb, TransactionOptions};
 
-use crate::with_request;
+use crate::bypass;
 
 /// The threads that commit transactions, and those that write batches.
 const COMMITTERS: usize = 3;
@@ -60,7 +60,6 @@ fn name((thread, round): Id) -> String {
 
 fn options_of(variant: usize) -> DbOptions {
     DbOptions {
-        create_if_missing: true,
         atomic_flush: variant == 1,
         recycle_log_file_num: if variant == 2 { 2 } else { 0 },
         enable_pipelined_write: variant == 3,
@@ -69,24 +68,20 @@ fn options_of(variant: usize) -> DbOptions {
 }
 
 fn open(world: &World, variant: usize) -> TransactionDb {
-    with_request(world.clone(), |request| {
-        let options = options_of(variant);
-        let family = FamilyOptions {
-            merge_operator: merge_operators::from_text("stringappend").ok(),
-            write_buffer_size: 24 << 10,
-            level0_file_num_compaction_trigger: 3,
-            ..FamilyOptions::default()
-        };
-        let request = OpenRequest {
-            options: &options,
-            others: Some(&family),
-            path: request.path,
-            families: &[],
-            read_only: false,
-            world: request.world.clone(),
-        };
-        TransactionDb::open(&request, &TransactionDbOptions::default()).unwrap()
-    })
+    let family = FamilyOptions {
+        level0_file_num_compaction_trigger: 3,
+        ..small_options()
+    };
+    bypass::open(world, &options_of(variant), &family)
+}
+
+/// Small memtables of values that are merged.
+fn small_options() -> FamilyOptions {
+    FamilyOptions {
+        merge_operator: merge_operators::from_text("stringappend").ok(),
+        write_buffer_size: 24 << 10,
+        ..FamilyOptions::default()
+    }
 }
 
 /// The database under its threads.
@@ -280,7 +275,7 @@ fn work(seed: u64, variant: usize) -> (SimWorld, Vec<Event>) {
         ..World::posix()
     };
     let db = open(&world, variant);
-    let other = db.create_family("other", &other_options()).unwrap();
+    let other = db.create_family("other", &small_options()).unwrap();
     let run = Run {
         sim: &sim,
         db: &db,
@@ -308,14 +303,6 @@ fn work(seed: u64, variant: usize) -> (SimWorld, Vec<Event>) {
     let events = run.events.into_inner();
     drop(run.other);
     (sim, events)
-}
-
-fn other_options() -> FamilyOptions {
-    FamilyOptions {
-        merge_operator: merge_operators::from_text("stringappend").ok(),
-        write_buffer_size: 24 << 10,
-        ..FamilyOptions::default()
-    }
 }
 
 /// The stages of all writes in `db`.

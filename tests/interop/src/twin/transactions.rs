@@ -306,17 +306,12 @@ impl Side {
     }
 
     fn txn_add(&mut self, slot: usize, txn: Handle, change: &Change) -> String {
-        let (cf, key, val) = match change {
-            Change::Put(cf, key, val) | Change::Merge(cf, key, val) => (*cf, *key, val.bytes()),
-            Change::Delete(cf, key) | Change::Single(cf, key) => (*cf, *key, Vec::new()),
-            Change::Range(..) => return "not allowed".to_owned(),
+        let Some((cf, key, val)) = point_of(change) else {
+            return "not allowed".to_owned();
         };
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        if key >= ops::SINGLES {
-            return "not allowed".to_owned();
-        }
         for walk in self.walks.iter_mut().flatten() {
             walk.lost |= walk.over == Some(over(slot));
         }
@@ -493,17 +488,12 @@ impl Side {
         if self.set.transactions != Transactions::Pessimistic || self.transactions.db.is_null() {
             return String::new();
         }
-        let (cf, key, val) = match change {
-            Change::Put(cf, key, val) | Change::Merge(cf, key, val) => (*cf, *key, val.bytes()),
-            Change::Delete(cf, key) | Change::Single(cf, key) => (*cf, *key, Vec::new()),
-            Change::Range(..) => return "not allowed".to_owned(),
+        let Some((cf, key, val)) = point_of(change) else {
+            return "not allowed".to_owned();
         };
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
         };
-        if key >= ops::SINGLES {
-            return "not allowed".to_owned();
-        }
         self.writes += 1;
         let (db, options) = (self.transactions.db, self.write_options[0]);
         let (bytes, mut said) = (ops::key(key), Said::new());
@@ -554,4 +544,14 @@ impl Side {
         }
         self.status(said)
     }
+}
+
+/// The family, the key and the value of a change that a transaction may make: of an ordinary key.
+fn point_of(change: &Change) -> Option<(ops::Cf, ops::Key, Vec<u8>)> {
+    let (cf, key, val) = match change {
+        Change::Put(cf, key, val) | Change::Merge(cf, key, val) => (*cf, *key, val.bytes()),
+        Change::Delete(cf, key) | Change::Single(cf, key) => (*cf, *key, Vec::new()),
+        Change::Range(..) => return None,
+    };
+    (key < ops::SINGLES).then_some((cf, key, val))
 }
