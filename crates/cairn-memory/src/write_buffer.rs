@@ -26,6 +26,10 @@ use crate::cache::{BlockCache, CacheCharge, MemoryUse};
 /// The granularity in bytes of charges to the cache.
 const STEP: usize = 256 << 10;
 
+/// The least part of the limit, as a divisor, that mutable memtables have when they give way to other memory: many
+/// small flushes would cost more than the memory is worth.
+const LEAST_GIVEN: usize = 8;
+
 /// A database that uses a manager.
 pub trait MemtableOwner: Send + Sync {
     /// Called after memory was freed, possibly with locks held: an implementation must neither acquire locks
@@ -42,6 +46,9 @@ pub trait MemtableOwner: Send + Sync {
     /// Starts a flush of the largest mutable memtable in the background, and drops `request` when the memtable is
     /// immutable. Must not block.
     fn flush_largest(self: Arc<Self>, request: FlushRequest);
+
+    /// Runs `job` on another thread, which drops `self`. Called like `wake`.
+    fn run(self: Arc<Self>, job: Box<dyn FnOnce() + Send>);
 }
 
 /// The memtable that is flushed when the budget is exceeded.
@@ -315,6 +322,39 @@ impl WriteBufferManager {
         }
     }
 
+    /// Starts a flush of the largest memtable of all databases, because other memory charged to the same cache needs
+    /// the memory. Without effect while a requested flush is pending, and if a flush would free little. Locks may be
+    /// held.
+    pub(crate) fn give_way(&self) {
+        let active = self.mutable_memtable_memory_usage();
+        let is_enough =
+            active >= self.buffer_size() / LEAST_GIVEN && active >= self.unflushed() / 2;
+        // Acquire pairs with the release when the previous request is dropped.
+        if !is_enough || self.owners.pending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let request = FlushRequest(self.owners.clone());
+        self.in_background(move |owners| {
+            let sized = owners.into_iter().map(|owner| (owner.flushable(), owner));
+            let largest = sized.max_by_key(|(bytes, _)| *bytes);
+            if let Some((_, largest)) = largest.filter(|(bytes, _)| *bytes > 0) {
+                largest.flush_largest(request);
+            }
+        });
+    }
+
+    /// Runs `job` with the databases on a thread of one of them, if there is one. Locks may be held: no database is
+    /// dropped here.
+    pub(crate) fn in_background(
+        &self,
+        job: impl FnOnce(Vec<Arc<dyn MemtableOwner>>) + Send + 'static,
+    ) {
+        let owners = self.owners.alive();
+        if let Some(runner) = owners.first().cloned() {
+            runner.run(Box::new(move || job(owners)));
+        }
+    }
+
     /// Adds `bytes` to the memory of a mutable memtable.
     pub fn reserve(&self, bytes: usize) {
         self.active.fetch_add(bytes, Ordering::Relaxed);
@@ -464,6 +504,10 @@ mod tests {
         fn flush_largest(self: Arc<Self>, request: FlushRequest) {
             self.requests.lock().push(request);
         }
+
+        fn run(self: Arc<Self>, job: Box<dyn FnOnce() + Send>) {
+            job();
+        }
     }
 
     fn owner_of(manager: &WriteBufferManager, bytes: usize, stuck: usize) -> Arc<Owner> {
@@ -475,6 +519,35 @@ mod tests {
         let registered: Arc<dyn MemtableOwner> = owner.clone();
         manager.register(Arc::downgrade(&registered));
         owner
+    }
+
+    #[test]
+    fn memtables_give_way_if_that_frees_enough() {
+        let manager = WriteBufferManager::new(800, None, true);
+        let owners = [10, 30].map(|bytes| owner_of(&manager, bytes, 0));
+        let asked = || [0, 1].map(|at: usize| owners[at].requests.lock().len());
+        manager.reserve(99);
+        manager.give_way();
+        assert_eq!(asked(), [0, 0], "less than an eighth of the limit");
+        manager.reserve(1);
+        manager.give_way();
+        assert_eq!(asked(), [0, 1], "the largest memtable of all databases");
+        manager.give_way();
+        assert_eq!(asked(), [0, 1], "a request is pending");
+        owners[1].requests.lock().clear();
+        manager.reserve(103);
+        manager.seal(103);
+        manager.give_way();
+        assert_eq!(asked(), [0, 0], "most of the memory is being flushed");
+        manager.flushed(103);
+        manager.give_way();
+        assert_eq!(asked(), [0, 1]);
+        owners[1].requests.lock().clear();
+        drop(owners);
+        manager.give_way();
+        let late = owner_of(&manager, 1, 0);
+        manager.give_way();
+        assert_eq!(late.requests.lock().len(), 1, "no request was left pending");
     }
 
     #[test]

@@ -115,6 +115,15 @@ impl MemtableOwner for Shared {
         executor.spawn(Priority::High, job);
     }
 
+    fn run(self: Arc<Self>, job: Box<dyn FnOnce() + Send>) {
+        let executor = self.context.world.executor.clone();
+        let job = Box::new(move || {
+            job();
+            drop(self);
+        });
+        executor.spawn(Priority::High, job);
+    }
+
     fn flushable(&self) -> usize {
         if self.check_writable().is_err() {
             return 0;

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::budget::{INTERVAL, MemoryRegion, MemorySplit};
 use cairn_memory::{
-    BlockCache, CacheOptions, CacheRole, MemoryBudget, MemoryUse, WriteBufferManager,
+    BlockCache, CacheCharge, CacheOptions, CacheRole, MemoryBudget, MemoryUse, WriteBufferManager,
 };
 use cairn_options::{DbOptions, FamilyOptions, Options};
 use cairn_platform::fs::{FileMode, RandomAccessFile, Status, WritableFile};
@@ -39,6 +40,29 @@ fn fill(db: &Db, entries: u32) {
         let value = [n.to_be_bytes(); 250].concat();
         db.put(&n.to_be_bytes(), &value).expect("it is written");
     }
+}
+
+/// Memtables kept their memory until the next move of the budget, while tables that were opened exceeded it.
+#[test]
+fn memtables_are_flushed_when_other_memory_is_charged() {
+    let budget = MemoryBudget::new(64 * MIB).unwrap();
+    let world = World::in_memory();
+    let db = open_in(&world, &budget, &FamilyOptions::default());
+    fill(&db, 8000);
+    let buffers = budget.write_buffer_manager();
+    let (before, cache) = (buffers.memory_usage(), budget.cache());
+    assert!(before > 7 * MIB && db.live_files_metadata().is_empty());
+    let room = cache.capacity() - cache.all_charged();
+    let steps = room / MIB;
+    let charge = |_| CacheCharge::new(cache.clone(), MemoryUse::Other, MIB);
+    let charges: Vec<CacheCharge> = (0..steps).map(charge).collect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while db.live_files_metadata().is_empty() {
+        assert!(Instant::now() < deadline, "no flush: {budget:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(charges);
+    db.close().unwrap();
 }
 
 #[test]

@@ -29,7 +29,6 @@ mod split;
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use cairn_platform::buffer_memory;
 use cairn_platform::memory_limit::memory_limit;
 use cairn_platform::posix::trim_heap;
 use cairn_platform::sync::{Arc, Mutex};
@@ -40,7 +39,7 @@ pub(crate) use reuse::Ghosts;
 pub use reuse::ReuseCurve;
 pub use split::{DataSize, MemoryRegion, MemorySplit};
 
-use crate::cache::{BlockCache, CacheCharge, CacheOptions, MemoryUse};
+use crate::cache::{BlockCache, CacheCharge, CacheOptions, MemoryUse, Relief};
 use crate::secondary::{CompressedCacheOptions, CompressedSecondaryCache};
 use crate::write_buffer::{FlushPolicy, WriteBufferManager};
 
@@ -118,8 +117,6 @@ struct State {
     data: DataSize,
     /// The charge of the compressed tier; `None` without one.
     tier: Option<CacheCharge>,
-    /// The charge of resident memory that nothing uses, beyond the part of the budget that is kept for it.
-    free: CacheCharge,
     /// The time of the last release of memory after a job.
     trimmed_at: u64,
     /// Caches of explicit sizes, which are charged to the budget.
@@ -197,10 +194,12 @@ impl MemoryBudget {
         let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
         buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
         cache.observe_evictions();
-        let free = CacheCharge::new(cache.clone(), MemoryUse::FreeMemory, 0);
+        cache.charge_free_memory(split::slack(bytes));
+        let buffers = Arc::new(buffers);
+        cache.set_relief(Box::new(MemtableRelief(Arc::downgrade(&buffers))));
         let budget = MemoryBudget {
             cache,
-            buffers: Arc::new(buffers),
+            buffers,
             state: Mutex::new(State {
                 bytes,
                 automatic,
@@ -209,7 +208,6 @@ impl MemoryBudget {
                 fixed: Vec::new(),
                 data,
                 tier,
-                free,
                 trimmed_at: 0,
                 explicit: Vec::new(),
                 damping: Damping::default(),
@@ -422,10 +420,7 @@ impl MemoryBudget {
         if after_jobs && self.bytes() <= MAX_TRIMMED {
             trim_heap();
         }
-        let free = buffer_memory().free + crate::extents::pooled_bytes();
-        let mut state = self.state.lock();
-        let charged = free.saturating_sub(split::slack(state.bytes));
-        state.free.set(charged);
+        self.cache.charge_free_memory(split::slack(self.bytes()));
     }
 
     fn put_in_force(
@@ -454,6 +449,25 @@ impl MemoryBudget {
         }
         if !shrinks {
             self.cache.set_capacity(capacity);
+        }
+    }
+}
+
+/// Makes room for charges by means of the databases of a budget.
+struct MemtableRelief(Weak<WriteBufferManager>);
+
+impl Relief for MemtableRelief {
+    fn flush(&self) {
+        if let Some(buffers) = self.0.upgrade() {
+            buffers.give_way();
+        }
+    }
+
+    fn trim_heap(&self, capacity: usize) {
+        if capacity <= MAX_TRIMMED
+            && let Some(buffers) = self.0.upgrade()
+        {
+            buffers.in_background(|_| trim_heap());
         }
     }
 }

@@ -15,6 +15,7 @@ mod charge;
 mod clock;
 mod lru;
 pub mod policy;
+mod pressure;
 mod role;
 mod simulated;
 mod store;
@@ -28,6 +29,8 @@ use charge::Charges;
 pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
 use lru::LruCache;
+use pressure::Pressure;
+pub(crate) use pressure::Relief;
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use simulated::Simulated;
 pub use simulated::Simulation;
@@ -204,6 +207,8 @@ pub struct BlockCache {
     resizing: Mutex<()>,
     /// Evicted keys, if they are observed.
     ghosts: OnceLock<Ghosts>,
+    /// The pressure of charges, if the cache belongs to a memory budget.
+    pressure: OnceLock<Pressure>,
 }
 
 enum Kind {
@@ -303,6 +308,7 @@ impl BlockCache {
             options,
             resizing: Mutex::new(()),
             ghosts: OnceLock::new(),
+            pressure: OnceLock::new(),
         };
         cache.set_capacity(capacity);
         cache
@@ -471,6 +477,7 @@ impl BlockCache {
             }
             from = to;
         }
+        self.note_change(what, before, now);
         self.divide_again();
     }
 
