@@ -177,12 +177,12 @@ fn session_id(fs: &dyn FileSystem, table: &LiveFileStorageInfo) -> Result<Option
     };
     let session = properties.db_session_id;
     let usable = !session.is_empty() && session.bytes().all(|b| b.is_ascii_alphanumeric());
-    Ok(usable.then_some(session))
+    Ok(usable.then(|| session.to_string()))
 }
 
 /// The session id of the table at `path` of a database that is restored; `None` if it cannot be read.
 pub(crate) fn session_of(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
     let file = fs.open(path, FileMode::default()).ok()?;
     let properties = Table::read_properties(&file, file.len().ok()?, &Io::blocking()).ok()?;
-    Some(properties.db_session_id)
+    Some(properties.db_session_id.to_string())
 }

@@ -258,9 +258,9 @@ fn file_rows(p: &Properties) -> Vec<(&'static str, String)> {
             "fast compression estimated data size",
             p.fast_compression_estimate.to_string(),
         ),
-        ("DB identity", p.db_id.clone()),
-        ("DB session identity", p.db_session_id.clone()),
-        ("DB host id", p.db_host_id.clone()),
+        ("DB identity", p.db_id.to_string()),
+        ("DB session identity", p.db_session_id.to_string()),
+        ("DB host id", p.db_host_id.to_string()),
         ("original file number", p.original_file_number.to_string()),
     ]
 }

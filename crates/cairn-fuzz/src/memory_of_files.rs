@@ -22,7 +22,7 @@ const FILES: usize = 300;
 const METADATA: usize = 600;
 
 /// Bound on the memory of an open table outside of the block cache, in bytes.
-const TABLE: usize = 3_000;
+const TABLE: usize = 2_600;
 
 /// Bound on the memory of an output while the compaction runs and is installed, in bytes.
 const OUTPUT: usize = 1_000;

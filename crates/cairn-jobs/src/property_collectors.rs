@@ -34,7 +34,7 @@ impl PropertyCollectors {
             .then(|| Box::new(CompactOnDeletion::by_default().collector()));
         if !users.is_empty() {
             let names: Vec<&str> = users.iter().map(|factory| factory.name()).collect();
-            builder.properties_mut().property_collectors = format!("[{}]", names.join(","));
+            builder.properties_mut().property_collectors = format!("[{}]", names.join(",")).into();
         }
         let users = users.iter().filter_map(|factory| factory.create(&context));
         PropertyCollectors {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub use cairn_db::{MemoryUsage, TablePropertiesCollection, table_properties_text};
 pub use cairn_format::table::properties::Properties as TableProperties;
+pub use cairn_format::table::shared_text::SharedText;
 use cairn_memory::BlockCache;
 use cairn_types::Result;
 

@@ -9,6 +9,7 @@ use cairn_types::{Decoded, Malformed, SequenceNumber};
 
 use crate::coding::{Input, put_varint64};
 use crate::table::meta::{Entries, Restarts, encode_entries};
+use crate::table::shared_text::SharedText;
 
 /// The index type. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,7 +93,7 @@ macro_rules! properties {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Properties {
             $($(#[$ndoc])* pub $number: u64,)*
-            $($(#[$tdoc])* pub $text: String,)*
+            $($(#[$tdoc])* pub $text: SharedText,)*
             /// The index type; required since format version 2.
             pub index_kind: Option<IndexKind>,
             /// True if filters include whole keys. `None` in old files, whose filters always do.
@@ -128,7 +129,7 @@ macro_rules! properties {
                     return Ok(true);
                 })*
                 $(if mark == const { self::mark($tname.as_bytes()) } && name == $tname.as_bytes() {
-                    self.$text = String::from_utf8_lossy(value).into_owned();
+                    self.$text = SharedText::from(&*String::from_utf8_lossy(value));
                     return Ok(true);
                 })*
                 Ok(false)
@@ -143,10 +144,10 @@ macro_rules! properties {
                 })*
             }
 
-            /// The heap memory of the texts, in bytes.
+            /// The heap memory of the texts that no other table shares, in bytes.
             fn text_memory(&self) -> usize {
                 let texts = [$(&self.$text),*];
-                texts.iter().map(|text| text.capacity()).sum()
+                texts.iter().map(|text| text.memory_usage()).sum()
             }
 
             /// All numbers and texts by name, for display.
@@ -154,7 +155,7 @@ macro_rules! properties {
             pub fn rows(&self) -> Vec<(&'static str, String)> {
                 vec![
                     $(($nname, self.$number.to_string()),)*
-                    $(($tname, self.$text.clone()),)*
+                    $(($tname, self.$text.to_string()),)*
                 ]
             }
         }
@@ -162,7 +163,7 @@ macro_rules! properties {
 }
 
 impl Properties {
-    /// Returns the heap memory of the properties, in bytes.
+    /// Returns the heap memory of the properties, in bytes, without texts that other tables share.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let timestamps = self.timestamps.as_ref();
@@ -446,7 +447,7 @@ mod tests {
         Properties {
             num_entries: 300,
             data_size: 1 << 40,
-            comparator: "leveldb.BytewiseComparator".to_owned(),
+            comparator: "leveldb.BytewiseComparator".into(),
             index_kind: Some(IndexKind::TwoLevel),
             whole_key_filtering: Some(true),
             prefix_filtering: Some(false),

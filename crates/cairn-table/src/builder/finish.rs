@@ -316,13 +316,13 @@ impl BlockBasedBuilder {
         (properties.key_smallest_seqno, properties.key_largest_seqno) =
             self.counts.seqs.unwrap_or_default();
         properties.compression = if self.params.options.format_version < 7 {
-            compression.property_name().to_owned()
+            compression.property_name().into()
         } else if compression == Compression::None {
-            ";;".to_owned()
+            ";;".into()
         } else if used || self.index_is_packed {
-            format!("BuiltinV2;{:02X};", compression as u8)
+            format!("BuiltinV2;{:02X};", compression as u8).into()
         } else {
-            "BuiltinV2;;".to_owned()
+            "BuiltinV2;;".into()
         };
     }
 

@@ -355,10 +355,10 @@ fn write_buckets(
 /// Resets the properties that describe blocks.
 fn plain_properties(properties: &mut Properties) {
     properties.format_version = 0;
-    properties.merge_operator.clear();
-    properties.property_collectors.clear();
-    properties.filter_policy.clear();
-    properties.compression_options.clear();
+    properties.merge_operator = "".into();
+    properties.property_collectors = "".into();
+    properties.filter_policy = "".into();
+    properties.compression_options = "".into();
     properties.data_block_restart_interval = 0;
     properties.index_block_restart_interval = 0;
     properties.separate_key_value_in_data_block = 0;

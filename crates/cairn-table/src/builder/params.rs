@@ -257,33 +257,31 @@ impl BuildParams {
     /// Returns the properties known before the first entry.
     pub(crate) fn properties(&self) -> Properties {
         let options = &self.options;
-        let or_null = |name: &str| {
-            if name.is_empty() {
-                "nullptr".to_owned()
-            } else {
-                name.to_owned()
-            }
+        let or_null = |name: &str| match name {
+            "" => "nullptr".into(),
+            name => name.into(),
         };
         let extractor = self.prefix_extractor.as_ref();
         Properties {
             format_version: u64::from(options.format_version),
             column_family_id: u64::from(self.identity.family_id),
-            column_family_name: self.identity.family_name.clone(),
-            comparator: self.order.name().to_owned(),
+            column_family_name: self.identity.family_name.as_str().into(),
+            comparator: self.order.name().into(),
             merge_operator: or_null(&self.merge_operator),
             prefix_extractor: or_null(&extractor.map(PrefixExtractor::name).unwrap_or_default()),
-            property_collectors: "[]".to_owned(),
+            property_collectors: "[]".into(),
             filter_policy: options
                 .filter_policy
-                .map_or_else(String::new, |policy| policy.name().to_owned()),
-            compression_options: self.compression_text(),
+                .map(|policy| policy.name().into())
+                .unwrap_or_default(),
+            compression_options: self.compression_text().into(),
             creation_time: self.times.creation,
             oldest_key_time: self.times.oldest_key,
             newest_key_time: self.times.newest_key,
             file_creation_time: self.times.file_creation,
-            db_id: self.identity.db_id.clone(),
-            db_session_id: self.identity.session_id.clone(),
-            db_host_id: self.identity.host_id.clone(),
+            db_id: self.identity.db_id.as_str().into(),
+            db_session_id: self.identity.session_id.as_str().into(),
+            db_host_id: self.identity.host_id.as_str().into(),
             original_file_number: self.identity.number.0,
             data_block_restart_interval: options.block_restart_interval.unsigned_abs().into(),
             index_block_restart_interval: options

@@ -289,7 +289,7 @@ pub(super) fn open(
     table.prefix_extractor = params
         .prefix_extractor
         .clone()
-        .filter(|extractor| extractor.name() == parts.properties.prefix_extractor);
+        .filter(|extractor| parts.properties.prefix_extractor == *extractor.name());
     table.properties = parts.properties;
     table.parts = parts.parts;
     // The blocks are held, and not cached.

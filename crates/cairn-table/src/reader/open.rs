@@ -389,7 +389,7 @@ impl Opening<'_> {
         let prefix_extractor = params
             .prefix_extractor
             .clone()
-            .filter(|extractor| extractor.name() == properties.prefix_extractor);
+            .filter(|extractor| properties.prefix_extractor == *extractor.name());
         Ok(Table {
             file: self.file.clone(),
             footer: self.footer,

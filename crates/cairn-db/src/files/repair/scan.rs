@@ -128,7 +128,7 @@ impl<'a> Found<'a> {
             id => {
                 let id = u32::try_from(id)
                     .map_err(|_| Error::corruption(format!("column family id {id}")))?;
-                (id, properties.column_family_name.clone())
+                (id, properties.column_family_name.to_string())
             }
         };
         let name = match (id, name.is_empty()) {
