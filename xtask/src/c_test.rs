@@ -61,11 +61,6 @@ const DEVIATIONS: [Deviation; 6] = [
         reason: "user-defined indexes are not supported: trie_index is rejected by its setter",
     },
     Deviation {
-        phase: "transactiondb_set_write_policy_prepared",
-        change: Change::Skip,
-        reason: "the write policy WRITE_PREPARED is not supported",
-    },
-    Deviation {
         phase: "generated_option_roundtrips",
         change: Change::Remove(
             "rocksdb_restore_options_set_mode(obj, 0);",
