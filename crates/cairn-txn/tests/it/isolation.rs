@@ -234,12 +234,16 @@ fn all(seed: u64) -> usize {
 fn pessimistic_transactions_with_reads_for_update_are_serializable() {
     pessimistic_for_update(0);
     prepared(0, WritePolicy::Committed, true);
-    POLICIES.map(|policy| prepared(0, policy, false));
+    for policy in POLICIES {
+        prepared(0, policy, false);
+    }
 }
 
 #[test]
 fn pessimistic_transactions_with_a_snapshot_have_snapshot_isolation() {
-    POLICIES.map(|policy| pessimistic_at_snapshot(0, policy));
+    for policy in POLICIES {
+        pessimistic_at_snapshot(0, policy);
+    }
 }
 
 #[test]

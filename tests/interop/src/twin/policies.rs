@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
 
+use cairn::options::Options as _;
 use cairn::transactions::{Transaction, TransactionDb, TransactionDbOptions, WritePolicy};
 use cairn::{Db, FamilyOptions, WriteOptions};
 
