@@ -61,6 +61,7 @@ fn described(record: &Record<'_>) -> String {
 }
 
 /// Returns the batches of the current log of `db`, each with its sequence number.
+#[expect(clippy::unwrap_used, reason = "a helper of tests")]
 fn batches(world: &World, db: &Db) -> Vec<(u64, String)> {
     let file = db.current_wal_file().unwrap();
     let number = file.log_number;

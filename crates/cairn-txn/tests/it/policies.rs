@@ -205,7 +205,7 @@ fn a_database_of_rocksdb_keeps_its_policy() {
 
 #[test]
 fn a_crash_while_a_database_of_rocksdb_is_opened_loses_nothing() {
-    crash_while_opened(|world, policy| open_as(world, policy));
+    crash_while_opened(open_as);
 }
 
 #[test]
