@@ -30,7 +30,7 @@ enum Change {
     Append(&'static str, &'static str),
 }
 
-const DEVIATIONS: [Deviation; 6] = [
+const DEVIATIONS: [Deviation; 5] = [
     Deviation {
         phase: "snapshot_with_memtable_inplace_update",
         change: Change::Skip,
