@@ -688,9 +688,34 @@ static void chosen_transactions(const char* root) {
   rocksdb_transactiondb_flush_wal_with_options(locked, NULL, &err);
   CHECK_OK(err);
   rocksdb_transactiondb_close(locked);
-  rocksdb_transactiondb_options_set_write_policy(own, 1);
-  CHECK(rocksdb_transactiondb_open(options, own, path, &err) == NULL);
-  CHECK_ERROR(err, "Not implemented: ");
+  /* With each other write policy, a prepared transaction survives, and only that policy opens it. */
+  for (int policy = 1; policy <= 2; policy++) {
+    rocksdb_transactiondb_options_set_write_policy(own, policy);
+    CHECK(rocksdb_transactiondb_options_get_write_policy(own) == policy);
+    locked = rocksdb_transactiondb_open(options, own, path, &err);
+    CHECK_OK(err);
+    txn = rocksdb_transaction_begin(locked, writes, NULL, NULL);
+    rocksdb_transaction_set_name(txn, "t", 1, &err);
+    rocksdb_transaction_put(txn, "k", 1, "new", 3, &err);
+    rocksdb_transaction_prepare(txn, &err);
+    CHECK_OK(err);
+    rocksdb_transaction_destroy(txn);
+    rocksdb_transactiondb_close(locked);
+    rocksdb_transactiondb_options_set_write_policy(own, 0);
+    CHECK(rocksdb_transactiondb_open(options, own, path, &err) == NULL);
+    CHECK_ERROR(err, "Not implemented: ");
+    rocksdb_transactiondb_options_set_write_policy(own, policy);
+    locked = rocksdb_transactiondb_open(options, own, path, &err);
+    CHECK_OK(err);
+    size_t count = 0;
+    rocksdb_transaction_t** prepared = rocksdb_transactiondb_get_prepared_transactions(locked, &count);
+    CHECK(count == 1);
+    rocksdb_transaction_rollback(prepared[0], &err);
+    CHECK_OK(err);
+    rocksdb_transaction_destroy(prepared[0]);
+    rocksdb_free(prepared);
+    rocksdb_transactiondb_close(locked);
+  }
   rocksdb_transactiondb_options_destroy(own);
   free(path);
 

@@ -30,7 +30,7 @@ enum Change {
     Append(&'static str, &'static str),
 }
 
-const DEVIATIONS: [Deviation; 6] = [
+const DEVIATIONS: [Deviation; 5] = [
     Deviation {
         phase: "snapshot_with_memtable_inplace_update",
         change: Change::Skip,
@@ -59,11 +59,6 @@ const DEVIATIONS: [Deviation; 6] = [
             "rocksdb_readoptions_clear_table_index_factory(ro);",
         ),
         reason: "user-defined indexes are not supported: trie_index is rejected by its setter",
-    },
-    Deviation {
-        phase: "transactiondb_set_write_policy_prepared",
-        change: Change::Skip,
-        reason: "the write policy WRITE_PREPARED is not supported",
     },
     Deviation {
         phase: "generated_option_roundtrips",

@@ -143,11 +143,11 @@ fn invalid_arguments_are_explained() {
         "--db",
         &db,
         "--options",
-        "two_write_queues=true",
+        "allow_mmap_writes=true",
         "a",
         "1",
     ]);
-    assert!(said.contains("two_write_queues"), "{said}");
+    assert!(said.contains("allow_mmap_writes"), "{said}");
     assert!(refused(&["frobnicate"]).contains("frobnicate"));
 }
 

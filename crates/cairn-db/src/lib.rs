@@ -106,7 +106,7 @@ pub use iter::{AsyncIter, Iter, Motion, MultiScan};
 pub use kept_files::KeptFiles;
 pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::replay::RecordedSizes;
-pub use open::{Dropped, OpenRequest, list_families, open, open_of_policy};
+pub use open::{Dropped, OpenRequest, convert_policy, list_families, open, open_of_policy};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
 };

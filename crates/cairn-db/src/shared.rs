@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::Guard;
+use cairn_format::batch::PreparePolicy;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
@@ -83,8 +84,8 @@ pub(crate) struct WritePath {
 }
 
 impl WritePath {
-    /// Creates the state before the first write, without a log.
-    pub(crate) fn new(options: &DbOptions, locks: Locks) -> WritePath {
+    /// Creates the state before the first write, without a log. Transactions are logged with the write policy `policy`.
+    pub(crate) fn new(options: &DbOptions, locks: Locks, policy: PreparePolicy) -> WritePath {
         WritePath {
             commits: CommitPipeline::new(Some(locks)),
             writer: locks.mutex(
@@ -95,7 +96,7 @@ impl WritePath {
                     unflushed_log_bytes: 0,
                 },
             ),
-            sections: Sections::default(),
+            sections: Sections::new(policy),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
             flush_requested: AtomicBool::new(false),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cairn_format::batch::{HEADER_LEN, Record, WriteBatch as Encoded};
+use cairn_format::batch::{HEADER_LEN, PreparePolicy, Record, WriteBatch as Encoded};
 use cairn_format::dated;
 use cairn_options::WriteOptions;
 use cairn_types::{Error, FileNumber, Malformed, Result};
@@ -80,8 +80,20 @@ impl Shared {
         self.with_stored(batch, |batch| {
             self.check_write(batch, &options)?;
             let sections = &self.writes.sections;
+            let end = match sections.are_early() {
+                true => Some(end_of_early(batch, name)?),
+                false => None,
+            };
             let section = sections.begin(name, &batch.encoded().view())?;
-            let parts = Batch::only_logged(section.as_bytes());
+            let parts = match &end {
+                None => Batch::only_logged(section.as_bytes()),
+                Some(end) => Batch {
+                    logged: section.as_bytes(),
+                    inserted: end.as_bytes(),
+                    reserved: section.count().max(1),
+                    protection: None,
+                },
+            };
             let written = cairn_wal::check_record(section.byte_len() as u64)
                 .and_then(|()| self.write_checked(batch, parts, &options, None));
             if !sections.end_prepare(name, written.is_ok()) {
@@ -131,16 +143,26 @@ impl Shared {
                 self.writes.sections.decision_failed(name, State::Prepared);
             })?;
         }
+        if !is_commit && self.writes.sections.are_early() {
+            let rolled_back = self.roll_back_early(name, &section, &options);
+            return rolled_back.inspect_err(|_| self.fail_decision(name));
+        }
+        // In logs of early writes, the marker takes a number like a record.
+        let reserved = match self.writes.sections.are_early() {
+            true => marker.count() + 1,
+            false => 0,
+        };
         let parts = match is_commit {
             true => Batch {
                 logged: marker.as_bytes(),
                 inserted: section.as_bytes(),
+                reserved,
                 protection: None,
             },
             false => Batch::only_logged(marker.as_bytes()),
         };
         let mut bypass = match decision {
-            Decision::Commit(commit) if commit.bypass_memtable => {
+            Decision::Commit(commit) if commit.bypass_memtable && reserved == 0 => {
                 let log = FileNumber(section.view().sequence().0);
                 self.bypass_of(&section.view(), Some(log), &options)
             }
@@ -160,11 +182,7 @@ impl Shared {
                 Ok(()) if self.writes.sections.rolled_back(name) => return Ok(()),
                 Ok(()) => {}
                 Err(error) => {
-                    let next = match self.check_failure() {
-                        Ok(()) => State::Prepared,
-                        Err(_) => State::InDoubt,
-                    };
-                    self.writes.sections.decision_failed(name, next);
+                    self.fail_decision(name);
                     return Err(error);
                 }
             }
@@ -173,6 +191,15 @@ impl Shared {
 }
 
 impl Shared {
+    /// Ends the decision of the section `name`, which has failed.
+    fn fail_decision(&self, name: &[u8]) {
+        let next = match self.check_failure() {
+            Ok(()) => State::Prepared,
+            Err(_) => State::InDoubt,
+        };
+        self.writes.sections.decision_failed(name, next);
+    }
+
     /// Sets the timestamps of a section that is committed, and adds the writes before and after it.
     ///
     /// # Errors
@@ -228,6 +255,19 @@ impl Shared {
     }
 }
 
+/// Returns the part of the prepare of `batch`, which is written early, that is inserted: with it, the section counts as
+/// logged.
+fn end_of_early(batch: &WriteBatch, name: &[u8]) -> Result<Encoded> {
+    if batch.has_ranges() {
+        return Err(Error::not_supported(
+            "a range deletion in a prepared transaction, with the write policy WRITE_PREPARED or WRITE_UNPREPARED",
+        ));
+    }
+    let mut end = Encoded::new();
+    end.mark_end_prepare(name)?;
+    Ok(end)
+}
+
 /// Markers are logged in any case: otherwise a transaction would be undecided again after a crash.
 fn logged(options: &WriteOptions) -> WriteOptions {
     WriteOptions {
@@ -274,6 +314,12 @@ fn without_markers(section: &Encoded, name: &[u8]) -> Result<WriteBatch> {
 }
 
 impl Db {
+    /// Returns the write policy with which sections are logged.
+    #[must_use]
+    pub fn prepare_policy(&self) -> PreparePolicy {
+        self.shared().writes.sections.policy()
+    }
+
     /// Logs `batch` as the writes of the transaction `name`, which take effect when it is committed with
     /// [`Db::commit_prepared`], also after a crash. The database must be open with `allow_2pc`. The log is written even
     /// with `disable_wal`.

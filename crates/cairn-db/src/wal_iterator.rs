@@ -544,9 +544,15 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `NotFound` if `seq` was not written yet; errors of the stream's first step.
+    /// `NotFound` if `seq` was not written yet; `NotSupported` with a write policy other than "committed", as in RocksDB;
+    /// errors of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
         self.shared().context.check_reader()?;
+        if self.shared().writes.sections.are_early() {
+            return Err(Error::not_supported(
+                "This API is not yet compatible with write-prepared/write-unprepared transactions",
+            ));
+        }
         self.shared()
             .telemetry
             .tick(Ticker::GetUpdatesSinceCalls, 1);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Family, FamilyDescriptor, Iter, OpenRequest, open};
+use cairn_db::{Family, FamilyDescriptor, Iter, OpenRequest, PreparePolicy, open_of_policy};
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
@@ -42,14 +42,20 @@ impl Factory for CairnFactory {
         };
         db.update_from(&options.db)?;
         let errors = count_background_errors(&mut db);
-        let db = open(&OpenRequest {
+        // Options in text form have no write policy: that of this option's users in RocksDB.
+        let policy = match db.two_write_queues {
+            true => PreparePolicy::WritePrepared,
+            false => PreparePolicy::WriteCommitted,
+        };
+        let request = OpenRequest {
             path: dir,
             options: &db,
             families: &[FamilyDescriptor::new(DEFAULT, family.clone())],
             others: Some(&family),
             read_only: false,
             world: world.clone(),
-        })?;
+        };
+        let db = open_of_policy(&request, policy)?;
         Ok(Box::new(Cairn {
             db,
             world: world.clone(),

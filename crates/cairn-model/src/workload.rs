@@ -228,6 +228,17 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 3), ("txn", 6)],
         ..FREE
     },
+    // With the write policy "prepared", whose transactions have no range deletions.
+    Workload {
+        name: "prepared-early",
+        db: "allow_2pc=true;two_write_queues=true",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["flush", "batch", "txn", "family", "reopen"],
+        off: &["deleterange", "updates"],
+        often: &[("flush", 3), ("txn", 6), ("reopen", 2)],
+        ..FREE
+    },
     Workload {
         name: "manifest",
         db: "max_manifest_file_size=1024;max_manifest_space_amp_pct=100;track_and_verify_wals_in_manifest=true;\

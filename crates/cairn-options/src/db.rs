@@ -170,8 +170,9 @@ options! {
         enable_pipelined_write: bool = false, hint;
         /// True if writes may reach memtables in any order. Accepted, but writes stay ordered.
         unordered_write: bool = false, hint;
-        /// True if writes that bypass the memtable use a separate queue.
-        two_write_queues: bool = false, missing;
+        /// True if writes that only log, such as prepares, need not wait for the insertions of others into memtables.
+        /// Accepted without effect: there is one queue, whose next group is logged during the insertions of this one.
+        two_write_queues: bool = false, hint;
         /// True if several threads insert into a memtable at once.
         allow_concurrent_memtable_write: bool = true, hint;
         /// True if writers spin before they block.

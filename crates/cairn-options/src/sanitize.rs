@@ -640,7 +640,7 @@ mod tests {
         let old = family("block_based_table_factory={format_version=1}");
         assert!(old.validate().is_ok() && old.check_supported().is_err());
         assert!(
-            DbOptions::from_text("two_write_queues=true")
+            DbOptions::from_text("allow_mmap_writes=true")
                 .unwrap()
                 .check_supported()
                 .is_err()

@@ -50,20 +50,31 @@
 //!
 //! # Write policies
 //!
-//! Writes are written at the commit. RocksDB's policies "prepared" and "unprepared" write them to memtables at the prepare
-//! and before it, which shortens the commit, and frees the memory of a large transaction before its end. They are not
-//! supported; [`TransactionDb::convert`] takes over what they left. They would need:
+//! RocksDB's write policies determine when the entries of a transaction are written to memtables: at the commit
+//! ("committed"), at the prepare ("prepared") or before it ("unprepared"). Here, it is always the commit, and the policy
+//! determines the form of the logs, so that RocksDB with the same policy recovers the same content, and the reverse:
 //!
-//! - reads that skip entries of undecided transactions in memtables and tables: a map from the sequence number of a
-//!   prepare to that of its commit, consulted for each entry that is newer than the oldest undecided transaction;
-//! - flushes and compactions that keep the versions below such entries, and do not set their sequence numbers to zero;
-//! - a rollback that writes the earlier values again;
-//! - one sequence number per batch in the log, since RocksDB finds the undecided entries of tables by it.
+//! - A prepare, a commit and a rollback take sequence numbers, and a batch ends with a no-op.
+//! - RocksDB's recovery inserts the entries of a transaction when it reads its prepare. A rollback therefore logs the
+//!   values that the keys have. So does each switch of logs, for all undecided transactions, which it logs again: the
+//!   tables, unlike RocksDB's, lack their entries.
+//! - With "unprepared", a transaction is logged as with "prepared". Parts that RocksDB logged before a prepare are read.
+//!
+//! The differences from RocksDB that can be observed:
+//!
+//! - The writes of a transaction are in memory until it ends, also those of a large or prepared one.
+//! - No read fails with `TryAgain`, since there is no map of commits that could be too small.
+//! - A rollback discards merge operands, as if `rollback_merge_operands` were set. It takes the lead of the write queue.
+//! - Commit-time batches need no option, and are visible after the commit.
+//! - After a crash, the values of a key that transactions wrote without a lock are those of the order of their prepares,
+//!   not of their commits. In RocksDB, that is so before the crash, too.
+//!
+//! Range deletions in prepared transactions and keys with timestamps are rejected, as in RocksDB. A policy is changed
+//! when the logs have no transactions, or with [`TransactionDb::convert`].
 //!
 //! # Limitations
 //!
-//! The write policies other than "committed" are not supported. Optimistic transactions do not support keys with
-//! timestamps.
+//! Optimistic transactions do not support keys with timestamps.
 
 mod history;
 mod key;

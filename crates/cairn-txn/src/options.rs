@@ -2,20 +2,32 @@
 
 use std::sync::Arc;
 
-use cairn_types::{Error, Result};
+use cairn_db::PreparePolicy;
 
 use crate::optimistic::LockBuckets;
 
-/// The time at which the writes of a transaction are written to the database.
+/// The form of the logs of transactions. RocksDB opens a database with the policy with which it was written, or after its
+/// logs were emptied; see [Write policies](crate#write-policies).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePolicy {
-    /// At the commit.
+    /// RocksDB writes the entries of a transaction to memtables at the commit.
     #[default]
     Committed,
-    /// At the prepare. Not supported.
+    /// RocksDB does it at the prepare.
     Prepared,
-    /// Before the prepare. Not supported.
+    /// RocksDB does it before the prepare, in parts.
     Unprepared,
+}
+
+impl WritePolicy {
+    /// The policy of the prepared sections in logs.
+    pub(crate) fn of_sections(self) -> PreparePolicy {
+        match self {
+            WritePolicy::Committed => PreparePolicy::WriteCommitted,
+            WritePolicy::Prepared => PreparePolicy::WritePrepared,
+            WritePolicy::Unprepared => PreparePolicy::WriteUnprepared,
+        }
+    }
 }
 
 /// Options of a [`TransactionDb`](crate::TransactionDb).
@@ -37,13 +49,13 @@ pub struct TransactionDbOptions {
     pub default_lock_timeout: i64,
     /// The write policy.
     pub write_policy: WritePolicy,
-    /// Only used with write policies that are not supported.
+    /// Without effect: a rollback always discards merge operands, with every write policy.
     pub rollback_merge_operands: bool,
     /// Without effect: locks always have a queue of waiting transactions per key.
     pub use_per_key_point_lock_mgr: bool,
     /// Writes outside of transactions take no locks.
     pub skip_concurrency_control: bool,
-    /// Only used with write policies that are not supported.
+    /// Without effect: the writes of a transaction are logged at its prepare, with every write policy.
     pub default_write_batch_flush_threshold: i64,
     /// Accesses of keys with timestamps are checked against the read timestamp of the transaction
     /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
@@ -71,18 +83,6 @@ impl Default for TransactionDbOptions {
     }
 }
 
-impl TransactionDbOptions {
-    /// Returns an error for options that are not supported.
-    pub(crate) fn check(&self) -> Result<()> {
-        let policy = match self.write_policy {
-            WritePolicy::Committed => return Ok(()),
-            WritePolicy::Prepared => "WRITE_PREPARED",
-            WritePolicy::Unprepared => "WRITE_UNPREPARED",
-        };
-        Err(Error::not_supported(format!("the write policy {policy}")))
-    }
-}
-
 /// Options of a transaction of a [`TransactionDb`](crate::TransactionDb).
 #[derive(Clone, Debug)]
 #[expect(
@@ -94,7 +94,7 @@ pub struct TransactionOptions {
     pub set_snapshot: bool,
     /// Fails instead of waiting for a lock if waiting would complete a cycle of waiting transactions.
     pub deadlock_detect: bool,
-    /// Only used with write policies that are not supported.
+    /// Without effect: a commit-time batch is visible after the commit, with every write policy.
     pub use_only_the_last_commit_time_batch_for_recovery: bool,
     /// The time to wait for a lock in milliseconds; negative for
     /// [`TransactionDbOptions::transaction_lock_timeout`].
@@ -112,14 +112,15 @@ pub struct TransactionOptions {
     pub skip_concurrency_control: bool,
     /// The transaction can be committed without having been prepared.
     pub skip_prepare: bool,
-    /// Only used with write policies that are not supported.
+    /// Without effect; see [`TransactionDbOptions::default_write_batch_flush_threshold`].
     pub write_batch_flush_threshold: i64,
     /// Without effect: a batch always knows the sizes of its timestamps.
     pub write_batch_track_timestamp_size: bool,
     /// A prepared transaction is committed past the memtable
     /// ([`CommitParts::bypass_memtable`](cairn_db::CommitParts::bypass_memtable)), unless it is empty: other writers do
     /// not wait until it is inserted. The memtables of its families become immutable, so that many such commits in a
-    /// short time cause write stalls (`max_write_buffer_number`). Without effect if it was not prepared.
+    /// short time cause write stalls (`max_write_buffer_number`). Without effect if it was not prepared, and with
+    /// write policies other than "committed".
     pub commit_bypass_memtable: bool,
     /// A prepared transaction with at least this number of writes is committed past the memtable; 0 for none.
     pub large_txn_commit_optimize_threshold: u32,

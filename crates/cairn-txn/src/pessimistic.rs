@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Column, Db, Family, OpenRequest, PreparePolicy, Record, WriteBatch};
+use cairn_db::{Column, Db, Family, OpenRequest, Record, WriteBatch};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
@@ -120,13 +120,14 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`cairn_db::open()`]; `NotSupported` for a write policy other than "committed".
+    /// Those of [`cairn_db::open_of_policy`].
     pub fn open(
         request: &OpenRequest<'_>,
         options: &TransactionDbOptions,
     ) -> Result<TransactionDb> {
-        options.check()?;
-        TransactionDb::new(history::open(request, true)?, options)
+        let policy = options.write_policy.of_sections();
+        let open = |request: &OpenRequest<'_>| cairn_db::open_of_policy(request, policy);
+        TransactionDb::new(history::open_by(request, true, open)?, options)
     }
 
     /// Opens a database that RocksDB last wrote with the write policy `policy`, and converts it: its policy is "committed"
@@ -135,19 +136,19 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`TransactionDb::open`] and [`cairn_db::open_of_policy`].
+    /// Those of [`cairn_db::convert_policy`]; `InvalidArgument` if `options` have a write policy other than "committed".
     pub fn convert(
         request: &OpenRequest<'_>,
         options: &TransactionDbOptions,
         policy: WritePolicy,
     ) -> Result<TransactionDb> {
-        options.check()?;
-        let policy = match policy {
-            WritePolicy::Committed => PreparePolicy::WriteCommitted,
-            WritePolicy::Prepared => PreparePolicy::WritePrepared,
-            WritePolicy::Unprepared => PreparePolicy::WriteUnprepared,
-        };
-        let open = |request: &OpenRequest<'_>| cairn_db::open_of_policy(request, policy);
+        if options.write_policy != WritePolicy::Committed {
+            return Err(Error::invalid_argument(
+                "a database is converted to the write policy WRITE_COMMITTED",
+            ));
+        }
+        let policy = policy.of_sections();
+        let open = |request: &OpenRequest<'_>| cairn_db::convert_policy(request, policy);
         TransactionDb::new(history::open_by(request, true, open)?, options)
     }
 
@@ -155,9 +156,15 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for a write policy other than "committed".
+    /// `InvalidArgument` if `db` was not opened with the write policy of the options: [`TransactionDb::open`] does that.
     pub fn new(db: Db, options: &TransactionDbOptions) -> Result<TransactionDb> {
-        options.check()?;
+        if db.prepare_policy() != options.write_policy.of_sections() {
+            return Err(Error::invalid_argument(format!(
+                "the write policy {:?} for a database that was opened with {:?}",
+                options.write_policy,
+                db.prepare_policy()
+            )));
+        }
         let limit = u64::try_from(options.max_num_locks).ok();
         let locks = LockManager::new(
             options.num_stripes,
@@ -257,8 +264,15 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::create_family`].
+    /// Those of [`Db::create_family`]; `NotSupported` for keys with timestamps, with a write policy other than
+    /// "committed".
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
+        let has_timestamps = options.comparator.timestamp_size() > 0;
+        if has_timestamps && self.locking.options.write_policy != WritePolicy::Committed {
+            return Err(Error::not_supported(
+                "Only WriteCommittedTxn supports timestamp",
+            ));
+        }
         history::create_family(&self.db, name, options)
     }
 

@@ -90,7 +90,8 @@ impl DbBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`DbBuilder::open`]; `NotSupported` for a write policy other than "committed".
+    /// Those of [`DbBuilder::open`]; `NotSupported` if the logs have transactions of another write policy than that of the
+    /// options, and with a policy other than "committed" for keys with timestamps.
     pub fn open_transactional(self, options: &TransactionDbOptions) -> Result<TransactionDb> {
         let inner = self.open_as(|request: &OpenRequest<'_>| {
             cairn_txn::TransactionDb::open(request, options)

@@ -160,11 +160,11 @@ impl Catalog {
     /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the current
     /// one.
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
-        // It records the logs needed by each family.
+        let logs = env.log_state();
+        // It records the logs needed by each family. The log may be switched meanwhile.
         env.sync_logs_before(FileNumber(u64::MAX))?;
         let number = self.numbers.take();
         let tracks = self.options().track_and_verify_wals_in_manifest;
-        let logs = env.log_state();
         // The length of the current log is not known yet.
         let wals: BTreeMap<FileNumber, Option<u64>> = logs
             .lengths

@@ -303,7 +303,8 @@ impl Shared {
 
     /// Logs the prepared sections in the current log, which replaces the failed one. The caller leads.
     fn move_sections(&self) -> Result<()> {
-        if self.writes.sections.is_empty() {
+        if self.writes.sections.is_empty() || self.writes.sections.are_early() {
+            // The switch has moved those that are written early.
             return Ok(());
         }
         let next = self.writes.commits.allocated().plus(1);

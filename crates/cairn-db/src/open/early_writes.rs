@@ -1,7 +1,8 @@
-//! Replays logs that RocksDB wrote with the write policy "prepared" or "unprepared".
+//! Replays logs of the write policies "prepared" and "unprepared", of RocksDB and of Cairn.
 //!
-//! With these policies, the entries of a transaction are written before its commit: to the log, the memtables, and with
-//! them to tables. A batch takes one sequence number, and one more each time that a key occurs in it again.
+//! With these policies, RocksDB writes the entries of a transaction before its commit: to the log, the memtables, and with
+//! them to tables. A batch takes one sequence number, and one more each time that a key occurs in it again. The batches of
+//! Cairn take at least as many ([`crate::write::sections`]).
 //!
 //! ```text
 //! prepare               BeginPersistedPrepare, records, EndPrepare name
@@ -14,22 +15,20 @@
 //! Here, the entries of a transaction are applied with its commit, at the numbers of its parts: the locks of the
 //! transaction exclude other writes to its keys between the two. Tables may have entries of transactions that are
 //! undecided at the end. They are hidden by new entries with the earlier values, and the transaction becomes a section
-//! that is logged again, as with the policy "committed"; one that was not prepared is rolled back in this way.
+//! that is logged again; one that was not prepared is rolled back in this way.
 //!
-//! Both become durable with the MANIFEST of the opening. An opening that is interrupted before begins anew; the sections
-//! that it logged are ignored.
+//! Both become durable with the MANIFEST of the opening. An opening that is interrupted before begins anew. Sections that
+//! it logged with the policy "committed" are ignored; others replace those before them ([`crate::write::moved_sections`]).
 
 use std::collections::{HashMap, HashSet};
 
 use cairn_format::batch::{BatchRef, PreparePolicy, Record, WriteBatch as Encoded};
-use cairn_format::key::LookupKey;
-use cairn_options::ReadOptions;
-use cairn_read::{Found, get};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 
 use super::replay::{RecordedSizes, Sink, add, misplaced, other_policy};
 use crate::catalog::family::FamilyState;
 use crate::write::entry::entry;
+use crate::write::moved_sections::value_at;
 
 /// A family and a key.
 type FamilyKey = (u32, Vec<u8>);
@@ -227,20 +226,9 @@ impl EarlyWrites {
                         ));
                     }
                     let before = SequenceNumber(part.first.0.saturating_sub(1));
-                    let lookup = LookupKey::new(entry.key, before);
-                    let earlier = get(&family.view(), &lookup, &ReadOptions::default())?;
+                    let (kind, value) = value_at(&family, entry.key, before)?;
                     *last = last.plus(1);
-                    match earlier {
-                        Found::Missing => {
-                            sink.add(id, *last, ValueKind::Deletion, entry.key, b"");
-                        }
-                        Found::Value(value) => {
-                            sink.add(id, *last, ValueKind::Value, entry.key, &value);
-                        }
-                        Found::Entity(entity) => {
-                            sink.add(id, *last, ValueKind::WideColumnEntity, entry.key, &entity);
-                        }
-                    }
+                    sink.add(id, *last, kind, entry.key, &value);
                 }
             }
             if parts.iter().any(|part| part.prepares) {

@@ -93,8 +93,35 @@ pub(crate) fn open_above(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
 ) -> Result<Db> {
-    let logs = Replay::Logs(PreparePolicy::WriteCommitted);
+    let logs = Replay::Logs(Policies::default());
     open_with(request, above, logs).map(|opened| opened.db)
+}
+
+/// Opens a database whose transactions are logged with the write policy `policy`, as a transaction database of RocksDB
+/// logs them; see [`crate::write::sections`]. The logs that are there have the same policy, or no transactions.
+///
+/// # Errors
+///
+/// Those of [`open`]; `InvalidArgument` for a read-only request with a policy other than "committed"; `NotSupported` if
+/// the logs have transactions of a policy that RocksDB does not open with `policy`, and with a policy other than
+/// "committed" for keys with timestamps.
+pub fn open_of_policy(request: &OpenRequest<'_>, policy: PreparePolicy) -> Result<Db> {
+    let policies = Policies {
+        read: policy,
+        written: policy,
+    };
+    if policy != PreparePolicy::WriteCommitted && request.read_only {
+        return Err(Error::invalid_argument(
+            "a read-only opening of a database with a write policy other than WRITE_COMMITTED",
+        ));
+    }
+    let opened = open_with(request, &BTreeMap::new(), Replay::Logs(policies))?;
+    if policy != PreparePolicy::WriteCommitted && opened.db.has_timestamps() {
+        return Err(Error::not_supported(
+            "Only WriteCommittedTxn supports timestamp",
+        ));
+    }
+    Ok(opened.db)
 }
 
 /// Opens a database whose logs RocksDB wrote as a transaction database with the write policy `policy`, and converts it to
@@ -104,13 +131,17 @@ pub(crate) fn open_above(
 ///
 /// Those of [`open`]; `InvalidArgument` for a read-only request; `NotSupported` if the logs have transactions of a policy
 /// that RocksDB does not open with `policy`, and for range deletions and keys with timestamps in undecided transactions.
-pub fn open_of_policy(request: &OpenRequest<'_>, policy: PreparePolicy) -> Result<Db> {
+pub fn convert_policy(request: &OpenRequest<'_>, policy: PreparePolicy) -> Result<Db> {
     if request.read_only {
         return Err(Error::invalid_argument(
             "a read-only opening cannot convert the logs of another write policy",
         ));
     }
-    open_with(request, &BTreeMap::new(), Replay::Logs(policy)).map(|opened| opened.db)
+    let policies = Policies {
+        read: policy,
+        written: PreparePolicy::WriteCommitted,
+    };
+    open_with(request, &BTreeMap::new(), Replay::Logs(policies)).map(|opened| opened.db)
 }
 
 /// Opens a database for a remote compaction: its logs are not read, and only the inputs of the compaction must
@@ -127,11 +158,29 @@ pub(crate) struct Opened {
     pub(crate) manifest: (FileNumber, u64),
 }
 
+/// The write policies of transactions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Policies {
+    /// That of the logs that are there.
+    read: PreparePolicy,
+    /// That of the logs that will be written.
+    written: PreparePolicy,
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies {
+            read: PreparePolicy::WriteCommitted,
+            written: PreparePolicy::WriteCommitted,
+        }
+    }
+}
+
 /// The extent of an opening.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replay {
-    /// The logs, which were written with this write policy, are replayed.
-    Logs(PreparePolicy),
+    /// The logs are replayed.
+    Logs(Policies),
     /// The entries of the logs are left out.
     ManifestOnly,
 }
@@ -180,9 +229,9 @@ fn open_with(
         lock,
         threads,
         replay_above: above.clone(),
-        policy: match replay {
-            Replay::Logs(policy) => policy,
-            Replay::ManifestOnly => PreparePolicy::WriteCommitted,
+        policies: match replay {
+            Replay::Logs(policies) => policies,
+            Replay::ManifestOnly => Policies::default(),
         },
         secondary: None,
     };
@@ -421,7 +470,7 @@ struct Foundation {
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
     threads: Tracker,
     replay_above: BTreeMap<u32, SequenceNumber>,
-    policy: PreparePolicy,
+    policies: Policies,
     secondary: Option<secondary::Place>,
 }
 
@@ -440,7 +489,7 @@ fn assemble(
         lock,
         threads,
         replay_above,
-        policy,
+        policies,
         secondary,
     } = foundation;
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
@@ -462,7 +511,7 @@ fn assemble(
         "a database that is open for writing holds its directory"
     );
     let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
-    let writes = WritePath::new(&options, locks);
+    let writes = WritePath::new(&options, locks, policies.written);
     let settings = Arc::new(Settings::new(options, locks));
     let catalog = Catalog::new(
         context.clone(),
@@ -474,7 +523,7 @@ fn assemble(
     let shared = Shared {
         telemetry,
         context,
-        opening: RecoveryInfo::new(replay_above, policy),
+        opening: RecoveryInfo::new(replay_above, policies.read),
         lifecycle: Lifecycle::new(lock, locks),
         catalog,
         budget,

@@ -301,8 +301,8 @@ fn is_marker(record: &Record<'_>) -> bool {
 #[cold]
 pub(super) fn other_policy(log: FileNumber) -> Error {
     Error::not_supported(format!(
-        "{log}.log was written by a transaction database of RocksDB with another write policy: open it once with \
-         TransactionDb::convert, or empty the log with RocksDB, before the policy is changed"
+        "{log}.log was written by a transaction database with another write policy: open it with that policy, or once \
+         with TransactionDb::convert, which changes it to WRITE_COMMITTED"
     ))
 }
 

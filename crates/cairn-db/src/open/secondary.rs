@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_format::batch::PreparePolicy;
 use cairn_observe::Logger;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_options::DbOptions;
@@ -91,7 +90,7 @@ pub(crate) fn open_empty(
         lock: None,
         threads,
         replay_above: BTreeMap::new(),
-        policy: PreparePolicy::WriteCommitted,
+        policies: super::Policies::default(),
         secondary: Some(Place { dir: own, follows }),
     };
     // Without files, which the first publication adds once they are open.

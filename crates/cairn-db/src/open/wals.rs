@@ -842,8 +842,14 @@ impl Shared {
     /// Creates the log `number` with the recovered sections, durably.
     fn log_with_sections(&self, number: FileNumber) -> Result<CurrentLog> {
         let mut log = self.create_log(number, None, None)?;
-        let next = self.published().plus(1);
-        self.writes.sections.move_to(&mut log, next)?;
+        if self.writes.sections.are_early() {
+            if let Some(moved) = self.moved_sections()? {
+                self.log_moved(&moved, &mut log)?;
+            }
+        } else {
+            let next = self.published().plus(1);
+            self.writes.sections.move_to(&mut log, next)?;
+        }
         log.file().sync(&*self.context.world.fs)?;
         Ok(log)
     }

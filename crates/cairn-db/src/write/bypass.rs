@@ -62,14 +62,15 @@ type Added = Vec<Arc<Memtable>>;
 impl Shared {
     /// Sorts the records of a prepared section in `log` that is committed, or of a batch that is ingested, into
     /// memtables. `None` if they have to be inserted: if there are none for live families, if there is a range deletion,
-    /// or if each entry is to be checked against a checksum in the batch as it is inserted.
+    /// if each entry is to be checked against a checksum in the batch as it is inserted, or if transactions are written
+    /// early (the switch of logs may have to log their sections again, at sequence numbers that are not assigned yet).
     pub(crate) fn bypass_of(
         &self,
         section: &BatchRef<'_>,
         log: Option<FileNumber>,
         options: &WriteOptions,
     ) -> Option<Bypass> {
-        if options.protection_bytes_per_key > 0 {
+        if options.protection_bytes_per_key > 0 || self.writes.sections.are_early() {
             return None;
         }
         // A comparator that panics does so again in the insertion, which handles that.

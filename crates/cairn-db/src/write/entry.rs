@@ -1,6 +1,6 @@
 //! The conversion of batch records to memtable entries.
 
-use cairn_format::batch::{PreparePolicy, Record};
+use cairn_format::batch::Record;
 use cairn_types::{Error, Result, ValueKind};
 
 /// An entry to be inserted into a memtable.
@@ -48,7 +48,7 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
             family, key, value, ..
         } => found(family, ValueKind::Value, key, value),
         // The markers of a prepared section that is committed.
-        Record::BeginPrepare(PreparePolicy::WriteCommitted) | Record::EndPrepare { .. } => Ok(None),
+        Record::BeginPrepare(_) | Record::EndPrepare { .. } => Ok(None),
         Record::LogData(_) | Record::Noop => Ok(None),
         ref other => Err(Error::not_supported(format!(
             "the write batch has a record that this version does not apply: {other:?}"

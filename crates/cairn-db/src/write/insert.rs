@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use cairn_format::batch::{BatchRef, Record};
+use cairn_format::batch::{BatchRef, PreparePolicy, Record};
 use cairn_memtable::{INSERT_BATCH, Memtable, Point};
 use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
 
@@ -166,8 +166,16 @@ impl Shared {
         section_log: &mut Option<FileNumber>,
     ) {
         match *record {
-            Record::BeginPrepare(_) => *section_log = Some(FileNumber(section.0)),
-            Record::EndPrepare { name } => self.writes.sections.committed(name),
+            Record::BeginPrepare(PreparePolicy::WriteCommitted) => {
+                *section_log = Some(FileNumber(section.0));
+            }
+            // Its section is in no log that is older than the memtable (P5).
+            Record::BeginPrepare(_) => *section_log = Some(FileNumber(u64::MAX)),
+            Record::EndPrepare { name } => match section_log {
+                Some(_) => self.writes.sections.committed(name),
+                // The insertion of a prepare has the end alone.
+                None => self.writes.sections.logged(name),
+            },
             _ => {}
         }
     }

@@ -17,12 +17,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_format::batch::HEADER_LEN;
 use cairn_format::log::Predecessor;
 use cairn_format::names::FileName;
 use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_wal::{WalOptions, WalWriter};
 
 /// The current WAL. Owned by the write-group leader.
@@ -39,6 +40,8 @@ pub(crate) struct CurrentLog {
     written_back: u64,
     /// True if records stay in memory until [`CurrentLog::hand_over`].
     flushed_by_hand: bool,
+    /// True if a no-op ends each batch of entries.
+    ends_batches: bool,
     /// The charge of the log's memory to the block cache, and its length when the charge was last adjusted.
     charge: Option<(CacheCharge, u64)>,
     /// True if the file may be longer than the log, because it contained another log.
@@ -121,6 +124,11 @@ impl LogFile {
             self.name_synced.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Returns the number in the file name.
+    pub(crate) fn number(&self) -> FileNumber {
+        self.number
     }
 
     /// True if the log was ever synced.
@@ -215,6 +223,7 @@ impl CurrentLog {
             bytes_per_sync: 0,
             written_back: 0,
             flushed_by_hand: false,
+            ends_batches: false,
             charge: None,
             recycled: recycled.is_some(),
         })
@@ -285,7 +294,13 @@ impl CurrentLog {
                 self.last_batch
             );
             let (_, rest) = batch.split_at(8);
-            self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
+            match self.ends_batches && needs_end(batch) {
+                false => self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?,
+                true => {
+                    let end = [ValueKind::Noop as u8];
+                    self.writer.add_parts(&[&seq.0.to_le_bytes(), rest, &end])?;
+                }
+            }
             self.last_batch = *seq;
         }
         if sync || !self.flushed_by_hand {
@@ -355,6 +370,11 @@ impl CurrentLog {
     /// Keeps records in memory until [`CurrentLog::hand_over`].
     pub(crate) fn flush_by_hand(&mut self) {
         self.flushed_by_hand = true;
+    }
+
+    /// Ends each batch of entries with a no-op, as the write policies "prepared" and "unprepared" require.
+    pub(crate) fn end_batches(&mut self) {
+        self.ends_batches = true;
     }
 
     /// Returns the description of this log for the next one.
@@ -453,6 +473,13 @@ impl CurrentLog {
     pub(crate) fn finish(self, fs: &dyn FileSystem) -> Result<()> {
         self.end()?.finish(fs)
     }
+}
+
+/// True if `batch` has entries and is not a prepared section, whose end is a marker. A no-op after another marker is
+/// ignored.
+fn needs_end(batch: &[u8]) -> bool {
+    let begin = ValueKind::BeginPersistedPrepare as u8;
+    batch[8..HEADER_LEN] != [0; 4] && batch.get(HEADER_LEN) != Some(&begin)
 }
 
 #[cfg(test)]

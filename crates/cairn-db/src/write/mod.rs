@@ -25,6 +25,7 @@ pub(crate) mod log_set;
 mod log_state;
 #[cfg(loom)]
 mod loomed;
+pub(crate) mod moved_sections;
 mod new_log;
 mod new_memtable;
 pub(crate) mod order;

@@ -52,6 +52,9 @@ impl Shared {
         if self.options().manual_wal_flush {
             log.flush_by_hand();
         }
+        if self.writes.sections.are_early() {
+            log.end_batches();
+        }
         if let Some(family) = self.catalog.default_family() {
             log.charge_to(&family.tables().charge);
         }

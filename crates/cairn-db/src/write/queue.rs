@@ -61,8 +61,10 @@ pub(crate) enum Kind {
 pub(crate) struct Batch<'a> {
     /// The part for the log.
     pub(crate) logged: &'a [u8],
-    /// The part for the memtables. The count in its header is the number of sequence numbers that the batch takes.
+    /// The part for the memtables. Each counted record takes a sequence number.
     pub(crate) inserted: &'a [u8],
+    /// The number of sequence numbers that the batch takes at least.
+    pub(crate) reserved: u32,
     /// The checksums of both parts, if the batch is protected.
     pub(crate) protection: Option<&'a Protection>,
 }
@@ -74,6 +76,7 @@ impl<'a> Batch<'a> {
         Batch {
             logged: bytes,
             inserted: bytes,
+            reserved: 0,
             protection: None,
         }
     }
@@ -83,6 +86,7 @@ impl<'a> Batch<'a> {
         Batch {
             logged: bytes,
             inserted: &[0; HEADER_LEN],
+            reserved: 0,
             protection: None,
         }
     }
@@ -102,6 +106,7 @@ pub(crate) struct OwnedBatch {
     logged: Vec<u8>,
     /// `None` if it is the same.
     inserted: Option<Vec<u8>>,
+    reserved: u32,
     protection: Option<Protection>,
 }
 
@@ -111,6 +116,7 @@ impl OwnedBatch {
         OwnedBatch {
             logged: batch.logged.to_vec(),
             inserted: (!is_whole).then(|| batch.inserted.to_vec()),
+            reserved: batch.reserved,
             protection: batch.protection.cloned(),
         }
     }
@@ -119,6 +125,7 @@ impl OwnedBatch {
         Batch {
             logged: &self.logged,
             inserted: self.inserted.as_ref().unwrap_or(&self.logged),
+            reserved: self.reserved,
             protection: self.protection.as_ref(),
         }
     }

@@ -166,6 +166,7 @@ impl Shared {
     /// Makes every log before `log` durable if that is the first log needed by a family, before the MANIFEST
     /// records it: a power failure could otherwise lose data of other families that this one keeps.
     pub(crate) fn sync_unsynced_logs(&self, log: FileNumber) -> Result<()> {
+        self.sync_moved_sections()?;
         if !self.has_families() {
             return Ok(());
         }
@@ -428,8 +429,23 @@ impl Shared {
             self.catalog.edit().log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
+        if ended.failed {
+            // All data is flushed before the next write.
+            self.writes.sections.forget_move();
+        }
+        let moved = self.moved_sections()?;
         let (old, number) = self.replace_log(&ended, steps)?;
-        self.close_log(old, number, &ended, steps)
+        self.close_log(old, number, &ended, steps)?;
+        if let Some(moved) = moved {
+            let mut writer = self.writes.writer.lock();
+            let Some(log) = writer.log.as_mut() else {
+                return Err(Error::shutdown("the database is closed"));
+            };
+            self.log_moved(&moved, log)?;
+            writer.unflushed_log_bytes = log.len();
+            steps.lap("the prepared transactions");
+        }
+        Ok(())
     }
 
     /// Prepares the current log for its end: its records are handed to the kernel, and synced if the options

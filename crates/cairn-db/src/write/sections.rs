@@ -8,6 +8,19 @@
 //!
 //! A commit may have further records before its marker and after it, which are logged and inserted in that order.
 //!
+//! RocksDB's write policies "prepared" and "unprepared" insert the records of a section at its prepare ("early"). Cairn
+//! does not, but logs what RocksDB's recovery with such a policy needs to get the same content, which is read by
+//! `open/early_writes.rs`:
+//!
+//! ```text
+//! prepare     BeginPersistedPrepare, records, EndPrepare name    takes a number per record, at least one
+//! commit      Commit name                                        takes at least one number
+//! roll back   records with the earlier values, Rollback name     takes at least one number
+//! other       records, Noop
+//! ```
+//!
+//! In such a recovery, all records between two markers have one number, and a key that occurs again takes the next one.
+//!
 //! Only the log has the records of an undecided section, and of a committed one until the memtables with them are
 //! flushed. Its log is kept until then: until the decision by [`Sections`], afterwards by the families that the records
 //! were inserted into (`FamilyWrites::hold_log`).
@@ -21,23 +34,31 @@
 //! P2. A section is unregistered after its records hold the log, or after its rollback is logged.
 //! P3. At most one thread decides a section.
 //! P4. Without an insertion in progress, a registered section is not committed, so that it can be moved to another log.
+//! P5. A section that is written early is in the current log, whenever a family can need only that: each switch of logs
+//! moves it (`moved_sections.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cairn_format::batch::{BatchRef, WriteBatch as Encoded};
+use cairn_format::batch::{BatchRef, PreparePolicy, WriteBatch as Encoded};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
-use super::log::CurrentLog;
+use super::log::{CurrentLog, LogFile};
 
 /// The undecided sections of a database.
-#[derive(Default)]
 pub(crate) struct Sections {
+    /// The write policy with which they are logged.
+    policy: PreparePolicy,
     by_name: Mutex<HashMap<Vec<u8>, Section>>,
     /// The current log, or an older one.
     current_log: AtomicU64,
+    /// The log that sections which are written early were moved to, until that is durable.
+    moved_to: Mutex<Option<Arc<LogFile>>>,
 }
+
+/// The name of a transaction, and its section.
+pub(crate) type NamedSection = (Vec<u8>, Arc<Encoded>);
 
 struct Section {
     /// The log with the section, or an older one.
@@ -47,6 +68,8 @@ struct Section {
     state: State,
     /// True if it was logged again while it was being prepared or rolled back.
     moved: bool,
+    /// False until a section that is written early is logged.
+    is_logged: bool,
 }
 
 /// The state of a section.
@@ -60,6 +83,34 @@ pub(crate) enum State {
 }
 
 impl Sections {
+    /// Creates an empty set of sections that are logged with the write policy `policy`.
+    pub(crate) fn new(policy: PreparePolicy) -> Sections {
+        Sections {
+            policy,
+            by_name: Mutex::default(),
+            current_log: AtomicU64::default(),
+            moved_to: Mutex::default(),
+        }
+    }
+
+    /// Returns the write policy with which sections are logged.
+    pub(crate) fn policy(&self) -> PreparePolicy {
+        self.policy
+    }
+
+    /// True if the log has the form of early writes.
+    pub(crate) fn are_early(&self) -> bool {
+        self.policy != PreparePolicy::WriteCommitted
+    }
+
+    /// Sets the kind of `section`. With the policy "unprepared", only parts before the prepare are of another kind.
+    fn set_kind(&self, section: &mut Encoded) {
+        section.set_prepare_policy(match self.policy {
+            PreparePolicy::WriteUnprepared => PreparePolicy::WritePrepared,
+            policy => policy,
+        });
+    }
+
     /// Records that sections are logged in `log` from now on.
     pub(crate) fn note_log(&self, log: FileNumber) {
         // Relaxed: a thread that reads the old number registers a section with a log that is too old.
@@ -75,6 +126,7 @@ impl Sections {
     pub(crate) fn begin(&self, name: &[u8], batch: &BatchRef<'_>) -> Result<Arc<Encoded>> {
         // Copied without the lock.
         let mut section = Encoded::prepared_section(batch, name)?;
+        self.set_kind(&mut section);
         let mut by_name = self.by_name.lock();
         if by_name.contains_key(name) {
             return Err(Error::invalid_argument(
@@ -89,6 +141,7 @@ impl Sections {
             batch: batch.clone(),
             state: State::Preparing,
             moved: false,
+            is_logged: false,
         };
         by_name.insert(name.to_vec(), section);
         Ok(batch)
@@ -132,7 +185,8 @@ impl Sections {
         }
     }
 
-    /// Removes the section `name`, which is committed: the families that its records were inserted into hold its log.
+    /// Removes the section `name`, which is committed: the families that its records were inserted into hold its log. Or
+    /// it is written early and was rolled back, with the lead.
     pub(crate) fn committed(&self, name: &[u8]) {
         self.by_name.lock().remove(name);
     }
@@ -166,12 +220,14 @@ impl Sections {
     }
 
     /// Adds a recovered section.
-    pub(crate) fn add_recovered(&self, name: Vec<u8>, section: Encoded) {
+    pub(crate) fn add_recovered(&self, name: Vec<u8>, mut section: Encoded) {
+        self.set_kind(&mut section);
         let section = Section {
             log: FileNumber(0),
             batch: Arc::new(section),
             state: State::Prepared,
             moved: false,
+            is_logged: true,
         };
         self.by_name.lock().insert(name, section);
     }
@@ -221,13 +277,63 @@ impl Sections {
         Ok(())
     }
 
+    /// Notes that the section `name`, which is written early, is logged.
+    pub(crate) fn logged(&self, name: &[u8]) {
+        if let Some(section) = self.by_name.lock().get_mut(name) {
+            section.is_logged = true;
+        }
+    }
+
+    /// Begins to move the sections that are written early to another log, and returns those that are logged, sorted by
+    /// name. No insertion is in progress.
+    pub(crate) fn begin_move(&self) -> Vec<NamedSection> {
+        let mut by_name = self.by_name.lock();
+        let logged = by_name.iter_mut().filter(|(_, one)| one.is_logged);
+        let mut all: Vec<_> = logged
+            .map(|(name, section)| {
+                // If its preparation fails nevertheless, it is rolled back.
+                section.moved = section.state == State::Preparing;
+                (name.clone(), section.batch.clone())
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// Ends a move to the current log, whose file is `file`.
+    pub(crate) fn end_move(&self, file: &Arc<LogFile>) {
+        let log = file.number();
+        for section in self.by_name.lock().values_mut() {
+            section.log = log;
+        }
+        *self.moved_to.lock() = Some(file.clone());
+    }
+
+    /// Returns the log that sections were moved to, unless that is durable.
+    pub(crate) fn moved_to(&self) -> Option<Arc<LogFile>> {
+        self.moved_to.lock().clone()
+    }
+
+    /// Forgets the log that sections were moved to, which has failed.
+    pub(crate) fn forget_move(&self) {
+        *self.moved_to.lock() = None;
+    }
+
+    /// Notes that the sections which were moved to the log `file` are durable.
+    pub(crate) fn synced(&self, file: &Arc<LogFile>) {
+        let mut moved_to = self.moved_to.lock();
+        if moved_to.as_ref().is_some_and(|to| Arc::ptr_eq(to, file)) {
+            *moved_to = None;
+        }
+    }
+
     /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.lock().is_empty()
     }
 
     /// Returns the sections that can be decided, sorted by name.
-    pub(crate) fn prepared(&self) -> Vec<(Vec<u8>, Arc<Encoded>)> {
+    pub(crate) fn prepared(&self) -> Vec<NamedSection> {
         let by_name = self.by_name.lock();
         let prepared = by_name
             .iter()

@@ -2,7 +2,9 @@
 
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
-use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN, Record};
+use super::{
+    BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN, PreparePolicy, Record,
+};
 use crate::block::MAX_ENTRY_LEN;
 use crate::coding::{put_fixed64, put_lps, put_varint32};
 
@@ -337,6 +339,30 @@ impl WriteBatch {
         section.append(batch)?;
         section.mark_prepared(name)?;
         Ok(section)
+    }
+
+    /// Makes a prepared section one of the write policy `policy`. Without effect on other batches.
+    pub fn set_prepare_policy(&mut self, policy: PreparePolicy) {
+        use ValueKind::{BeginPersistedPrepare, BeginPrepare, BeginUnprepare};
+        let begins = [BeginPrepare, BeginPersistedPrepare, BeginUnprepare].map(|kind| kind as u8);
+        if let Some(first) = self.bytes.get_mut(HEADER_LEN)
+            && begins.contains(first)
+        {
+            *first = match policy {
+                PreparePolicy::WriteCommitted => BeginPrepare as u8,
+                PreparePolicy::WritePrepared => BeginPersistedPrepare as u8,
+                PreparePolicy::WriteUnprepared => BeginUnprepare as u8,
+            };
+        }
+    }
+
+    /// Adds the end of the prepared section of transaction `name`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is too long.
+    pub fn mark_end_prepare(&mut self, name: &[u8]) -> Result<()> {
+        self.add_note(ValueKind::EndPrepare, name)
     }
 
     /// Adds the commit of transaction `name`.

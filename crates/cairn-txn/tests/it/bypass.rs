@@ -15,7 +15,7 @@ use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, Transaction, TransactionDb,
-    TransactionDbOptions, TransactionOptions, ValidatePolicy,
+    TransactionDbOptions, TransactionOptions, ValidatePolicy, WritePolicy,
 };
 use cairn_types::{Code, Subcode};
 
@@ -23,6 +23,20 @@ use crate::{codes, with_request};
 
 /// Opens the database in `world`, with merges that append.
 pub fn open(world: &World, options: &DbOptions, family: &FamilyOptions) -> TransactionDb {
+    open_as(world, options, family, WritePolicy::Committed)
+}
+
+/// Like [`open`], with the write policy `policy`.
+pub fn open_as(
+    world: &World,
+    options: &DbOptions,
+    family: &FamilyOptions,
+    policy: WritePolicy,
+) -> TransactionDb {
+    let own = TransactionDbOptions {
+        write_policy: policy,
+        ..TransactionDbOptions::default()
+    };
     with_request(world.clone(), |request| {
         let options = DbOptions {
             create_if_missing: true,
@@ -40,7 +54,7 @@ pub fn open(world: &World, options: &DbOptions, family: &FamilyOptions) -> Trans
             read_only: false,
             world: request.world.clone(),
         };
-        TransactionDb::open(&request, &TransactionDbOptions::default()).unwrap()
+        TransactionDb::open(&request, &own).unwrap()
     })
 }
 

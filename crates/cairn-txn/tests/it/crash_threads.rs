@@ -14,7 +14,7 @@ use cairn_platform::World;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_sim::images::MODELS;
 use cairn_sim::{CrashModel, DiskImage, Rng, SimWorld};
-use cairn_txn::{Transaction, TransactionDb, TransactionOptions};
+use cairn_txn::{Transaction, TransactionDb, TransactionOptions, WritePolicy};
 
 use crate::bypass;
 
@@ -60,8 +60,8 @@ fn name((thread, round): Id) -> String {
 
 fn options_of(variant: usize) -> DbOptions {
     DbOptions {
-        atomic_flush: variant == 1,
-        recycle_log_file_num: if variant == 2 { 2 } else { 0 },
+        atomic_flush: matches!(variant, 1 | 5),
+        recycle_log_file_num: if matches!(variant, 2 | 4) { 2 } else { 0 },
         enable_pipelined_write: variant == 3,
         ..DbOptions::default()
     }
@@ -72,7 +72,12 @@ fn open(world: &World, variant: usize) -> TransactionDb {
         level0_file_num_compaction_trigger: 3,
         ..small_options()
     };
-    bypass::open(world, &options_of(variant), &family)
+    let policy = match variant {
+        4 => WritePolicy::Prepared,
+        5 => WritePolicy::Unprepared,
+        _ => WritePolicy::Committed,
+    };
+    bypass::open_as(world, &options_of(variant), &family, policy)
 }
 
 /// Small memtables of values that are merged.
@@ -413,7 +418,7 @@ fn take_over(image: DiskImage, variant: usize, events: &[Event], at: usize, mode
 
 /// Crashes a run at `points` operations under every model. Returns the number of images.
 fn crash(seed: u64, points: usize) -> usize {
-    let variant = (seed % 4) as usize;
+    let variant = (seed % 6) as usize;
     let (sim, events) = work(seed, variant);
     let trace = sim.fs.trace();
     let first = events.iter().map(|event| event.begin).min().unwrap();
@@ -437,8 +442,8 @@ fn crash(seed: u64, points: usize) -> usize {
 
 #[test]
 fn threads_lose_and_repeat_nothing_in_a_crash() {
-    let images: usize = (0..4).map(|seed| crash(seed, 3)).sum();
-    assert!(images >= 90, "{images} images");
+    let images: usize = (0..6).map(|seed| crash(seed, 3)).sum();
+    assert!(images >= 130, "{images} images");
 }
 
 /// More of them: `CAIRN_CRASHES=10000 cargo test -p cairn-txn --test it soak_of_crashes -- --nocapture`.
@@ -446,7 +451,7 @@ fn threads_lose_and_repeat_nothing_in_a_crash() {
 fn soak_of_crashes_of_threads() {
     let wanted = std::env::var("CAIRN_CRASHES").ok();
     let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let (mut images, mut seed) = (0, 4);
+    let (mut images, mut seed) = (0, 6);
     while images < wanted {
         images += crash(seed, 10);
         seed += 1;

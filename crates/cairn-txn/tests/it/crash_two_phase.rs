@@ -8,9 +8,10 @@ use std::time::Duration;
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_sim::images::MODELS;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
-use cairn_txn::{Transaction, TransactionDb, TransactionOptions, TransactionState};
+use cairn_txn::{Transaction, TransactionDb, TransactionOptions, TransactionState, WritePolicy};
 
-use crate::two_phase::{get, open_in, put};
+use crate::POLICIES;
+use crate::two_phase::{get, open_as, put};
 
 const TRANSACTIONS: u64 = 9;
 
@@ -210,9 +211,9 @@ fn usual_models() -> impl Iterator<Item = CrashModel> {
 }
 
 /// Opens the image, checks it, decides what is left, and checks that again after another opening.
-fn take_over(image: DiskImage, events: &[Event], at: usize, durable: usize) {
+fn take_over(policy: WritePolicy, image: DiskImage, events: &[Event], at: usize, durable: usize) {
     let sim = SimWorld::on(image, 1);
-    let db = open_in(&sim.world);
+    let db = open_as(&sim.world, policy);
     let mut expected = stages(&db);
     check(&expected, events, at, durable);
     check_commit_time(&db, &expected);
@@ -243,14 +244,18 @@ fn take_over(image: DiskImage, events: &[Event], at: usize, durable: usize) {
     assert_eq!(stages(&db), expected);
     db.db().close().unwrap();
     drop(db);
-    let db = open_in(&sim.world);
+    let db = open_as(&sim.world, policy);
     assert_eq!(stages(&db), expected);
 }
 
 #[test]
 fn transactions_are_what_was_acknowledged_after_a_crash() {
+    POLICIES.into_iter().for_each(crash_everywhere);
+}
+
+fn crash_everywhere(policy: WritePolicy) {
     let sim = SimWorld::new(3);
-    let db = open_in(&sim.world);
+    let db = open_as(&sim.world, policy);
     let family = db.create_family("f", &FamilyOptions::default()).unwrap();
     let events = run(&sim, &db, &family);
     let trace = sim.fs.trace();
@@ -264,7 +269,7 @@ fn transactions_are_what_was_acknowledged_after_a_crash() {
                 false => synced.map_or(0, |last| last + 1),
             };
             for image in trace.images(at, model, at as u64).take(1) {
-                take_over(image, &events, at, durable);
+                take_over(policy, image, &events, at, durable);
                 images += 1;
             }
         }
@@ -275,21 +280,25 @@ fn transactions_are_what_was_acknowledged_after_a_crash() {
 /// A crash during the recovery leaves what was there before.
 #[test]
 fn an_interrupted_recovery_loses_no_prepared_transaction() {
+    POLICIES.into_iter().for_each(crash_in_recovery);
+}
+
+fn crash_in_recovery(policy: WritePolicy) {
     let sim = SimWorld::new(3);
-    let db = open_in(&sim.world);
+    let db = open_as(&sim.world, policy);
     let family = db.create_family("f", &FamilyOptions::default()).unwrap();
     let events = run(&sim, &db, &family);
     db.db().flush_wal(true).unwrap();
     let expected = stages(&db);
     let second = SimWorld::on(sim.fs.image(), 2);
-    let again = open_in(&second.world);
+    let again = open_as(&second.world, policy);
     assert_eq!(stages(&again), expected);
     let trace = second.fs.trace();
     let mut images = 0;
     for at in 0..=trace.len() {
         for model in usual_models() {
             for image in trace.images(at, model, at as u64).take(2) {
-                take_over(image, &events, usize::MAX, events.len());
+                take_over(policy, image, &events, usize::MAX, events.len());
                 images += 1;
             }
         }
@@ -299,9 +308,9 @@ fn an_interrupted_recovery_loses_no_prepared_transaction() {
 
 /// Prepares and decides transactions with one fault at operation `at`. Each is afterwards, and after a power failure, in
 /// the state that was acknowledged, or in one of those that a failure leaves open. Returns true if the fault occurred.
-fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
+fn run_with_fault(policy: WritePolicy, at: usize, fault: Fault, lasts: usize) -> bool {
     let sim = SimWorld::new(at as u64);
-    let db = open_in(&sim.world);
+    let db = open_as(&sim.world, policy);
     let family = db.create_family("f", &FamilyOptions::default()).unwrap();
     let first = sim.fs.operations();
     sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
@@ -362,7 +371,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
         sim.clock.advance(Duration::from_secs(1));
         sim.executor.run(1_000);
     }
-    let case = format!("{fault:?} at {at} for {lasts}");
+    let case = format!("{policy:?}, {fault:?} at {at} for {lasts}");
     let error = db.db().background_error_state();
     let in_doubt = allowed
         .values()
@@ -397,7 +406,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
     let images = trace.images(trace.len(), CrashModel::Synced, 0).take(1);
     for image in images {
         let cut = SimWorld::on(image, 1);
-        let again = open_in(&cut.world);
+        let again = open_as(&cut.world, policy);
         let mut expected = check(&again, "after a power failure");
         check_commit_time(&again, &expected);
         for mut txn in again.prepared_transactions() {
@@ -407,7 +416,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
         }
         again.db().close().unwrap();
         drop(again);
-        assert_eq!(stages(&open_in(&cut.world)), expected, "{case}");
+        assert_eq!(stages(&open_as(&cut.world, policy)), expected, "{case}");
     }
     met
 }
@@ -415,14 +424,16 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
 #[test]
 fn a_fault_at_any_operation_loses_no_decision() {
     let mut doubtful = 0;
-    for fault in [Fault::InputOutput, Fault::NoSpace, Fault::ShortWrite] {
-        for lasts in [1, 9] {
-            let mut at = 0;
-            while run_with_fault(at, fault, lasts) {
-                at += 1;
-                doubtful += 1;
+    for policy in POLICIES {
+        for fault in [Fault::InputOutput, Fault::NoSpace, Fault::ShortWrite] {
+            for lasts in [1, 9] {
+                let mut at = 0;
+                while run_with_fault(policy, at, fault, lasts) {
+                    at += 1;
+                    doubtful += 1;
+                }
             }
         }
     }
-    assert!(doubtful > 200, "{doubtful} faults");
+    assert!(doubtful > 600, "{doubtful} faults");
 }

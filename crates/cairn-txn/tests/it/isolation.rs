@@ -7,12 +7,12 @@ use cairn_options::ReadOptions;
 use cairn_platform::sync::Mutex;
 use cairn_txn::{
     OptimisticTransactionDbOptions, Transaction, TransactionDbOptions, TransactionOptions,
-    ValidatePolicy,
+    ValidatePolicy, WritePolicy,
 };
 use cairn_types::{Code, Error, Result};
 
 use crate::checker::{Committed, Level, check};
-use crate::{optimistic, pessimistic};
+use crate::{POLICIES, optimistic, pessimistic};
 
 const LISTS: usize = 5;
 const THREADS: u32 = 4;
@@ -164,8 +164,11 @@ fn pessimistic_for_update(seed: u64) -> usize {
 }
 
 /// Like `pessimistic_for_update`, with prepares, of which some are rolled back, and commits past the memtable if `bypass`.
-fn prepared(seed: u64, bypass: bool) -> usize {
-    let db = pessimistic(&TransactionDbOptions::default());
+fn prepared(seed: u64, policy: WritePolicy, bypass: bool) -> usize {
+    let db = pessimistic(&TransactionDbOptions {
+        write_policy: policy,
+        ..TransactionDbOptions::default()
+    });
     let options = TransactionOptions {
         deadlock_detect: true,
         lock_timeout: 60_000,
@@ -184,8 +187,9 @@ fn prepared(seed: u64, bypass: bool) -> usize {
     found.len()
 }
 
-fn pessimistic_at_snapshot(seed: u64) -> usize {
+fn pessimistic_at_snapshot(seed: u64, policy: WritePolicy) -> usize {
     let db = pessimistic(&TransactionDbOptions {
+        write_policy: policy,
         transaction_lock_timeout: 20,
         ..TransactionDbOptions::default()
     });
@@ -214,22 +218,32 @@ fn all(seed: u64) -> usize {
             + optimistic_of(policy, Reads::AtSnapshot, Level::Snapshot, seed)
     });
     pessimistic_for_update(seed)
-        + prepared(seed, false)
-        + prepared(seed, true)
-        + pessimistic_at_snapshot(seed)
+        + prepared(seed, WritePolicy::Committed, true)
+        + POLICIES
+            .map(|policy| prepared(seed, policy, false))
+            .iter()
+            .sum::<usize>()
+        + POLICIES
+            .map(|policy| pessimistic_at_snapshot(seed, policy))
+            .iter()
+            .sum::<usize>()
         + optimistic.iter().sum::<usize>()
 }
 
 #[test]
 fn pessimistic_transactions_with_reads_for_update_are_serializable() {
     pessimistic_for_update(0);
-    prepared(0, false);
-    prepared(0, true);
+    prepared(0, WritePolicy::Committed, true);
+    for policy in POLICIES {
+        prepared(0, policy, false);
+    }
 }
 
 #[test]
 fn pessimistic_transactions_with_a_snapshot_have_snapshot_isolation() {
-    pessimistic_at_snapshot(0);
+    for policy in POLICIES {
+        pessimistic_at_snapshot(0, policy);
+    }
 }
 
 #[test]

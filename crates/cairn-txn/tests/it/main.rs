@@ -22,6 +22,7 @@ use cairn_options::DbOptions;
 use cairn_platform::World;
 use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, TransactionDb, TransactionDbOptions,
+    WritePolicy,
 };
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -52,6 +53,13 @@ fn optimistic(options: &OptimisticTransactionDbOptions) -> OptimisticTransaction
         OptimisticTransactionDb::open(request, options).unwrap()
     })
 }
+
+/// All write policies.
+const POLICIES: [WritePolicy; 3] = [
+    WritePolicy::Committed,
+    WritePolicy::Prepared,
+    WritePolicy::Unprepared,
+];
 
 /// The code and subcode of an error.
 fn codes<T: std::fmt::Debug>(result: Result<T>) -> (Code, Subcode) {

@@ -6,7 +6,6 @@ use cairn_db::WriteBatch;
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_txn::{
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, TransactionState,
-    WritePolicy,
 };
 use cairn_types::{Code, Result, Subcode};
 
@@ -288,7 +287,7 @@ fn limits_of_locks_and_batches_are_reported() {
 }
 
 #[test]
-fn names_are_unique_and_other_write_policies_are_rejected() {
+fn names_are_unique() {
     let db = open();
     let mut txn = db.begin();
     assert_eq!(codes(txn.prepare()).0, Code::InvalidArgument);
@@ -314,17 +313,6 @@ fn names_are_unique_and_other_write_policies_are_rejected() {
         codes(txn.commit()),
         (Code::InvalidArgument, Subcode::TxnNotPrepared)
     );
-    for write_policy in [WritePolicy::Prepared, WritePolicy::Unprepared] {
-        let options = TransactionDbOptions {
-            write_policy,
-            ..TransactionDbOptions::default()
-        };
-        let opened = TransactionDb::new(db.db().clone(), &options);
-        assert_eq!(
-            opened.err().expect("it is rejected").code(),
-            Code::NotSupported
-        );
-    }
 }
 
 #[test]

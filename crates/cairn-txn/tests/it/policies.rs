@@ -1,5 +1,7 @@
-//! Databases that RocksDB 11.1.1 left with the write policies "prepared" and "unprepared", in `tests/golden`: the process
-//! ended after a flush, with two prepared transactions. The entries of the transaction "one" are in a table of the
+//! The write policies "prepared" and "unprepared".
+//!
+//! `tests/golden` has databases that RocksDB 11.1.1 left with them: the process ended after a flush, with two prepared
+//! transactions. The entries of the transaction "one" are in a table of the
 //! default family, and in the older log for the other family.
 //!
 //! ```text
@@ -70,9 +72,15 @@ fn convert(world: &World, policy: WritePolicy) -> Result<TransactionDb> {
 }
 
 fn open(world: &World) -> Result<TransactionDb> {
-    with_db(world, |request| {
-        TransactionDb::open(request, &TransactionDbOptions::default())
-    })
+    open_as(world, WritePolicy::Committed)
+}
+
+fn open_as(world: &World, policy: WritePolicy) -> Result<TransactionDb> {
+    let options = TransactionDbOptions {
+        write_policy: policy,
+        ..TransactionDbOptions::default()
+    };
+    with_db(world, |request| TransactionDb::open(request, &options))
 }
 
 /// Keys and values of both families.
@@ -160,7 +168,56 @@ fn a_converted_database_has_the_prepared_transactions_and_hides_their_writes() {
 }
 
 #[test]
+fn a_database_of_rocksdb_keeps_its_policy() {
+    for (name, policy) in POLICIES {
+        let world = World::in_memory();
+        copy(name, &world);
+        let db = open_as(&world, policy).unwrap();
+        assert_eq!(content(db.db()), UNDECIDED);
+        assert_eq!(names(&db), [b"four".to_vec(), b"one".to_vec()]);
+        drop(db);
+        assert_eq!(open(&world).err().unwrap().code(), Code::NotSupported);
+        let db = open_as(&world, policy).unwrap();
+        assert_eq!(content(db.db()), UNDECIDED);
+        db.transaction_by_name(b"four").unwrap().rollback().unwrap();
+        // The log of the undecided transaction is not the one of the flushed family.
+        db.db().flush().unwrap();
+        drop(db);
+        let db = open_as(&world, policy).unwrap();
+        db.transaction_by_name(b"one").unwrap().commit().unwrap();
+        let decided = content(db.db());
+        for entry in [
+            "default flushed=one",
+            "default new=one again",
+            "other flushed=one",
+        ] {
+            assert!(
+                decided.iter().any(|found| found == entry),
+                "{entry}: {decided:?}"
+            );
+        }
+        drop(db);
+        let db = open_as(&world, policy).unwrap();
+        assert_eq!(content(db.db()), decided);
+        assert!(names(&db).is_empty());
+    }
+}
+
+#[test]
+fn a_crash_while_a_database_of_rocksdb_is_opened_loses_nothing() {
+    crash_while_opened(open_as);
+}
+
+#[test]
 fn a_crash_while_a_database_is_converted_loses_nothing() {
+    // Converted completely, it is not converted again.
+    crash_while_opened(|world, policy| {
+        convert(world, policy)
+            .or_else(|first| open(world).inspect_err(|then| println!("{first}; then {then}")))
+    });
+}
+
+fn crash_while_opened(convert: impl Fn(&World, WritePolicy) -> Result<TransactionDb>) {
     let (name, policy) = POLICIES[0];
     let sim = SimWorld::new(3);
     copy(name, &sim.world);
@@ -178,10 +235,7 @@ fn a_crash_while_a_database_is_converted_loses_nothing() {
             for image in trace.images(at, model, 1).take(2) {
                 images += 1;
                 let crashed = SimWorld::on(image, 2);
-                // Converted completely, it is not converted again.
-                let db = convert(&crashed.world, policy).or_else(|first| {
-                    open(&crashed.world).map_err(|then| format!("{first}; then {then}"))
-                });
+                let db = convert(&crashed.world, policy);
                 let db = db.unwrap_or_else(|error| panic!("{model:?} at {at}: {error}"));
                 assert_eq!(content(db.db()), UNDECIDED, "{model:?} at {at}");
                 assert_eq!(names(&db).len(), 2, "{model:?} at {at}");
@@ -203,4 +257,65 @@ fn logs_of_one_policy_are_not_converted_as_those_of_another() {
     drop(db);
     let wrong = convert(&world, WritePolicy::Prepared);
     assert_eq!(wrong.err().unwrap().code(), Code::NotSupported);
+}
+
+/// Writes of keys of prepared transactions that took no lock, and operands that several of them add to one key, are the
+/// same after a crash, whatever is decided.
+#[test]
+fn operands_without_locks_survive_rollbacks_and_switches_of_logs() {
+    for policy in crate::POLICIES {
+        for flushes in 0..8_u32 {
+            let world = World::in_memory();
+            let db = crate::two_phase::open_as(&world, policy);
+            let begin = |number: u64| {
+                let mut txn = db.begin();
+                txn.set_name(&[number as u8]).unwrap();
+                let sum = (1_u64 << (8 * number)).to_le_bytes();
+                txn.write_batch()
+                    .merge_in(txn.default_family(), b"sum", &sum);
+                txn.prepare().unwrap();
+                txn
+            };
+            let flush = |bit: u32| match flushes & (1 << bit) {
+                0 => {}
+                _ => db.db().flush().unwrap(),
+            };
+            let [mut one, mut two, _three] = [1, 2, 3].map(begin);
+            flush(0);
+            one.rollback().unwrap();
+            flush(1);
+            let add = |number: u64| {
+                let mut batch = cairn_db::WriteBatch::new();
+                batch.merge(b"sum", &number.to_le_bytes());
+                db.db().write(&batch).unwrap();
+            };
+            add(5);
+            two.commit().unwrap();
+            add(2);
+            flush(2);
+            drop((one, two, _three, db));
+            let db = crate::two_phase::open_as(&world, policy);
+            let sum = db.db().get(b"sum").unwrap().unwrap();
+            assert_eq!(
+                &*sum,
+                (7 + (1_u64 << 16)).to_le_bytes(),
+                "{policy:?} {flushes}"
+            );
+            db.transaction_by_name(&[3]).unwrap().commit().unwrap();
+            let sum = db.db().get(b"sum").unwrap().unwrap();
+            let expected = (7 + (1_u64 << 16) + (1_u64 << 24)).to_le_bytes();
+            assert_eq!(&*sum, expected, "{policy:?} {flushes}");
+        }
+    }
+}
+
+/// With another policy than that of the opening, the logs would not have the form that RocksDB expects.
+#[test]
+fn a_database_is_not_given_another_policy_after_it_was_opened() {
+    let world = World::in_memory();
+    copy("prepared", &world);
+    let db = open_as(&world, WritePolicy::Prepared).unwrap();
+    let db = db.db().clone();
+    let refused = TransactionDb::new(db, &TransactionDbOptions::default());
+    assert_eq!(refused.err().unwrap().code(), Code::InvalidArgument);
 }

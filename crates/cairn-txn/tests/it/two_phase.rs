@@ -5,6 +5,7 @@ use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge_o
 use cairn_platform::World;
 use cairn_txn::{
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, TransactionState,
+    WritePolicy,
 };
 use cairn_types::{Code, Result, Subcode};
 
@@ -12,13 +13,27 @@ use crate::{codes, pessimistic, with_request};
 
 /// Opens a transaction database in `world`, which may have one already.
 pub(crate) fn open_in(world: &World) -> TransactionDb {
-    try_open(world, &DbOptions::default()).unwrap()
+    open_as(world, WritePolicy::Committed)
+}
+
+/// Like [`open_in`], with the write policy `policy`.
+pub(crate) fn open_as(world: &World, policy: WritePolicy) -> TransactionDb {
+    try_open_as(world, &DbOptions::default(), policy).unwrap()
 }
 
 fn try_open(world: &World, options: &DbOptions) -> Result<TransactionDb> {
+    try_open_as(world, options, WritePolicy::Committed)
+}
+
+pub(crate) fn try_open_as(
+    world: &World,
+    options: &DbOptions,
+    policy: WritePolicy,
+) -> Result<TransactionDb> {
     let impatient = TransactionDbOptions {
         transaction_lock_timeout: 0,
         default_lock_timeout: 0,
+        write_policy: policy,
         ..TransactionDbOptions::default()
     };
     as_request(world, options, false, |request| {

@@ -23,6 +23,7 @@ pub mod generate;
 pub mod getters;
 pub mod header;
 pub mod ops;
+pub mod policies;
 mod reads;
 pub mod run;
 pub mod sets;

@@ -18,6 +18,7 @@ mod logs;
 mod options;
 mod outgoing;
 mod perf;
+mod policies;
 mod preserved;
 mod secondary;
 mod sizes;

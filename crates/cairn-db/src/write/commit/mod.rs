@@ -428,7 +428,7 @@ fn verify(batch: &Batch<'_>) -> Result<()> {
 /// Returns the number of sequence numbers that `batch` takes.
 #[inline]
 fn keys_of(batch: &Batch<'_>) -> u64 {
-    count_of(batch.inserted)
+    count_of(batch.inserted).max(u64::from(batch.reserved))
 }
 
 /// Returns the count in the header of the batch `bytes`.
