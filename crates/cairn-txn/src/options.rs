@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 
 use crate::optimistic::LockBuckets;
+use crate::secondary_index::SecondaryIndex;
 
 /// The time at which the writes of a transaction are written to the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,9 @@ pub struct TransactionDbOptions {
     /// Accesses of keys with timestamps are checked against the read timestamp of the transaction
     /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
     pub enable_udt_validation: bool,
+    /// The secondary indexes whose entries are changed along with the records. Records that were written without them get
+    /// their entries when they are written again.
+    pub secondary_indices: Vec<Arc<dyn SecondaryIndex>>,
     /// Without effect, as in RocksDB: see [`TransactionOptions::large_txn_commit_optimize_threshold`].
     pub txn_commit_bypass_memtable_threshold: u32,
 }
@@ -66,6 +70,7 @@ impl Default for TransactionDbOptions {
             skip_concurrency_control: false,
             default_write_batch_flush_threshold: 0,
             enable_udt_validation: true,
+            secondary_indices: Vec::new(),
             txn_commit_bypass_memtable_threshold: u32::MAX,
         }
     }
@@ -79,7 +84,18 @@ impl TransactionDbOptions {
             WritePolicy::Prepared => "WRITE_PREPARED",
             WritePolicy::Unprepared => "WRITE_UNPREPARED",
         };
+        if self.has_indexes() {
+            // RocksDB would not change their entries.
+            return Err(Error::not_supported(format!(
+                "secondary indexes with the write policy {policy}"
+            )));
+        }
         Err(Error::not_supported(format!("the write policy {policy}")))
+    }
+
+    /// True if there are secondary indexes.
+    pub(crate) fn has_indexes(&self) -> bool {
+        !self.secondary_indices.is_empty()
     }
 }
 

@@ -253,6 +253,10 @@ impl TransactionDb {
         &self.db
     }
 
+    pub(crate) fn options(&self) -> &TransactionDbOptions {
+        &self.locking.options
+    }
+
     /// Creates a family.
     ///
     /// # Errors
@@ -275,6 +279,12 @@ impl TransactionDb {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.put_untracked_in(family, key, value)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.put_with(key, value, options)
     }
@@ -285,6 +295,11 @@ impl TransactionDb {
     ///
     /// Those of [`TransactionDb::put`].
     pub fn delete(&self, family: &Family, key: &[u8], options: &WriteOptions) -> Result<()> {
+        let indexed =
+            self.write_indexed(family, options, |txn| txn.delete_untracked_in(family, key));
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.delete_with(key, options)
     }
@@ -301,6 +316,12 @@ impl TransactionDb {
         operand: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.merge_untracked_in(family, key, operand)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.merge_with(key, operand, options)
     }
@@ -317,6 +338,12 @@ impl TransactionDb {
         columns: &[Column<'_>],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.put_entity_untracked_in(family, key, columns)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.put_entity_with(key, columns, options)
     }
@@ -327,6 +354,9 @@ impl TransactionDb {
     ///
     /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions and for keys with timestamps, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if let Some(written) = self.write_indexed_batch(batch, options) {
+            return written;
+        }
         let _locks = match self.locking.options.skip_concurrency_control {
             true => Vec::new(),
             false => self.lock_batch(batch)?,
