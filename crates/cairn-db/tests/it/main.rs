@@ -67,4 +67,5 @@ mod views;
 mod wal;
 mod walks;
 mod warm;
+mod write_callbacks;
 mod writers;
