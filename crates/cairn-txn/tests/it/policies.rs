@@ -25,7 +25,7 @@ const POLICIES: [(&str, WritePolicy); 2] = [
 ];
 
 /// Copies a database of RocksDB to `world`.
-fn copy(name: &str, world: &World) {
+pub(crate) fn copy(name: &str, world: &World) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);

@@ -1,5 +1,6 @@
 //! Secondary indexes: the entries are those of the records, whatever transactions do.
 
+mod golden;
 mod histories;
 mod searches;
 
