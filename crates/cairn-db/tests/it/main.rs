@@ -40,6 +40,7 @@ mod outputs;
 mod parallel_reads;
 mod parallel_scans;
 mod paths;
+mod placement;
 mod prepared_ingestions;
 mod preserved;
 mod properties;
