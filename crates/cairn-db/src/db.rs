@@ -15,7 +15,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::handle::{Family, Handle};
 use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
-use crate::write::user_callback::WriteCallback;
+use crate::write::write_callback::WriteCallback;
 
 /// An open database. Cheap to clone; all clones, and every [`Family`], refer to the same database, which is
 /// closed when the last of them is dropped or [`Db::close`] is called.

@@ -41,6 +41,7 @@ pub(crate) mod successive_merges;
 pub(crate) mod user_callback;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;
+pub(crate) mod write_callback;
 
 use std::cell::Cell;
 use std::sync::Arc;
