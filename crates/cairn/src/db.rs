@@ -207,7 +207,7 @@ impl Db {
     /// }
     ///
     /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
-    /// let next = Mutex::new(0);
+    /// let next = Mutex::new(0_u64);
     /// let append = |entry: &[u8]| {
     ///     let mut number = next.lock().unwrap();
     ///     *number += 1;
