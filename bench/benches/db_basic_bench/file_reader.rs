@@ -45,7 +45,10 @@ impl FileReads {
             counted_reads(
                 opened.expect("the file can be opened"),
                 &meter,
-                ReadOf::Table { last_level },
+                ReadOf::Table {
+                    last_level,
+                    temperature: 0,
+                },
             )
         };
         let files = (0..FILES).map(file).collect();

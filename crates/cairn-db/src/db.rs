@@ -15,6 +15,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::handle::{Family, Handle};
 use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
+use crate::write::write_callback::WriteCallback;
 
 /// An open database. Cheap to clone; all clones, and every [`Family`], refer to the same database, which is
 /// closed when the last of them is dropped or [`Db::close`] is called.
@@ -240,6 +241,26 @@ impl Db {
         mut check: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         self.shared().write_if(batch, options, Some(&mut check))
+    }
+
+    /// Writes `batch` atomically, and calls `callback` when the place of the write in the order of writes is fixed, and
+    /// when it is logged (RocksDB's `WriteWithCallback`). A program that determines the order of its writes under a lock
+    /// can release it in [`WriteCallback::on_write_enqueued`] instead of holding it until the write has ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`].
+    ///
+    /// # Panics
+    ///
+    /// With a panic of `callback`, when the write has ended.
+    pub fn write_with_callback(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        callback: &dyn WriteCallback,
+    ) -> Result<()> {
+        self.shared().write_with_callback(batch, options, callback)
     }
 
     /// Creates a snapshot of the current state, which stays readable until it is dropped.

@@ -122,3 +122,4 @@ pub use trace::{
 pub use two_phase::{CommitParts, PreparedTransaction};
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};
+pub use write::write_callback::WriteCallback;

@@ -234,9 +234,9 @@ impl IndexedBatch {
     }
 
     /// Starts or stops indexing further writes. Writes that are not indexed cost less memory and time, but are visible
-    /// only after the batch is written: reads and iterators over the batch do not return them.
-    pub fn set_indexing(&self, indexing: bool) {
-        self.shared.lock().indexing = indexing;
+    /// only after the batch is written: reads and iterators over the batch do not return them. Returns the setting before.
+    pub fn set_indexing(&self, indexing: bool) -> bool {
+        std::mem::replace(&mut self.shared.lock().indexing, indexing)
     }
 
     /// Removes all writes and save points.

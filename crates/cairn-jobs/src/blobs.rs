@@ -11,6 +11,7 @@ use cairn_compress::Compressor;
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
+use cairn_options::Temperature;
 use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_platform::{Buffer, ReadRequest};
@@ -92,7 +93,8 @@ impl<'a> BlobWriter<'a> {
         if let Some(events) = &context.events {
             events.blob_started(number, &path);
         }
-        let file = context.create(&path)?;
+        // The MANIFEST has no temperatures of blob files.
+        let file = context.create(&path, Temperature::Unknown)?;
         let histogram = Histogram::BlobDbBlobFileWriteMicros;
         let file = measured_writes(file, &context.meter, histogram);
         self.params.created.lock().push(path);

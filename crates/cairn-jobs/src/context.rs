@@ -6,7 +6,7 @@ use cairn_format::names::FileName;
 use cairn_format::seqno_times::SeqnoTimes;
 use cairn_memory::ChargePolicy;
 use cairn_observe::statistics::Meter;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, Temperature};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
 use cairn_platform::{Io, IoKind, IoPriority, LimitedFile, Limits, World, WritableFile};
@@ -108,10 +108,15 @@ pub struct JobDatabase {
 }
 
 impl JobContext {
-    /// Creates an output file, subject to the rate limit of the database.
-    pub(crate) fn create(&self, path: &Path) -> Result<Arc<dyn WritableFile>> {
+    /// Creates an output file with a temperature, subject to the rate limit of the database.
+    pub(crate) fn create(
+        &self,
+        path: &Path,
+        temperature: Temperature,
+    ) -> Result<Arc<dyn WritableFile>> {
         let mode = FileMode {
             direct: self.database.options.use_direct_io_for_flush_and_compaction,
+            temperature: temperature.number(),
             ..FileMode::default()
         };
         let file = self.world.fs.create(path, mode)?;

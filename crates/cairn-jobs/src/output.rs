@@ -245,7 +245,7 @@ impl<'a> Outputs<'a> {
         if let Some(events) = &context.events {
             events.table_started(number, &path);
         }
-        let file = context.create(&path)?;
+        let file = context.create(&path, self.params.temperature)?;
         let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
         self.params.created.lock().push(path);
         let mut builder = TableBuilder::create(file.clone(), self.params.params(number))?;

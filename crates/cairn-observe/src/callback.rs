@@ -17,6 +17,8 @@ use crate::logger::Logger;
 pub enum Within {
     /// Insertion of a write that is not yet visible: comparators, prefix extractors, and in-place merges.
     Insertion,
+    /// A callback of a write that is queued or logged, and not yet visible.
+    Write,
     /// Output of an info log line, possibly with locks held.
     LogLine,
     /// A listener notified with locks held, of a file operation or a background error.
@@ -37,6 +39,7 @@ impl Within {
                 "a comparator, prefix extractor or merge operator that is called for a write may not write to the \
                  database or wait for it"
             }
+            Within::Write => "a write callback may not write to the database or wait for it",
             Within::LogLine => "an info log may not change the database that it logs for",
             Within::Locked => {
                 "a listener of file operations or background errors may not change the database"

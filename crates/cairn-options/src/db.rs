@@ -271,8 +271,8 @@ options! {
         use_session_tmp_dir_for_remote_compaction: bool = false, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, hint, recent;
-        /// Temperature of WALs.
-        wal_write_temperature: Temperature = Temperature::Unknown, hint, recent;
+        /// Temperature of WALs, which their file system receives.
+        wal_write_temperature: Temperature = Temperature::Unknown, recent;
         /// Interval of a follower's catch-up, in milliseconds.
         follower_refresh_catchup_period_ms: u64 = 10_000, recent;
         /// Maximum number of catch-up attempts of a follower.

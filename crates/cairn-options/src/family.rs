@@ -236,7 +236,7 @@ options! {
         /// Temperature recorded for other new tables.
         default_write_temperature: Temperature = Temperature::Unknown, dynamic, recent;
         /// Temperature that statistics assume for tables without a recorded one.
-        default_temperature: Temperature = Temperature::Unknown, missing, recent;
+        default_temperature: Temperature = Temperature::Unknown, recent;
         /// Age below which data is kept above the last level, in seconds; 0 for none.
         preclude_last_level_data_seconds: u64 = 0, dynamic;
         /// Period for which write times are preserved, in seconds; 0 for none.

@@ -32,6 +32,11 @@
 //! In families whose keys have timestamps, the writes of a transaction of a [`TransactionDb`] get its commit timestamp
 //! ([`Transaction::set_commit_timestamp`]). A prepared transaction is logged without it; the commit logs it.
 //!
+//! # Secondary indexes
+//!
+//! Records of a [`TransactionDb`] can be found by the values of their columns: the writes of a transaction change the
+//! entries of a [`SecondaryIndex`] along with the records ([`TransactionDbOptions::secondary_indices`]).
+//!
 //! # Invariants
 //!
 //! T1. A transaction holds a lock for each key that it tracks, unless its locks were stolen after it expired or it
@@ -41,6 +46,8 @@
 //! T3. A transaction ends once: it is committed, rolled back, or dropped without being prepared, and then holds no locks.
 //! T4. The check of an optimistic commit and its write are atomic with respect to other transactions, and, with
 //! [`ValidatePolicy::Serial`], to all writes of the database.
+//! T5. Outside of a call, the batch of a transaction has all entries of secondary indexes that its writes of records
+//! require, and no other changes of entries.
 //!
 //! # Cost
 //!
@@ -83,6 +90,8 @@ mod optimistic;
 mod options;
 mod owner;
 mod pessimistic;
+mod plain_writes;
+mod secondary_index;
 mod tracker;
 mod transaction;
 
@@ -94,4 +103,5 @@ pub use options::{
 };
 pub use owner::TransactionState;
 pub use pessimistic::TransactionDb;
+pub use secondary_index::{SecondaryIndex, SecondaryIndexIter, SimpleSecondaryIndex};
 pub use transaction::{SnapshotNotifier, Transaction, WriteCounts};

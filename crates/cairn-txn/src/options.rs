@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use cairn_db::PreparePolicy;
+use cairn_types::{Error, Result};
 
 use crate::optimistic::LockBuckets;
+use crate::secondary_index::SecondaryIndex;
 
 /// The form of the logs of transactions. RocksDB opens a database with the policy with which it was written, or after its
 /// logs were emptied; see [Write policies](crate#write-policies).
@@ -60,6 +62,9 @@ pub struct TransactionDbOptions {
     /// Accesses of keys with timestamps are checked against the read timestamp of the transaction
     /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
     pub enable_udt_validation: bool,
+    /// The secondary indexes whose entries are changed along with the records. Records that were written without them get
+    /// their entries when they are written again.
+    pub secondary_indices: Vec<Arc<dyn SecondaryIndex>>,
     /// Without effect, as in RocksDB: see [`TransactionOptions::large_txn_commit_optimize_threshold`].
     pub txn_commit_bypass_memtable_threshold: u32,
 }
@@ -78,8 +83,31 @@ impl Default for TransactionDbOptions {
             skip_concurrency_control: false,
             default_write_batch_flush_threshold: 0,
             enable_udt_validation: true,
+            secondary_indices: Vec::new(),
             txn_commit_bypass_memtable_threshold: u32::MAX,
         }
+    }
+}
+
+impl TransactionDbOptions {
+    /// Returns an error for options that are not supported together.
+    pub(crate) fn check(&self) -> Result<()> {
+        let policy = match self.write_policy {
+            WritePolicy::Committed => return Ok(()),
+            WritePolicy::Prepared => "WRITE_PREPARED",
+            WritePolicy::Unprepared => "WRITE_UNPREPARED",
+        };
+        match self.has_indexes() {
+            true => Err(Error::not_supported(format!(
+                "secondary indexes with the write policy {policy}"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// True if there are secondary indexes.
+    pub(crate) fn has_indexes(&self) -> bool {
+        !self.secondary_indices.is_empty()
     }
 }
 

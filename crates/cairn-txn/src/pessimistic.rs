@@ -120,11 +120,13 @@ impl TransactionDb {
     ///
     /// # Errors
     ///
-    /// Those of [`cairn_db::open_of_policy`].
+    /// Those of [`cairn_db::open_of_policy`]; `NotSupported` for secondary indexes with a write policy other than
+    /// "committed".
     pub fn open(
         request: &OpenRequest<'_>,
         options: &TransactionDbOptions,
     ) -> Result<TransactionDb> {
+        options.check()?;
         let policy = options.write_policy.of_sections();
         let open = |request: &OpenRequest<'_>| cairn_db::open_of_policy(request, policy);
         TransactionDb::new(history::open_by(request, true, open)?, options)
@@ -157,7 +159,9 @@ impl TransactionDb {
     /// # Errors
     ///
     /// `InvalidArgument` if `db` was not opened with the write policy of the options: [`TransactionDb::open`] does that.
+    /// `NotSupported` as for it.
     pub fn new(db: Db, options: &TransactionDbOptions) -> Result<TransactionDb> {
+        options.check()?;
         if db.prepare_policy() != options.write_policy.of_sections() {
             return Err(Error::invalid_argument(format!(
                 "the write policy {:?} for a database that was opened with {:?}",
@@ -260,6 +264,10 @@ impl TransactionDb {
         &self.db
     }
 
+    pub(crate) fn options(&self) -> &TransactionDbOptions {
+        &self.locking.options
+    }
+
     /// Creates a family.
     ///
     /// # Errors
@@ -289,6 +297,12 @@ impl TransactionDb {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.put_untracked_in(family, key, value)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.put_with(key, value, options)
     }
@@ -299,6 +313,11 @@ impl TransactionDb {
     ///
     /// Those of [`TransactionDb::put`].
     pub fn delete(&self, family: &Family, key: &[u8], options: &WriteOptions) -> Result<()> {
+        let indexed =
+            self.write_indexed(family, options, |txn| txn.delete_untracked_in(family, key));
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.delete_with(key, options)
     }
@@ -315,6 +334,12 @@ impl TransactionDb {
         operand: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.merge_untracked_in(family, key, operand)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.merge_with(key, operand, options)
     }
@@ -331,6 +356,12 @@ impl TransactionDb {
         columns: &[Column<'_>],
         options: &WriteOptions,
     ) -> Result<()> {
+        let indexed = self.write_indexed(family, options, |txn| {
+            txn.put_entity_untracked_in(family, key, columns)
+        });
+        if let Some(written) = indexed {
+            return written;
+        }
         let _lock = self.lock(family, key)?;
         family.put_entity_with(key, columns, options)
     }
@@ -341,6 +372,9 @@ impl TransactionDb {
     ///
     /// Those of [`TransactionDb::put`]; `NotSupported` for range deletions and for keys with timestamps, as in RocksDB.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if let Some(written) = self.write_indexed_batch(batch, options) {
+            return written;
+        }
         let _locks = match self.locking.options.skip_concurrency_control {
             true => Vec::new(),
             false => self.lock_batch(batch)?,

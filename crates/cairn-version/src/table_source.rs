@@ -56,6 +56,8 @@ pub struct TableSource {
     pub last_level: usize,
     /// The open tables of the database.
     pub open_tables: Arc<OpenTables>,
+    /// RocksDB's number of the temperature that statistics assume for files without a recorded one.
+    pub default_temperature: u8,
     /// The family's `uncache_aggressiveness`.
     pub uncache_aggressiveness: u32,
     /// The recorder of block lookups of the database.
@@ -153,13 +155,24 @@ impl TableSource {
         mode: FileMode,
     ) -> Result<UnopenedTable> {
         let path = self.path(file);
+        let mode = FileMode {
+            temperature: file.temperature,
+            ..mode
+        };
         let handle = self.fs.open(&path, mode)?;
         if self.advise_random && !mode.direct {
             handle.advise(Access::Random);
         }
         debug_assert!(!self.paths.is_empty(), "a family has a directory");
         let last_level = level.is_some_and(|level| level >= self.last_level);
-        let handle = counted_reads(handle, &self.meter, ReadOf::Table { last_level });
+        let read = ReadOf::Table {
+            last_level,
+            temperature: match file.temperature {
+                0 => self.default_temperature,
+                recorded => recorded,
+            },
+        };
+        let handle = counted_reads(handle, &self.meter, read);
         let params = OpenParams {
             number: file.number,
             level,

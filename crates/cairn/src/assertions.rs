@@ -22,6 +22,7 @@ checked! { is_sent:
     crate::BaseDeltaIter<'static>,
     crate::Keys<crate::Iter<'static>>,
     crate::Transaction<'static>,
+    crate::secondary_index::SecondaryIndexIter<'static>,
     crate::files::SstFileWriter,
     crate::files::SstIter<'static>,
 }
@@ -132,6 +133,7 @@ checked! { is_shared:
     crate::properties::MemoryUsage,
     crate::properties::TableProperties,
     crate::repair::LostTable,
+    crate::secondary_index::SimpleSecondaryIndex,
     crate::repair::RepairReport,
     crate::world::FileMode,
     crate::world::MemFileSystem,

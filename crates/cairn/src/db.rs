@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use cairn_db::{Dropped, FamilyDescriptor, Value};
+use cairn_db::{Dropped, FamilyDescriptor, Value, WriteCallback};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
 use cairn_types::{Error, Result, SequenceNumber};
@@ -187,6 +187,58 @@ impl Db {
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.inner.check_batch(&batch.inner)?;
         self.inner.write_with(&batch.inner, options)
+    }
+
+    /// Writes `batch` atomically, and calls `callback` when the place of the write in the order of writes is fixed, and
+    /// when it is logged (RocksDB's `WriteWithCallback`). A program that orders its writes under a lock can release it
+    /// as soon as the write is queued:
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use std::sync::{Mutex, MutexGuard};
+    /// use cairn::{Db, Options, WriteBatch, WriteCallback, WriteOptions};
+    ///
+    /// struct Releases<'a>(Mutex<Option<MutexGuard<'a, u64>>>);
+    ///
+    /// impl WriteCallback for Releases<'_> {
+    ///     fn on_write_enqueued(&self) {
+    ///         self.0.lock().unwrap().take();
+    ///     }
+    /// }
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let next = Mutex::new(0_u64);
+    /// let append = |entry: &[u8]| {
+    ///     let mut number = next.lock().unwrap();
+    ///     *number += 1;
+    ///     let mut batch = WriteBatch::new();
+    ///     batch.put(&number.to_be_bytes(), entry);
+    ///     // Entries are logged in the order of their numbers, but together with those of other threads.
+    ///     let releases = Releases(Mutex::new(Some(number)));
+    ///     db.write_with_callback(&batch, &WriteOptions::default(), &releases)
+    /// };
+    /// append(b"granite")?;
+    /// append(b"basalt")?;
+    /// assert!(db.get(&2_u64.to_be_bytes())?.is_some());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`].
+    ///
+    /// # Panics
+    ///
+    /// With a panic of `callback`, when the write has ended.
+    pub fn write_with_callback(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        callback: &dyn WriteCallback,
+    ) -> Result<()> {
+        self.inner.check_batch(&batch.inner)?;
+        self.inner
+            .write_with_callback(&batch.inner, options, callback)
     }
 
     /// An iterator over the default family, not yet positioned.

@@ -114,6 +114,7 @@ pub mod options;
 pub mod properties;
 mod reads;
 pub mod repair;
+pub mod secondary_index;
 mod set_options;
 mod snapshot;
 mod tables;
@@ -126,7 +127,7 @@ pub mod world;
 
 pub use cairn_db::{
     Column, Columns, ContinueCallback, Dropped, FamilyDescriptor, GetMergeOperandsOptions, Operand,
-    Operands, OperandsIter, Record, Value, WalFile, WalFileType,
+    Operands, OperandsIter, Record, Value, WalFile, WalFileType, WriteCallback,
 };
 pub use cairn_memory::{MemoryBudget, WriteBufferManager};
 pub use cairn_options::{

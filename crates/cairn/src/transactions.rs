@@ -402,7 +402,7 @@ impl fmt::Debug for OptimisticTransactionDb {
 /// Methods without a family use the default family. Writes and reads for update of a [`TransactionDb`] lock their keys,
 /// and fail if that is not possible within the timeout.
 pub struct Transaction<'db> {
-    inner: cairn_txn::Transaction,
+    pub(crate) inner: cairn_txn::Transaction,
     db: PhantomData<&'db Db>,
 }
 

@@ -268,6 +268,7 @@ mod tests {
             last_level: 6,
             open_tables: OpenTables::new(None),
             lowest_tier: CacheTier::default(),
+            default_temperature: 0,
             uncache_aggressiveness: 0,
             cache_tracer: None,
         };

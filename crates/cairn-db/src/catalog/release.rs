@@ -65,6 +65,7 @@ impl FamilyState {
             last_level: self.tables().last_level,
             open_tables: self.tables().open_tables.clone(),
             lowest_tier: CacheTier::default(),
+            default_temperature: 0,
             uncache_aggressiveness: 0,
             cache_tracer: None,
         });

@@ -267,6 +267,7 @@ impl Sources {
             meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
+            default_temperature: options.default_temperature.number(),
             uncache_aggressiveness: options.uncache_aggressiveness,
             cache_tracer: Some(self.context.traces.block_cache.clone()),
         }

@@ -78,6 +78,7 @@ impl SstFileReader {
             last_level: usize::MAX,
             open_tables: OpenTables::new(None),
             lowest_tier: CacheTier::default(),
+            default_temperature: 0,
             uncache_aggressiveness: 0,
             cache_tracer: None,
         });

@@ -182,6 +182,7 @@ pub(super) fn recorded_merge_operator(
             last_level: usize::MAX,
             open_tables: cairn_version::OpenTables::new(None),
             lowest_tier: cairn_memory::secondary::CacheTier::default(),
+            default_temperature: 0,
             uncache_aggressiveness: 0,
             cache_tracer: None,
         };

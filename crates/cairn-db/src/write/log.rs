@@ -55,6 +55,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) synced: bool,
     /// The expected length in bytes; 0 if unknown.
     pub(crate) len: u64,
+    /// RocksDB's number of its temperature; 0 if unknown.
+    pub(crate) temperature: u8,
     /// The log before it: space for this one may have been reserved while that was written.
     pub(crate) before: Option<&'a CurrentLog>,
 }
@@ -185,6 +187,7 @@ impl CurrentLog {
             mapped: options.mapped,
             written_back: expected.synced,
             expected_len: expected.len,
+            temperature: expected.temperature,
             ..FileMode::default()
         };
         assert!(

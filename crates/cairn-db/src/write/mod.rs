@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]). A
-//! large transaction can be committed without insertions ([`bypass`]).
+//! large transaction can be committed without insertions ([`bypass`]), and a write can have callbacks ([`user_callback`]).
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
@@ -39,8 +39,10 @@ pub(crate) mod stall;
 mod stall_conditions;
 pub(crate) mod stopwatch;
 pub(crate) mod successive_merges;
+pub(crate) mod user_callback;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;
+pub(crate) mod write_callback;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ use cairn_format::dated;
 use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
-use cairn_observe::statistics::Histogram;
+use cairn_observe::statistics::{Began, Histogram};
 use cairn_options::WriteOptions;
 use cairn_options::enums::IoCharge;
 use cairn_platform::{IoKind, IoPriority};
@@ -123,11 +125,17 @@ impl Shared {
             ..Batch::whole(batch.data())
         };
         let written = self.write_checked(batch, parts, options, check);
+        self.record_write(batch, began);
+        written
+    }
+
+    /// Records the duration of the write of `batch`, which began at `began`.
+    #[inline]
+    fn record_write(&self, batch: &WriteBatch, began: Began) {
         let micros = self.telemetry.time_since(began, Histogram::DbWrite);
         if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
             self.log_slow_write(batch.data().len(), micros);
         }
-        written
     }
 
     /// Calls `write` with the stored form of `batch`: with a date after each value, if the database has a time to live.
@@ -275,18 +283,8 @@ impl Shared {
         check: Option<Check<'_>>,
     ) -> Result<()> {
         self.may_write()?;
-        let protection;
-        let parts = match options.protection_bytes_per_key {
-            0 => parts,
-            _ if parts.protection.is_some() => parts,
-            _ => {
-                protection = Protection::of(parts.logged, parts.inserted)?;
-                Batch {
-                    protection: Some(&protection),
-                    ..parts
-                }
-            }
-        };
+        let mut protection = None;
+        let parts = protected(parts, options, &mut protection)?;
         let env = DbEnv::new(self);
         let mode = mode_of(options);
         let commits = &self.writes.commits;
@@ -353,6 +351,23 @@ impl Shared {
             Ok(())
         }
     }
+}
+
+/// Returns `parts` with checksums, which are kept in `protection`, if `options` require them and the batch has none.
+#[inline]
+fn protected<'a>(
+    parts: Batch<'a>,
+    options: &WriteOptions,
+    protection: &'a mut Option<Protection>,
+) -> Result<Batch<'a>> {
+    if options.protection_bytes_per_key == 0 || parts.protection.is_some() {
+        return Ok(parts);
+    }
+    let made = Protection::of(parts.logged, parts.inserted)?;
+    Ok(Batch {
+        protection: Some(protection.insert(made)),
+        ..parts
+    })
 }
 
 /// The mode of a write with `options`.

@@ -45,6 +45,7 @@ impl Shared {
                 synced: synced || self.syncs_ended_logs(),
                 // Most of the zeros of a log that is synced before it is full would never be overwritten.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
+                temperature: self.options().wal_write_temperature.number(),
                 before,
             },
         )?;

@@ -21,7 +21,7 @@ use crate::basic::{db_options, small};
 
 const TRACE: &str = "/queries.trace";
 
-fn open_db(world: &World, path: &str) -> Db {
+pub(crate) fn open_db(world: &World, path: &str) -> Db {
     let families = [
         FamilyDescriptor::new("default", small()),
         FamilyDescriptor::new("other", small()),
@@ -42,7 +42,7 @@ fn open_db(world: &World, path: &str) -> Db {
     opened.expect("a new database opens")
 }
 
-fn start(db: &Db, options: &TraceOptions) {
+pub(crate) fn start(db: &Db, options: &TraceOptions) {
     let writer = FileTraceWriter::create(db.world(), Path::new(TRACE)).expect("a new file");
     db.start_trace(options, Box::new(writer))
         .expect("it starts");
@@ -76,7 +76,7 @@ fn records(db: &Db) -> Vec<TraceRecord> {
 }
 
 /// The keys of the writes in the trace.
-fn written_keys(db: &Db) -> Vec<String> {
+pub(crate) fn written_keys(db: &Db) -> Vec<String> {
     let mut keys = Vec::new();
     for record in records(db) {
         let Ok(Query::Write(batch)) = record.query() else {

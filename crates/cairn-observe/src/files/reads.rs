@@ -16,9 +16,28 @@ pub enum ReadOf {
     Table {
         /// True if it is in the last level.
         last_level: bool,
+        /// RocksDB's number of its temperature; 0 if unknown.
+        temperature: u8,
     },
     /// A blob file.
     Blob,
+}
+
+impl ReadOf {
+    /// The tickers of reads and their bytes of files with this temperature, if it is known.
+    fn temperature_tickers(self) -> Option<(Ticker, Ticker)> {
+        let ReadOf::Table { temperature, .. } = self else {
+            return None;
+        };
+        match temperature {
+            4 => Some((Ticker::HotFileReadCount, Ticker::HotFileReadBytes)),
+            8 => Some((Ticker::WarmFileReadCount, Ticker::WarmFileReadBytes)),
+            10 => Some((Ticker::CoolFileReadCount, Ticker::CoolFileReadBytes)),
+            12 => Some((Ticker::ColdFileReadCount, Ticker::ColdFileReadBytes)),
+            16 => Some((Ticker::IceFileReadCount, Ticker::IceFileReadBytes)),
+            _ => None,
+        }
+    }
 }
 
 /// Wraps `file` so that its reads are recorded in the statistics of `meter`, if there are any.
@@ -59,12 +78,14 @@ impl Counted {
     /// Adds `reads` of `bytes`, which took `nanos` together.
     fn add(&self, nanos: Option<u64>, reads: u64, bytes: u64) {
         let (read_count, read_bytes, histogram) = match self.of {
-            ReadOf::Table { last_level: true } => (
+            ReadOf::Table {
+                last_level: true, ..
+            } => (
                 Ticker::LastLevelReadCount,
                 Ticker::LastLevelReadBytes,
                 Histogram::SstReadMicros,
             ),
-            ReadOf::Table { last_level: false } => (
+            ReadOf::Table { .. } => (
                 Ticker::NonLastLevelReadCount,
                 Ticker::NonLastLevelReadBytes,
                 Histogram::SstReadMicros,
@@ -78,6 +99,10 @@ impl Counted {
         self.meter.update(|update| {
             update.add(read_count, reads);
             update.add(read_bytes, bytes);
+            if let Some((count, sum)) = self.of.temperature_tickers() {
+                update.add(count, reads);
+                update.add(sum, bytes);
+            }
             if let Some(nanos) = nanos {
                 update.time(histogram, nanos / 1_000);
                 let activity = Activity::current();

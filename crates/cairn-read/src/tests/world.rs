@@ -178,6 +178,7 @@ impl World {
                 last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
                 lowest_tier: CacheTier::default(),
+                default_temperature: 0,
                 uncache_aggressiveness: 0,
                 cache_tracer: None,
             }),

@@ -15,11 +15,11 @@ use crate::tracker::{Tracked, Untracked};
 
 /// The access to a key for which it is locked or tracked.
 #[derive(Clone, Copy)]
-struct Access {
+pub(super) struct Access {
     read_only: bool,
     exclusive: bool,
     /// The key must not have been written after the snapshot.
-    validates: bool,
+    pub(super) validates: bool,
 }
 
 const WRITE: Access = Access {
@@ -38,10 +38,23 @@ const READ_FOR_UPDATE: Access = Access {
     ..WRITE
 };
 
+/// A write of a record that has entries in secondary indexes.
+pub(super) enum Change<'a> {
+    Put(&'a [u8]),
+    PutEntity(&'a [Column<'a>]),
+    Delete,
+    SingleDelete,
+}
+
 impl Transaction {
     /// Locks `key` of `family`, or of the default family, for `access`, or tracks it for the check at the commit.
     // `None` for the default family, whose handle is a part of the transaction: the caller cannot borrow it.
-    fn lock(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
+    pub(super) fn lock(
+        &mut self,
+        family: Option<&Family>,
+        key: &[u8],
+        access: Access,
+    ) -> Result<()> {
         self.db.check_families(family)?;
         let (key, seq) = match &self.policy {
             Policy::Optimistic(_) if !access.validates => return Ok(()),
@@ -146,7 +159,7 @@ impl Transaction {
     }
 
     /// Locks `key` and adds a write of it to the batch with `add`, which returns the count of such writes.
-    fn write(
+    pub(super) fn write(
         &mut self,
         family: Option<&Family>,
         key: &[u8],
@@ -171,6 +184,9 @@ impl Transaction {
         value: &[u8],
         access: Access,
     ) -> Result<()> {
+        if self.is_indexed(family) {
+            return self.write_indexed(family, key, &Change::Put(value), access);
+        }
         self.write(family, key, access, |batch, family, counts| {
             batch.put_in(family, key, value);
             &mut counts.puts
@@ -184,13 +200,37 @@ impl Transaction {
         operand: &[u8],
         access: Access,
     ) -> Result<()> {
+        if self.is_indexed(family) {
+            return Err(Error::not_supported(
+                "Merge with secondary indices not yet supported",
+            ));
+        }
         self.write(family, key, access, |batch, family, counts| {
             batch.merge_in(family, key, operand);
             &mut counts.merges
         })
     }
 
+    fn add_put_entity(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        columns: &[Column<'_>],
+        access: Access,
+    ) -> Result<()> {
+        if self.is_indexed(Some(family)) {
+            return self.write_indexed(Some(family), key, &Change::PutEntity(columns), access);
+        }
+        self.write(Some(family), key, access, |batch, family, counts| {
+            batch.put_entity_in(family, key, columns);
+            &mut counts.put_entities
+        })
+    }
+
     fn add_delete(&mut self, family: Option<&Family>, key: &[u8], access: Access) -> Result<()> {
+        if self.is_indexed(family) {
+            return self.write_indexed(family, key, &Change::Delete, access);
+        }
         self.write(family, key, access, |batch, family, counts| {
             batch.delete_in(family, key);
             &mut counts.deletes
@@ -198,6 +238,9 @@ impl Transaction {
     }
 
     fn add_single_delete(&mut self, family: &Family, key: &[u8], access: Access) -> Result<()> {
+        if self.is_indexed(Some(family)) {
+            return self.write_indexed(Some(family), key, &Change::SingleDelete, access);
+        }
         self.write(Some(family), key, access, |batch, family, counts| {
             batch.single_delete_in(family, key);
             &mut counts.deletes
@@ -235,10 +278,7 @@ impl Transaction {
         key: &[u8],
         columns: &[Column<'_>],
     ) -> Result<()> {
-        self.write(Some(family), key, WRITE, |batch, family, counts| {
-            batch.put_entity_in(family, key, columns);
-            &mut counts.put_entities
-        })
+        self.add_put_entity(family, key, columns, WRITE)
     }
 
     /// Deletes `key`.
@@ -293,6 +333,20 @@ impl Transaction {
     /// Those of [`Transaction::put`], except for conflicts with the snapshot.
     pub fn put_untracked_in(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
         self.add_put(Some(family), key, value, UNTRACKED)
+    }
+
+    /// [`Transaction::put_entity_in`] without a check for conflicts. A pessimistic transaction locks the key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::put_untracked_in`].
+    pub fn put_entity_untracked_in(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        columns: &[Column<'_>],
+    ) -> Result<()> {
+        self.add_put_entity(family, key, columns, UNTRACKED)
     }
 
     /// [`Transaction::merge_in`] without a check for conflicts. A pessimistic transaction locks the key.
@@ -559,7 +613,7 @@ impl Transaction {
     }
 
     /// Adds the write of `record` to the batch, locking or tracking its key.
-    pub(super) fn add_record(&mut self, record: &Record<'_>, families: &[Family]) -> Result<()> {
+    pub(crate) fn add_record(&mut self, record: &Record<'_>, families: &[Family]) -> Result<()> {
         let Some(id) = record.family() else {
             return match record {
                 Record::LogData(_) | Record::Noop => Ok(()),

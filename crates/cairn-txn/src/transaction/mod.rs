@@ -6,9 +6,11 @@
 //! ```
 //!
 //! This module creates and ends transactions. [`access`] has the locks of keys, reads and writes; [`save_points`] takes
-//! back a part of a transaction; [`two_phase`] prepares it; [`timestamps`] has those of its reads and writes.
+//! back a part of a transaction; [`two_phase`] prepares it; [`timestamps`] has those of its reads and writes;
+//! [`index_entries`] writes records of families with secondary indexes.
 
 mod access;
+mod index_entries;
 mod save_points;
 mod timestamps;
 mod two_phase;
@@ -156,6 +158,8 @@ pub struct Transaction {
     /// Writes that the commit of the prepared transaction adds.
     commit_time: Option<Box<WriteBatch>>,
     timestamps: Timestamps,
+    /// True if writes change the entries of secondary indexes.
+    maintains_indexes: bool,
     write_options: WriteOptions,
 }
 
@@ -164,6 +168,10 @@ impl Transaction {
         Transaction {
             batch: IndexedBatch::with_order(db.default_family().options().comparator.clone(), true),
             db,
+            maintains_indexes: match &policy {
+                Policy::Optimistic(_) => false,
+                Policy::Pessimistic(own) => own.locking.options().has_indexes(),
+            },
             policy,
             families: Vec::new(),
             tracker: Tracker::default(),

@@ -41,6 +41,15 @@ impl Transaction {
                 "Transaction is beyond state for rollback.",
             ));
         }
+        self.take_back_to_save_point()
+    }
+
+    /// [`Transaction::rollback_to_save_point`] in any state, for a write that was not completed.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no save point.
+    pub(super) fn take_back_to_save_point(&mut self) -> Result<()> {
         let Some(point) = self.save_points.pop() else {
             return Err(no_save_point());
         };

@@ -268,6 +268,8 @@ impl Transaction {
             own.has_name = true;
         }
         let seq = db.latest_sequence();
+        // The batch has the entries of secondary indexes.
+        let maintains_indexes = std::mem::take(&mut transaction.maintains_indexes);
         for record in prepared.batch.records() {
             let record = record?;
             // Only reads of the transaction lack a record that is not supported, or is in a dropped family.
@@ -290,6 +292,7 @@ impl Transaction {
                 }
             }
         }
+        transaction.maintains_indexes = maintains_indexes;
         transaction.prepared = transaction.batch.with_batch(PreparedPart::of);
         if let Policy::Pessimistic(own) = &mut transaction.policy {
             own.skip_concurrency_control = false;

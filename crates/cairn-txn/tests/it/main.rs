@@ -12,6 +12,7 @@ mod optimistic;
 mod pessimistic;
 mod policies;
 mod ranges;
+mod secondary_indexes;
 mod timestamps;
 mod two_phase;
 

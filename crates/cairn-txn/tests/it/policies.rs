@@ -12,13 +12,16 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest};
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_sim::{CrashModel, SimWorld};
-use cairn_txn::{TransactionDb, TransactionDbOptions, WritePolicy};
+use cairn_txn::{
+    SecondaryIndex, SimpleSecondaryIndex, TransactionDb, TransactionDbOptions, WritePolicy,
+};
 use cairn_types::{Code, Result};
 
 const POLICIES: [(&str, WritePolicy); 2] = [
@@ -27,7 +30,7 @@ const POLICIES: [(&str, WritePolicy); 2] = [
 ];
 
 /// Copies a database of RocksDB to `world`.
-fn copy(name: &str, world: &World) {
+pub(crate) fn copy(name: &str, world: &World) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);
@@ -318,4 +321,24 @@ fn a_database_is_not_given_another_policy_after_it_was_opened() {
     let db = db.db().clone();
     let refused = TransactionDb::new(db, &TransactionDbOptions::default());
     assert_eq!(refused.err().unwrap().code(), Code::InvalidArgument);
+}
+
+/// RocksDB's transactions with these policies do not change the entries of indexes.
+#[test]
+fn secondary_indexes_need_the_policy_committed() {
+    for (_, policy) in POLICIES {
+        let index: Arc<dyn SecondaryIndex> =
+            Arc::new(SimpleSecondaryIndex::new("default", b"", "by_value"));
+        let options = TransactionDbOptions {
+            write_policy: policy,
+            secondary_indices: vec![index],
+            ..TransactionDbOptions::default()
+        };
+        let world = World::in_memory();
+        let error = with_db(&world, |request| TransactionDb::open(request, &options))
+            .err()
+            .expect("they are refused");
+        assert_eq!(error.code(), Code::NotSupported);
+        assert!(!world.fs.exists(Path::new("/db/CURRENT")).unwrap());
+    }
 }

@@ -140,12 +140,30 @@ impl CommitPipeline {
     /// Those of the environment, for the group that the batch was in.
     #[inline]
     pub(crate) fn commit(&self, env: &impl CommitEnv, batch: Batch<'_>, mode: Mode) -> Result<()> {
+        self.commit_after(env, batch, mode, || ())
+    }
+
+    /// [`CommitPipeline::commit`] with a call of `queued` when the position of the batch in the order of writes is
+    /// fixed. It runs on the caller's thread, which may lead, and does not panic.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CommitPipeline::commit`].
+    #[inline]
+    pub(crate) fn commit_after(
+        &self,
+        env: &impl CommitEnv,
+        batch: Batch<'_>,
+        mode: Mode,
+        queued: impl FnOnce(),
+    ) -> Result<()> {
         let kind = Kind::Batch(mode);
         let mut charge = None;
         let waiter = self.queue.join(|| {
             charge = env.charge_batch(batch.len());
             Waiter::new(kind, OwnedBatch::new(&batch))
         });
+        queued();
         let Some(waiter) = waiter else {
             return self.lead(env, batch, mode, || Ok(()));
         };

@@ -11,6 +11,7 @@ const MAPPED: FileMode = FileMode {
     mapped: true,
     written_back: true,
     expected_len: 0,
+    temperature: 0,
 };
 
 /// Creates a mapped file; `None` if the temporary directory is on a file system without support.
