@@ -98,7 +98,7 @@ pub(crate) fn open_above(
 }
 
 /// Opens a database whose transactions are logged with the write policy `policy`, as a transaction database of RocksDB
-/// logs them; see [`crate::write::sections`]. The logs that are there have the same policy, or no transactions.
+/// logs them. The logs that are there have the same policy, or no transactions.
 ///
 /// # Errors
 ///
