@@ -243,7 +243,7 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "120"],
+        &["--count", "3", "--ops", "30", "--runs", "110"],
     )
 }
 
