@@ -15,7 +15,7 @@ use crate::{
 const FUZZ_INPUTS: &str = "20000";
 
 /// Operations that RocksDB's library and Cairn's execute side by side.
-const TWIN_OPERATIONS: &str = "600000";
+const TWIN_OPERATIONS: &str = "450000";
 
 /// A stage: its name and its function.
 struct Stage {
@@ -243,12 +243,12 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "110"],
+        &["--count", "3", "--ops", "30", "--runs", "84"],
     )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "55", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "44", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {
