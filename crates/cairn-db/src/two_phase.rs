@@ -162,7 +162,7 @@ impl Shared {
             false => Batch::only_logged(marker.as_bytes()),
         };
         let mut bypass = match decision {
-            Decision::Commit(commit) if commit.bypass_memtable && reserved == 0 => {
+            Decision::Commit(commit) if commit.bypass_memtable => {
                 let log = FileNumber(section.view().sequence().0);
                 self.bypass_of(&section.view(), Some(log), &options)
             }

@@ -28,10 +28,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use super::replay::{RecordedSizes, Sink, add, misplaced, other_policy};
 use crate::catalog::family::FamilyState;
 use crate::write::entry::entry;
-use crate::write::moved_sections::value_at;
-
-/// A family and a key.
-type FamilyKey = (u32, Vec<u8>);
+use crate::write::moved_sections::{FamilyKey, value_at};
 
 /// The sequence numbers of the entries of a batch.
 struct Numbers {

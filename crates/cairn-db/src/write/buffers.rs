@@ -105,17 +105,16 @@ impl Shared {
 
 impl MemtableOwner for Shared {
     fn wake(self: Arc<Self>) {
-        // On a thread of its own: the thread that frees memory may hold the lock that waiters need. The job takes over
-        // the reference, which may be the last one: a database is not dropped here.
-        let executor = self.context.world.executor.clone();
-        let job = Box::new(move || {
-            drop(self.tree.lock());
-            self.changed.notify_all();
-        });
-        executor.spawn(Priority::High, job);
+        // On another thread: the thread that frees memory may hold the lock that waiters need.
+        let woken = self.clone();
+        self.run(Box::new(move || {
+            drop(woken.tree.lock());
+            woken.changed.notify_all();
+        }));
     }
 
     fn run(self: Arc<Self>, job: Box<dyn FnOnce() + Send>) {
+        // The job takes over the reference, which may be the last one: a database is not dropped here.
         let executor = self.context.world.executor.clone();
         let job = Box::new(move || {
             job();

@@ -32,7 +32,7 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 /// A family and a key.
-type FamilyKey = (u32, Vec<u8>);
+pub(crate) type FamilyKey = (u32, Vec<u8>);
 
 /// The batch with which a log takes over the undecided sections.
 pub(crate) struct MovedSections {

@@ -121,8 +121,7 @@ mod tests {
     use cairn_platform::Buffer;
     use cairn_platform::sync::Arc;
 
-    /// Memory freed by evictions was charged once per second: thousands of tables opened within a second exceeded the
-    /// budget by the free memory of the blocks that they displaced.
+    /// Tables displace blocks, whose memory stays resident while other blocks share its spans.
     #[test]
     fn memory_freed_by_evictions_is_charged_while_charges_grow() {
         let cache = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
