@@ -1,4 +1,5 @@
-//! The lists of options in docs/compatibility.md, generated from the option tables of cairn-options.
+//! The lists of options in docs/compatibility.md, generated from the option tables of cairn-options, and the number of
+//! features by support, counted in the page's own table.
 //!
 //! A list is the run of lines that begin with "- " after the paragraph that introduces it. The tables
 //! are parsed as text, so that xtask depends on none of the engine's crates.
@@ -34,7 +35,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
 /// Keywords that may follow the default of a row.
 const WORDS: [&str; 5] = ["dynamic", "unwritten", "recent", "hint", "missing"];
 
-/// Rewrites the lists.
+/// The degrees of support in the table of features, in the order of the sentence that counts them.
+const DEGREES: [&str; 3] = ["yes", "part", "no"];
+
+/// Rewrites the lists and the count.
 pub fn run(root: &Path) -> Result<(), String> {
     let page = root.join(PAGE);
     let text = sources::read(root, &page).text;
@@ -51,19 +55,19 @@ pub fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Reports lists that differ from the tables.
+/// Reports lists that differ from the tables, and a wrong count.
 pub fn check(root: &Path, complaints: &mut Vec<String>) {
     let text = sources::read(root, &root.join(PAGE)).text;
     match rewritten(root, &text) {
         Ok(new) if new == text => {}
         Ok(_) => complaints.push(format!(
-            "{PAGE}: the lists are out of date: run cargo xtask compat"
+            "{PAGE}: the lists or the count of features are out of date: run cargo xtask compat"
         )),
         Err(words) => complaints.push(words),
     }
 }
 
-/// The page with regenerated lists.
+/// The page with regenerated lists and count.
 fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     for (marker, word) in LISTS {
@@ -78,7 +82,32 @@ fn rewritten(root: &Path, text: &str) -> Result<String, String> {
         let end = begin + lines[begin..].iter().take_while(is_list).count();
         lines.splice(begin..end, list);
     }
+    let count = count(&lines)?;
+    let is_count =
+        |line: &String| line.starts_with(|c: char| c.is_ascii_digit()) && line.contains(" yes, ");
+    match lines.iter_mut().find(|line| is_count(line)) {
+        Some(line) => *line = count,
+        None => return Err(format!("{PAGE}: no line counts the features")),
+    }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The sentence that counts the rows of the table of features: `| F001 | feature | yes | how |`.
+fn count(lines: &[String]) -> Result<String, String> {
+    let mut counts = DEGREES.map(|degree| (degree, 0));
+    for line in lines.iter().filter(|line| line.starts_with("| F")) {
+        let degree = line.split('|').nth(3).unwrap_or_default().trim();
+        match counts.iter_mut().find(|(known, _)| *known == degree) {
+            Some((_, count)) => *count += 1,
+            None => {
+                return Err(format!(
+                    "{PAGE}: {degree:?} is not one of {DEGREES:?}: {line}"
+                ));
+            }
+        }
+    }
+    let words = counts.map(|(degree, count)| format!("{count} {degree}"));
+    Ok(words.join(", ") + ".")
 }
 
 /// The names of the options whose rows have the keyword `word`.
@@ -166,6 +195,15 @@ fn row(statement: &str) -> Option<Row<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_are_counted_by_support() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let table =
+            lines("| F001 | A | yes | |\n| F002 | B | no | C |\n| F003 | D | yes | E | F |");
+        assert_eq!(count(&table), Ok("2 yes, 0 part, 1 no.".to_owned()));
+        assert!(count(&lines("| F001 | A | perhaps | |")).is_err());
+    }
 
     #[test]
     fn rows_are_parsed_with_their_keywords() {
