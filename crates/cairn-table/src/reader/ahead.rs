@@ -248,6 +248,9 @@ impl Ahead {
     fn reach(&mut self, handle: Handle) -> bool {
         let has =
             |chunk: &Chunk| chunk.range.start <= handle.offset && handle.end() <= chunk.range.end;
+        if self.chunks.front().is_some_and(has) {
+            return true;
+        }
         let Some(at) = self.chunks.iter().position(has) else {
             return false;
         };
@@ -627,10 +630,12 @@ impl Ahead {
 
     /// True if the depth, and the length of the scan so far, admit another chunk.
     fn admits_another(&self) -> bool {
-        let further = self.chunks.iter().skip(1);
-        let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
-        let is_long = self.options.readahead > 0 || bytes <= 2 * self.visited;
-        self.admits_beyond(self.chunks.len()) && is_long
+        let is_long = || {
+            let further = self.chunks.iter().skip(1);
+            let bytes: u64 = further.map(|one| len_of(&one.range)).sum();
+            self.options.readahead > 0 || bytes <= 2 * self.visited
+        };
+        self.admits_beyond(self.chunks.len()) && is_long()
     }
 
     pub(crate) fn chunks_held(&self) -> usize {

@@ -247,7 +247,13 @@ impl IndexIter {
             }
         }
         let bytes = root_bytes(&self.root_block, table);
-        let words = table.index.words_to_search(&table.order, &table.params);
+        // A scan is no search: it uses words, but does not need them.
+        let words = match landing {
+            Landing::First | Landing::Last => table.index.words.get(),
+            Landing::Seek | Landing::SeekOrLast => {
+                table.index.words_to_search(&table.order, &table.params)
+            }
+        };
         let place = (part.handle, words);
         let landed = land(&mut self.root, bytes, table, target, landing, place)?;
         if table.guards() {
