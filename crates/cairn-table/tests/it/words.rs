@@ -120,10 +120,14 @@ fn a_block_with_more_entries_than_typical_moves_when_its_key_words_are_built() {
 }
 
 #[test]
-fn the_words_of_an_index_are_built_by_the_second_get() {
+fn the_words_of_an_index_are_built_by_the_second_get_and_not_by_scans() {
     let entries = entries(|_| 100);
     let (table, _) = cached(&entries, Compression::None);
     let opened = table.memory_usage();
+    for _ in 0..3 {
+        assert_eq!(forward(&table).unwrap(), entries);
+        assert_eq!(table.memory_usage(), opened);
+    }
     let find = |at: usize| {
         let (key, value) = &entries[at];
         let found = get(&table, key::user_key(key), 9).unwrap();
