@@ -85,7 +85,7 @@ const UNSAFE_ALLOWED: [&str; 11] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 25] = [
+const FUZZED: [(&str, &str); 27] = [
     ("backup", "backup_meta"),
     ("compaction_service", "compaction_service"),
     ("coding", "varint_key"),
@@ -110,6 +110,8 @@ const FUZZED: [(&str, &str); 25] = [
     ("wide", "wide_columns"),
     ("options_text", "options_text"),
     ("names", "names"),
+    ("prepared_file", "prepared_file"),
+    ("record_text", "compaction_service"),
     ("seqno_times", "footer_meta_props"),
 ];
 

@@ -71,6 +71,9 @@ pub const TARGETS: &[Target] = &[
         .with_bound(targets::wal::BOUND)
         .with_repair(targets::manifest::repair),
     Target::new("options_text", targets::options_text::run),
+    Target::new("prepared_file", targets::prepared_file::run)
+        .with_bound(targets::prepared_file::BOUND)
+        .with_repair(targets::prepared_file::repair),
     Target::new("write_batch", targets::write_batch::run),
     Target::new("wal", targets::wal::run)
         .with_bound(targets::wal::BOUND)

@@ -57,7 +57,7 @@ use std::path::{Path, PathBuf};
 pub use cairn_db::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
     ExternalSstFileInfo, FileType, LevelMetaData, LiveFileMetaData, LiveFileStorageInfo,
-    LiveFilesStorageInfoOptions, ReplaceRange, SortedRunBuilderOptions,
+    LiveFilesStorageInfoOptions, PreparedFileInfo, ReplaceRange, SortedRunBuilderOptions,
 };
 use cairn_options::FamilyOptions;
 pub use cairn_options::{ImportColumnFamilyOptions, IngestExternalFileOptions};
@@ -85,6 +85,9 @@ pub struct Ingestion<'db> {
     /// The key range whose data the files replace. It must contain all of them, and no table may
     /// cross its bounds.
     pub replace: Option<ReplaceRange>,
+    /// The descriptions of the files, one per file; empty for none. A file with a description is not
+    /// opened, unless `verify_checksums_before_ingest` is set: its bounds and properties are trusted.
+    pub file_infos: Vec<PreparedFileInfo>,
 }
 
 impl<'db> Ingestion<'db> {
@@ -102,6 +105,7 @@ impl<'db> Ingestion<'db> {
             checksums: Vec::new(),
             checksum_functions: Vec::new(),
             replace: None,
+            file_infos: Vec::new(),
         }
     }
 
@@ -119,6 +123,7 @@ impl<'db> Ingestion<'db> {
             checksums: self.checksums.clone(),
             checksum_functions: self.checksum_functions.clone(),
             replace: self.replace.clone(),
+            file_infos: self.file_infos.clone(),
         }
     }
 }
@@ -229,6 +234,43 @@ impl Db {
             inner: self.inner.prepare_file_ingestion(&ingestions)?,
             db: PhantomData,
         })
+    }
+
+    /// Returns the description of the live table at `path`, with which another database ingests the
+    /// table without opening it (`allow_db_generated_files`); see [`Ingestion::file_infos`]. The table
+    /// exists as long as deletions are paused ([`Db::disable_file_deletions`]) or a link to it exists.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::files::{IngestExternalFileOptions, Ingestion, PreparedFileInfo};
+    /// use cairn::{Db, Options};
+    ///
+    /// let options = Options::default().create_if_missing(true);
+    /// let from = Db::open(dir.path().join("from"), &options)?;
+    /// from.put(b"granite", b"igneous")?;
+    /// from.flush()?;
+    /// from.disable_file_deletions()?;
+    /// let file = &from.live_files_metadata()[0];
+    /// let path = file.directory.join(&file.relative_filename);
+    /// let bytes = from.prepared_file_info(&path)?.encode(); // to another host
+    ///
+    /// let to = Db::open(dir.path().join("to"), &options)?;
+    /// let ingest = IngestExternalFileOptions {
+    ///     allow_db_generated_files: true,
+    ///     ..Default::default()
+    /// };
+    /// let mut ingestion = Ingestion::new(&to.default_family(), [path], &ingest);
+    /// ingestion.file_infos = vec![PreparedFileInfo::decode(&bytes)?];
+    /// to.ingest_external_files(&[ingestion])?;
+    /// assert_eq!(to.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no live table has this path; those of opening the table.
+    pub fn prepared_file_info(&self, path: impl AsRef<Path>) -> Result<PreparedFileInfo> {
+        self.inner.prepared_file_info(path.as_ref())
     }
 
     /// Ingests the files of `handle`, atomically.

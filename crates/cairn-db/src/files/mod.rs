@@ -7,6 +7,7 @@
 //! | `destroy`, `repair` | a database that is not open | a world; a repair opens it once at its end |
 //! | `live`, `capture` | lists of the files of a consistent state, and their checksums | [`host::Host`] |
 //! | `checkpoint`, `export` | copies made of links | [`host::Host`] |
+//! | `prepared_info` | descriptions of tables for an ingestion | [`host::Host`] |
 //! | `ingest`, imports in `export` | tables that become part of a database | [`host::Host`] |
 //! | `copy`, `staging`, `lost`, `kept`, `external` | parts of these | a file system; `kept` a host |
 //!
@@ -36,6 +37,7 @@ pub(crate) mod ingest;
 pub(crate) mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;
+mod prepared_info;
 mod repair;
 mod sorted_run;
 mod sst_reader;
@@ -52,6 +54,7 @@ pub use live::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, FileType, LevelMetaData,
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions,
 };
+pub use prepared_info::PreparedFileInfo;
 pub use repair::{LostTable, Quarantine, RepairReport, quarantine, repair};
 pub use sorted_run::{SortedRunBuilder, SortedRunBuilderOptions};
 pub use sst_reader::{SstFileReader, SstIter};

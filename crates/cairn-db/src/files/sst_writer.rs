@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cairn_format::dated;
 use cairn_format::id::SessionId;
-use cairn_format::key;
+use cairn_format::key::{self, InternalKey};
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_jobs::checksum;
 use cairn_jobs::ttl::merge_operator_name;
@@ -17,10 +17,11 @@ use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Process, World, WritableFile};
 use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
-use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
 use crate::files::host::{Components, Host};
+use crate::files::prepared_info::PreparedFileInfo;
 use crate::handle::Family;
 
 /// The database id in the properties of external tables.
@@ -54,6 +55,8 @@ pub struct ExternalSstFileInfo {
     pub num_range_del_entries: u64,
     /// The version of external tables; 2.
     pub version: i32,
+    /// The description for an ingestion that does not open the file; `None` before the table is finished.
+    pub prepared_file_info: Option<PreparedFileInfo>,
 }
 
 /// Writes external tables, one after another.
@@ -76,6 +79,8 @@ struct Open {
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
+    /// The internal key of the first entry; empty if there is none.
+    first: Vec<u8>,
     /// The internal key of the last entry; empty if there is none.
     last: Vec<u8>,
     /// The internal key of the entry being added.
@@ -141,6 +146,7 @@ impl SstFileWriter {
             process: Process::this(),
             file,
             builder,
+            first: Vec::new(),
             last: Vec::new(),
             key: Vec::new(),
             info: ExternalSstFileInfo {
@@ -348,6 +354,7 @@ impl SstFileWriter {
         if is_first {
             let first = key::user_key(&open.key);
             open.info.smallest_key.extend_from_slice(first);
+            open.first.clone_from(&open.key);
         }
         open.info.num_entries += 1;
         std::mem::swap(&mut open.last, &mut open.key);
@@ -398,6 +405,7 @@ impl SstFileWriter {
             file,
             builder,
             mut info,
+            first,
             last,
             key: _,
             process: _,
@@ -422,6 +430,16 @@ impl SstFileWriter {
             let _ = self.world.fs.remove(&info.file_path);
         })?;
         info.file_size = table.file_size;
+        let order = &self.family.comparator;
+        info.prepared_file_info = bounds(order, &info, &first, &last).map(|(smallest, largest)| {
+            PreparedFileInfo::new(
+                order,
+                table.file_size,
+                (&smallest, &largest),
+                (SequenceNumber::ZERO, SequenceNumber::ZERO),
+                &table.properties,
+            )
+        });
         self.finished_size = table.file_size;
         if let Some(crc) = table.file_crc32c {
             info.file_checksum = crc.to_be_bytes().to_vec();
@@ -453,6 +471,42 @@ impl Drop for SstFileWriter {
             let _ = self.world.fs.remove(&path);
         }
     }
+}
+
+/// Returns the bounds of a table whose first and last entry are `first` and `last`. `None` if it is empty.
+fn bounds(
+    order: &KeyOrder,
+    info: &ExternalSstFileInfo,
+    first: &[u8],
+    last: &[u8],
+) -> Option<(InternalKey, InternalKey)> {
+    let points = InternalKey::decode(first).ok();
+    let points = points.zip(InternalKey::decode(last).ok());
+    if info.num_range_del_entries == 0 {
+        return points;
+    }
+    // The bounds of range tombstones sort before every version of their keys.
+    let size = order.timestamp_size();
+    let bound = |user: &[u8], seq| {
+        let mut key = key::strip_timestamp(user, size).to_vec();
+        key.resize(user.len(), u8::MAX);
+        InternalKey::new(&key, seq, ValueKind::RangeDeletion)
+    };
+    let start = bound(&info.smallest_range_del_key, SequenceNumber::ZERO);
+    let end = bound(&info.largest_range_del_key, SequenceNumber::MAX);
+    let Some((first, last)) = points else {
+        return Some((start, end));
+    };
+    let is_less =
+        |a: &InternalKey, b: &InternalKey| key::compare(order, a.as_bytes(), b.as_bytes()).is_lt();
+    Some((
+        if is_less(&start, &first) {
+            start
+        } else {
+            first
+        },
+        if is_less(&last, &end) { end } else { last },
+    ))
 }
 
 #[cold]

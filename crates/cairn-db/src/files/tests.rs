@@ -83,6 +83,7 @@ impl FakeHost {
             checksums: Vec::new(),
             checksum_functions: Vec::new(),
             replace: None,
+            file_infos: Vec::new(),
         };
         ingest(self, vec![input])
     }

@@ -21,6 +21,7 @@ mod encrypted;
 mod ended_logs;
 mod entities;
 mod errors;
+mod file_infos;
 mod filters;
 mod flat;
 mod flushes;

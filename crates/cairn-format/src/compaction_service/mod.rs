@@ -10,13 +10,10 @@
 //! that contains a colon in braces. Members may be in any order; a missing member has its default, and
 //! unknown ones are skipped, because newer releases add members.
 
-mod properties;
-mod text;
-
 use cairn_types::{Decoded, Malformed};
 
+use crate::record_text::{Element, Value, record};
 use crate::table::properties::Properties;
-use text::{Value, record};
 
 /// The only version of the encoding.
 const VERSION: u32 = 1;
@@ -219,6 +216,8 @@ record! {
         internal_stats: InternalStats = "internal_stats";
     }
 }
+
+impl Element for OutputFile {}
 
 impl Request {
     /// Returns the encoded request.

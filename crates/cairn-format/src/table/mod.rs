@@ -4,6 +4,7 @@ pub mod footer;
 pub mod handle;
 pub mod meta;
 pub mod properties;
+pub(crate) mod properties_text;
 pub mod shared_text;
 
 pub use footer::Footer;

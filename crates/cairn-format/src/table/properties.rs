@@ -320,19 +320,34 @@ impl Properties {
         let mut limits = (None, None);
         for entry in Entries::new(block)? {
             let entry = entry?;
-            let value = entry.value;
-            match &entry.key[..] {
-                TIMESTAMP_MIN => limits.0 = Some(value.to_vec()),
-                TIMESTAMP_MAX => limits.1 = Some(value.to_vec()),
-                name => properties
-                    .take(name, value)
-                    .map_err(|error| error.shifted(entry.value_at))?,
-            }
+            properties
+                .take_row(&entry.key, entry.value, &mut limits)
+                .map_err(|error| error.shifted(entry.value_at))?;
         }
-        if let (Some(min), Some(max)) = limits {
-            properties.timestamps = Some((min, max));
-        }
+        properties.set_timestamps(limits);
         Ok(properties)
+    }
+
+    /// Sets the property `name` to a value that is encoded as in a properties block. `limits` collects the smallest and
+    /// the largest timestamp, for [`Properties::set_timestamps`].
+    pub(crate) fn take_row(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        limits: &mut (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Decoded<()> {
+        match name {
+            TIMESTAMP_MIN => limits.0 = Some(value.to_vec()),
+            TIMESTAMP_MAX => limits.1 = Some(value.to_vec()),
+            name => self.take(name, value)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_timestamps(&mut self, limits: (Option<Vec<u8>>, Option<Vec<u8>>)) {
+        if let (Some(min), Some(max)) = limits {
+            self.timestamps = Some((min, max));
+        }
     }
 
     fn take(&mut self, name: &[u8], value: &[u8]) -> Decoded<()> {
@@ -372,8 +387,24 @@ impl Properties {
     /// Encodes the properties as a block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut rows = self.others.clone();
+        let mut rows = self.collected();
         self.put_simple(&mut rows);
+        let mut put = |name: &[u8], value: &[u8]| {
+            rows.insert(name.to_vec(), value.to_vec());
+        };
+        if self.timestamps_stripped {
+            put(TIMESTAMPS_PERSISTED, &[0]);
+        }
+        if !self.seqno_time_map.is_empty() {
+            put(SEQNO_TIME_MAP, &self.seqno_time_map);
+        }
+        let rows = rows.iter().map(|(name, value)| (&name[..], &value[..]));
+        encode_entries(rows, Restarts::First)
+    }
+
+    /// The properties that RocksDB treats as those of property collectors, by name, as in a properties block.
+    pub(crate) fn collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut rows = self.others.clone();
         let mut put = |name: &[u8], value: &[u8]| {
             rows.insert(name.to_vec(), value.to_vec());
         };
@@ -398,15 +429,9 @@ impl Properties {
         if let Some(seq) = self.global_seqno {
             put(GLOBAL_SEQNO, &seq.0.to_le_bytes());
         }
-        if self.timestamps_stripped {
-            put(TIMESTAMPS_PERSISTED, &[0]);
-        }
         if let Some((min, max)) = &self.timestamps {
             put(TIMESTAMP_MIN, min);
             put(TIMESTAMP_MAX, max);
-        }
-        if !self.seqno_time_map.is_empty() {
-            put(SEQNO_TIME_MAP, &self.seqno_time_map);
         }
         if let Some((count, bytes)) = self.embedded_blobs {
             let mut value = Vec::new();
@@ -414,8 +439,7 @@ impl Properties {
             put_varint64(&mut value, bytes);
             put(EMBEDDED_BLOBS, &value);
         }
-        let rows = rows.iter().map(|(name, value)| (&name[..], &value[..]));
-        encode_entries(rows, Restarts::First)
+        rows
     }
 
     /// True for an external file whose entries all have the same sequence number, which the file

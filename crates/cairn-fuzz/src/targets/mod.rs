@@ -15,6 +15,7 @@ pub mod footer_meta_props;
 pub mod manifest;
 pub mod names;
 pub mod options_text;
+pub mod prepared_file;
 pub mod range_del;
 pub mod table_whole;
 pub mod trace;

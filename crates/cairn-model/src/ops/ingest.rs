@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use cairn_db::{Ingestion, SstFileWriter};
+use cairn_db::{Ingestion, PreparedFileInfo, SstFileWriter};
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Code, Error, Result};
 
@@ -46,7 +46,10 @@ impl Ingest {
                 .iter_mut()
                 .find(|all| all.family.id() == one.family.id())
             {
-                Some(all) => all.files.extend(one.files),
+                Some(all) => {
+                    all.files.extend(one.files);
+                    all.file_infos.extend(one.file_infos);
+                }
                 None => all.push(one),
             }
         }
@@ -93,8 +96,14 @@ pub(super) fn write_tables(
                 false => add(&mut writer, write)?,
             }
         }
-        writer.finish()?;
-        all.push(Ingestion::new(&family, [path], &options));
+        let info = writer.finish()?.prepared_file_info;
+        let mut ingestion = Ingestion::new(&family, [path], &options);
+        if tables.way == "link" {
+            // The files are ingested without being opened.
+            let info = info.map(|info| PreparedFileInfo::decode(&info.encode()));
+            ingestion.file_infos = info.into_iter().collect::<Result<_>>()?;
+        }
+        all.push(ingestion);
     }
     Ok(all)
 }

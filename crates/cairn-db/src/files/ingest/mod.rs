@@ -27,6 +27,7 @@ use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
 use super::host::{Components, Host};
+use super::prepared_info::PreparedFileInfo;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::handle::Family;
@@ -58,6 +59,9 @@ pub struct Ingestion {
     /// The range that is removed from the family when the files are added. It must contain all of them, and
     /// no table may cross its boundaries.
     pub replace: Option<ReplaceRange>,
+    /// The descriptions of the files, one for each; empty for none. A file with a description is not opened, unless
+    /// `verify_checksums_before_ingest` is set: its bounds and properties are trusted. Not with `write_global_seqno`.
+    pub file_infos: Vec<PreparedFileInfo>,
 }
 
 impl Ingestion {
@@ -75,6 +79,7 @@ impl Ingestion {
             checksums: Vec::new(),
             checksum_functions: Vec::new(),
             replace: None,
+            file_infos: Vec::new(),
         }
     }
 }
@@ -118,6 +123,7 @@ pub(super) struct Input {
     pub(super) checksums: Vec<Vec<u8>>,
     pub(super) checksum_functions: Vec<String>,
     pub(super) replace: Option<ReplaceRange>,
+    pub(super) file_infos: Vec<PreparedFileInfo>,
 }
 
 /// Returns the inputs of `ingestions`, one for each.
@@ -129,6 +135,7 @@ fn inputs(ingestions: &[Ingestion]) -> Vec<Input> {
         checksums: ingestion.checksums.clone(),
         checksum_functions: ingestion.checksum_functions.clone(),
         replace: ingestion.replace.clone(),
+        file_infos: ingestion.file_infos.clone(),
     });
     inputs.collect()
 }
@@ -233,6 +240,19 @@ fn check(database: Components<'_>, inputs: &[Input]) -> Result<()> {
         }
         if input.options.ingest_behind && input.replace.is_some() {
             return refuse("ingest_behind replaces nothing".to_owned());
+        }
+        let (infos, files) = (input.file_infos.len(), input.files.len());
+        if infos > 0 && infos != files {
+            return refuse(format!(
+                "descriptions of {files} files for column family {name:?}: found {infos}"
+            ));
+        }
+        if infos > 0 && input.options.write_global_seqno {
+            return refuse(
+                "write_global_seqno needs the content of the files, which are not opened if their \
+                 descriptions are given"
+                    .to_owned(),
+            );
         }
         if input.options.fill_cache != inputs[0].options.fill_cache {
             return refuse("fill_cache must be the same for all families".to_owned());

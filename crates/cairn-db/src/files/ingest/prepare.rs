@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::id::UniqueId;
+use cairn_format::key::InternalKey;
 use cairn_format::names;
 use cairn_format::table::{Properties, meta};
 use cairn_format::trace::block_cache::CacheCaller;
@@ -13,7 +14,7 @@ use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, Table, TableIter};
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Input, ReplaceRange, abandon};
@@ -22,6 +23,7 @@ use crate::context::DbContext;
 use crate::files::copy;
 use crate::files::external::Reader;
 use crate::files::host::Components;
+use crate::files::prepared_info::PreparedFileInfo;
 
 /// The files of one family, ready to be placed.
 pub(super) struct Prepared {
@@ -93,9 +95,9 @@ pub(super) fn prepare(database: Components<'_>, input: Input) -> Result<Prepared
 
 /// Opens the caller's files of `prepared`, and divides them into batches without overlap.
 fn examine(database: Components<'_>, prepared: &mut Prepared) -> Result<()> {
-    for path in &prepared.input.files {
+    for (at, path) in prepared.input.files.iter().enumerate() {
         prepared.files.push(
-            inspect_file(database, &prepared.input, path)
+            inspect_file(database, &prepared.input, at)
                 .map_err(|error| error.context(format_args!("ingesting {}", path.display())))?,
         );
     }
@@ -161,71 +163,45 @@ fn replaced(input: &Input, files: &[Incoming]) -> Result<Option<Option<Incoming>
     }
 }
 
-/// Opens the caller's file, and reads the information that determines its place in the tree.
-fn inspect_file(database: Components<'_>, input: &Input, path: &Path) -> Result<PreparedFile> {
-    let family = &input.family;
-    let options = &input.options;
-    let reader = external_reader(database.context, family);
-    let external = reader.open(path, Some(SequenceNumber::ZERO))?;
-    let table = &external.table;
-    let properties = table.properties();
-    check_origin(properties, input)?;
-    let persisted = properties.comparator == family.order().name()
-        && !properties.timestamps_stripped
-        || family.order().timestamp_size() == 0;
-    if persisted != family.persist_timestamps {
-        return Err(Error::invalid_argument(format!(
-            "timestamps in the file: expected {} as in column family {:?}, found {persisted}",
-            family.persist_timestamps,
-            family.name()
-        )));
-    }
-    if properties.num_entries == 0 && properties.num_range_deletions == 0 {
-        return Err(Error::invalid_argument("the file has no entries"));
-    }
-    if options.verify_checksums_before_ingest {
-        table.verify_checksums(&database.context.io)?;
-    }
-    let (smallest, largest) = reader
-        .bounds(table)?
-        .ok_or_else(|| Error::invalid_argument("the file has no entries"))?;
-    let own_seqs = match options.allow_db_generated_files {
-        true => own_sequences(&database.context.io, table)?,
-        false => {
-            // The end of a tombstone is a bound, too, with the largest possible number.
-            let zero = smallest.seq() == SequenceNumber::ZERO
-                && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
-            if !zero || properties.key_largest_seqno > 0 {
-                return Err(Error::corruption(
-                    "the file is an external one and has entries with sequence numbers",
-                ));
-            }
-            (SequenceNumber::ZERO, SequenceNumber::ZERO)
-        }
+/// The information about a file that determines its place in the tree.
+struct Facts {
+    size: u64,
+    smallest: InternalKey,
+    largest: InternalKey,
+    /// The sequence numbers in the file, if it keeps them.
+    own_seqs: (SequenceNumber, SequenceNumber),
+    /// The offset of the global sequence number, if it is to be written.
+    seqno_at: Option<u64>,
+    properties: Properties,
+}
+
+/// Collects the information about the caller's file at position `at`, from its description or from the file.
+fn inspect_file(database: Components<'_>, input: &Input, at: usize) -> Result<PreparedFile> {
+    let (path, family) = (&input.files[at], &input.family);
+    let facts = match input.file_infos.get(at) {
+        Some(info) => described(database, input, path, info)?,
+        None => read(database, input, path)?,
     };
     let number = database.catalog.numbers.take();
-    let seqno_at = match options.write_global_seqno {
-        true => Some(place_of_seqno(&*database.context.world.fs, path, table)?),
-        false => None,
-    };
+    let properties = &facts.properties;
     let data_end = match properties.tail_start_offset {
         0 => properties.data_size,
         at => at,
     };
     Ok(PreparedFile {
-        outside: path.to_owned(),
+        outside: path.clone(),
         inside: family.tables().paths[0].join(names::table(number)),
         number,
         path_id: 0,
-        size: external.size,
+        size: facts.size,
         bounds: Incoming {
-            smallest,
-            largest,
+            smallest: facts.smallest,
+            largest: facts.largest,
             first_overlap: None,
         },
         tail_size: match data_end {
             0 => 0,
-            end => external.size.saturating_sub(end),
+            end => facts.size.saturating_sub(end),
         },
         unique_id: UniqueId::of_table(
             &properties.db_id,
@@ -241,11 +217,145 @@ fn inspect_file(database: Components<'_>, input: &Input, path: &Path) -> Result<
             raw_value_bytes: properties.raw_value_size,
         },
         timestamps: properties.timestamps.clone(),
-        timestamps_persisted: persisted,
-        own_seqs,
-        seqno_at,
+        timestamps_persisted: has_timestamps(input, properties),
+        own_seqs: facts.own_seqs,
+        seqno_at: facts.seqno_at,
         checksum: (Vec::new(), NO_CHECKSUM_FUNCTION.to_owned()),
     })
+}
+
+/// Opens the file at `path`, and reads what an ingestion has to know.
+fn read(database: Components<'_>, input: &Input, path: &Path) -> Result<Facts> {
+    let options = &input.options;
+    let reader = external_reader(database.context, &input.family);
+    let external = reader.open(path, Some(SequenceNumber::ZERO))?;
+    let table = &external.table;
+    let properties = table.properties();
+    check_properties(properties, input)?;
+    if options.verify_checksums_before_ingest {
+        table.verify_checksums(&database.context.io)?;
+    }
+    let (smallest, largest) = reader.bounds(table)?.ok_or_else(no_entries)?;
+    let own_seqs = match options.allow_db_generated_files {
+        true => own_sequences(&database.context.io, table)?,
+        false => {
+            check_external(&smallest, &largest, properties.key_largest_seqno)?;
+            (SequenceNumber::ZERO, SequenceNumber::ZERO)
+        }
+    };
+    let seqno_at = match options.write_global_seqno {
+        true => Some(place_of_seqno(&*database.context.world.fs, path, table)?),
+        false => None,
+    };
+    Ok(Facts {
+        size: external.size,
+        smallest,
+        largest,
+        own_seqs,
+        seqno_at,
+        properties: properties.clone(),
+    })
+}
+
+/// Returns what `info` states about the file at `path`. The file is opened only to verify its checksums.
+fn described(
+    database: Components<'_>,
+    input: &Input,
+    path: &Path,
+    info: &PreparedFileInfo,
+) -> Result<Facts> {
+    let (family, options, properties) = (&input.family, &input.options, info.properties());
+    check_order(family.order(), properties)?;
+    check_properties(properties, input)?;
+    let found = database.context.world.fs.status(path)?.len;
+    if found != info.file_size() {
+        return Err(Error::corruption(format!(
+            "length of the file: expected {} as in its description, found {found}",
+            info.file_size()
+        )));
+    }
+    if options.verify_checksums_before_ingest {
+        let reader = external_reader(database.context, family);
+        let external = reader.open(path, Some(SequenceNumber::ZERO))?;
+        external.table.verify_checksums(&database.context.io)?;
+    }
+    let (smallest, largest) = info.bounds(family.order())?;
+    let own_seqs = match options.allow_db_generated_files {
+        true => info.seqs().ok_or_else(|| {
+            Error::corruption("the description of the file has no sequence numbers")
+        })?,
+        false => {
+            let most = info.seqs().map_or(0, |(_, largest)| largest.0);
+            check_external(&smallest, &largest, most)?;
+            (SequenceNumber::ZERO, SequenceNumber::ZERO)
+        }
+    };
+    Ok(Facts {
+        size: found,
+        smallest,
+        largest,
+        own_seqs,
+        seqno_at: None,
+        properties: properties.clone(),
+    })
+}
+
+#[cold]
+fn no_entries() -> Error {
+    Error::invalid_argument("the file has no entries")
+}
+
+/// True if the keys of a file with these properties have the timestamps of its family, or if they need none.
+fn has_timestamps(input: &Input, properties: &Properties) -> bool {
+    let order = input.family.order();
+    properties.comparator == order.name() && !properties.timestamps_stripped
+        || order.timestamp_size() == 0
+}
+
+/// Rejects files that the family or the options of `input` do not permit.
+fn check_properties(properties: &Properties, input: &Input) -> Result<()> {
+    check_origin(properties, input)?;
+    let (family, persisted) = (&input.family, has_timestamps(input, properties));
+    if persisted != family.persist_timestamps {
+        return Err(Error::invalid_argument(format!(
+            "timestamps in the file: expected {} as in column family {:?}, found {persisted}",
+            family.persist_timestamps,
+            family.name()
+        )));
+    }
+    match properties.num_entries == 0 && properties.num_range_deletions == 0 {
+        true => Err(no_entries()),
+        false => Ok(()),
+    }
+}
+
+/// Rejects the description of a file with another order than `order`.
+fn check_order(order: &KeyOrder, properties: &Properties) -> Result<()> {
+    let (ours, theirs) = (order.name(), &properties.comparator[..]);
+    let stripped = properties.timestamps_stripped;
+    let fits = theirs.is_empty()
+        || ours == theirs
+        || stripped && ours.strip_suffix(".u64ts") == Some(theirs)
+        || stripped && theirs.strip_suffix(".u64ts") == Some(ours);
+    match fits {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "key order of the file: expected {ours}, found {theirs}"
+        ))),
+    }
+}
+
+/// Rejects an external file whose entries have sequence numbers.
+fn check_external(smallest: &InternalKey, largest: &InternalKey, most: u64) -> Result<()> {
+    // The end of a tombstone is a bound, too, with the largest possible number.
+    let zero = smallest.seq() == SequenceNumber::ZERO
+        && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
+    match zero && most == 0 {
+        true => Ok(()),
+        false => Err(Error::corruption(
+            "the file is an external one and has entries with sequence numbers",
+        )),
+    }
 }
 
 /// Returns the smallest and largest sequence number of all entries of `table`.

@@ -1,9 +1,10 @@
-//! Values of the text form: numbers, hexadecimal bytes, lists, and records of named members.
+//! The text form of records that RocksDB serializes as options: numbers, hexadecimal bytes, lists, and records of named
+//! members.
 
 use cairn_types::{Decoded, Malformed};
 
 /// A value with a text form.
-pub(super) trait Value {
+pub(crate) trait Value {
     /// Sets the value from `text`, which is at offset `at` of the message.
     fn parse(&mut self, text: &str, at: usize) -> Decoded<()>;
 
@@ -25,18 +26,18 @@ macro_rules! record {
             fn print_members(&self, out: &mut String) {
                 $(
                     out.push_str(concat!($text, "="));
-                    text::Value::print(&self.$field, out);
+                    $crate::record_text::Value::print(&self.$field, out);
                     out.push(';');
                 )*
             }
         }
 
-        impl text::Value for $name {
+        impl $crate::record_text::Value for $name {
             fn parse(&mut self, text: &str, at: usize) -> Decoded<()> {
-                for member in text::Members::new(text, at) {
+                for member in $crate::record_text::Members::new(text, at) {
                     let (name, value, at) = member?;
                     match name {
-                        $($text => text::Value::parse(&mut self.$field, value, at)?,)*
+                        $($text => $crate::record_text::Value::parse(&mut self.$field, value, at)?,)*
                         _ => {}
                     }
                 }
@@ -51,16 +52,16 @@ macro_rules! record {
         }
     };
 }
-pub(super) use record;
+pub(crate) use record;
 
 /// The members of a record: `name=value;name={value};`.
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     rest: &'a str,
     at: usize,
 }
 
 impl<'a> Members<'a> {
-    pub(super) fn new(text: &'a str, at: usize) -> Members<'a> {
+    pub(crate) fn new(text: &'a str, at: usize) -> Members<'a> {
         let (rest, at) = unbraced(text, at);
         Members { rest, at }
     }
@@ -190,7 +191,7 @@ impl Value for Vec<u8> {
     }
 }
 
-pub(super) fn put_hex(bytes: &[u8], out: &mut String) {
+pub(crate) fn put_hex(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {
@@ -215,11 +216,10 @@ impl Value for [u64; 2] {
 }
 
 /// An element of a list.
-trait Element: Value + Default {}
+pub(crate) trait Element: Value + Default {}
 
 impl Element for u64 {}
 impl Element for Vec<u8> {}
-impl Element for super::OutputFile {}
 
 impl<T: Element> Value for Vec<T> {
     fn parse(&mut self, text: &str, at: usize) -> Decoded<()> {
