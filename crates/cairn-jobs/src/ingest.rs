@@ -50,8 +50,6 @@ pub struct Rules {
     pub last_level_only: bool,
     /// True for `ingest_behind`: the files go below all existing data.
     pub behind: bool,
-    /// True if the same edit removes the overlapping files.
-    pub replaces: bool,
 }
 
 /// The position of an ingested file.
@@ -206,10 +204,6 @@ fn lowest_level(
     };
     let mut level = 0;
     for at in 0..looked_at {
-        if at < end && rules.replaces {
-            level = at;
-            continue;
-        }
         if busy.writes(order, at, from, to) || file.first_overlap == Some(at) {
             return Lowest {
                 level,
@@ -340,7 +334,8 @@ fn holds(
             .is_le())
 }
 
-/// True if `memtable` has a key or range tombstone between the two bounds, both inclusive.
+/// True if `memtable` has a key or range tombstone between the two bounds. They are inclusive, unless `largest` is the end
+/// of a range tombstone.
 #[must_use]
 pub fn memtable_holds(
     memtable: &Arc<Memtable>,
@@ -353,18 +348,25 @@ pub fn memtable_holds(
         let from = key::strip_timestamp(smallest.user_key(), size);
         let to = key::strip_timestamp(largest.user_key(), size);
         let groups = memtable.range_tombstones();
-        if groups.iter().any(|group| group.touch(order, from, to)) {
+        let is_exclusive = largest.is_exclusive_bound();
+        if groups.iter().any(|group| match is_exclusive {
+            true => group.clipped(order, Some(from), Some(to)).next().is_some(),
+            false => group.touch(order, from, to),
+        }) {
             return true;
         }
     }
     let mut iter = memtable.iter();
     iter.seek(first_of(order, smallest.user_key()).as_bytes());
     // The flush of a damaged memtable reports the damage.
-    iter.status().is_err()
-        || iter.valid()
-            && order
-                .compare_without_timestamp(key::user_key(iter.key()), largest.user_key())
-                .is_le()
+    if iter.status().is_err() {
+        return true;
+    }
+    if !iter.valid() {
+        return false;
+    }
+    let end = order.compare_without_timestamp(key::user_key(iter.key()), largest.user_key());
+    end.is_lt() || end.is_eq() && !largest.is_exclusive_bound()
 }
 
 /// Returns the internal key before all entries of `user_key`, whatever their timestamp.
@@ -419,7 +421,6 @@ mod tests {
             keep_sequences: false,
             last_level_only: false,
             behind: false,
-            replaces: false,
         }
     }
 

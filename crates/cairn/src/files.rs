@@ -82,8 +82,7 @@ pub struct Ingestion<'db> {
     pub checksums: Vec<Vec<u8>>,
     /// The names of the checksum functions, one per file.
     pub checksum_functions: Vec<String>,
-    /// The key range whose data the files replace. It must contain all of them, and no table may
-    /// cross its bounds.
+    /// The key range whose data the files replace. It must contain all of them.
     pub replace: Option<ReplaceRange>,
     /// The descriptions of the files, one per file; empty for none. A file with a description is not
     /// opened, unless `verify_checksums_before_ingest` is set: its bounds and properties are trusted.

@@ -50,6 +50,7 @@ mod range_conversion;
 mod reads;
 mod remote;
 mod repair;
+mod replaced_ranges;
 mod row_cache;
 mod sizes;
 mod space;

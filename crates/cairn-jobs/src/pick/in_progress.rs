@@ -100,6 +100,41 @@ impl InProgress {
         id
     }
 
+    /// Keeps `files`, which are about to be deleted, out of picks until [`InProgress::remove`].
+    ///
+    /// # Panics
+    ///
+    /// If one of them is an input of a running compaction.
+    pub fn hold(&mut self, files: &[FileNumber]) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        for &file in files {
+            let is_new = self.files.insert(file);
+            assert!(
+                is_new || !self.is_input(file),
+                "table {file} is in no running compaction"
+            );
+        }
+        self.running.push(Running {
+            id,
+            files: files.to_vec(),
+            start_level: usize::MAX,
+            output_level: usize::MAX,
+            // None.
+            writes: RangeInclusive::new(1, 0),
+            smallest: InternalKey::default(),
+            largest: InternalKey::default(),
+        });
+        id
+    }
+
+    /// True if the file is an input of a running compaction. Unlike [`InProgress::contains`], false for a damaged file that is
+    /// excluded from picks.
+    #[must_use]
+    pub fn is_input(&self, number: FileNumber) -> bool {
+        self.running.iter().any(|job| job.files.contains(&number))
+    }
+
     /// Releases the reservation of a job, after its edit is installed or it has failed.
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
@@ -184,5 +219,29 @@ impl InProgress {
                 && compare(&running.smallest, largest).is_le()
                 && compare(&running.largest, smallest).is_ge()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_files_are_not_picked_until_they_are_released() {
+        let mut busy = InProgress::default();
+        let [one, damaged] = [1, 2].map(FileNumber);
+        assert!(busy.quarantine(damaged));
+        assert!(!busy.is_input(damaged), "no job reads it");
+        let id = busy.hold(&[one, damaged]);
+        assert!(busy.contains(one) && busy.is_input(one) && busy.is_input(damaged));
+        let order = KeyOrder::Bytewise;
+        assert!(
+            !busy.writes(&order, 0, b"", &[0xff; 9]),
+            "only files are held"
+        );
+        busy.release_quarantined();
+        assert!(busy.contains(damaged), "it is held");
+        busy.remove(id);
+        assert!(!busy.contains(one) && !busy.contains(damaged) && busy.is_empty());
     }
 }

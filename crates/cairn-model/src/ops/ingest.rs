@@ -124,13 +124,13 @@ pub(super) fn clear(tables: &ExternalTables, cairn: &Cairn, paths: &[PathBuf]) -
     Ok(())
 }
 
-/// Writes the content of `tables`, which cannot be ingested.
+/// Writes `writes`, which cannot be ingested.
 pub(super) fn write_instead(
-    tables: &ExternalTables,
+    writes: &[Write],
     engine: &mut dyn Engine,
     unlogged: bool,
 ) -> Result<()> {
-    engine.write(&tables.writes(), true)?;
+    engine.write(writes, true)?;
     match unlogged {
         true => engine.flush(&engine.families()),
         false => Ok(()),
@@ -140,11 +140,16 @@ pub(super) fn write_instead(
 /// Generates the writes of a file.
 fn file(generator: &mut Generator) -> Vec<Write> {
     let family = generator.family();
+    file_of(generator, &family)
+}
+
+/// Generates the writes of a file for `family`.
+pub(super) fn file_of(generator: &mut Generator, family: &str) -> Vec<Write> {
     let mut writes: Vec<Write> = Vec::new();
     if generator.is_on("deleterange") && generator.rng.chance(1, 3) {
-        let (key, change) = Change::generate("deleterange", &family, true, generator);
+        let (key, change) = Change::generate("deleterange", family, true, generator);
         writes.push(Write {
-            family: family.clone(),
+            family: family.to_owned(),
             key,
             change,
         });
@@ -156,10 +161,10 @@ fn file(generator: &mut Generator) -> Vec<Write> {
             1 if generator.options.merge != MergeKind::None => "merge",
             _ => "put",
         };
-        let (key, change) = Change::generate(word, &family, false, generator);
+        let (key, change) = Change::generate(word, family, false, generator);
         let place = writes[ranges..].binary_search_by(|write| write.key.cmp(&key));
         if let Err(at) = place {
-            let family = family.clone();
+            let family = family.to_owned();
             writes.insert(
                 ranges + at,
                 Write {
@@ -236,7 +241,7 @@ impl Operation for Ingest {
             _ => false,
         };
         if !ingested {
-            write_instead(&self.0, engine, unlogged)?;
+            write_instead(&self.0.writes(), engine, unlogged)?;
         }
         Ok(Promise::of_synced(unlogged, families))
     }

@@ -19,6 +19,7 @@ pub mod manual_compaction;
 pub mod pause_background_work;
 pub mod read_paths;
 pub mod reopen;
+pub mod replace_range;
 pub mod restore;
 pub mod run_background;
 pub mod scan;
@@ -54,6 +55,7 @@ pub const KINDS: &[Kind] = &[
     run_background::KIND,
     ingest::KIND,
     staged_ingest::KIND,
+    replace_range::KIND,
     checkpoint::KIND,
     restore::KIND,
     set_options::KIND,

@@ -132,7 +132,7 @@ impl Operation for Commit {
             None => false,
         };
         if !is_committed {
-            write_instead(&self.1, engine, unlogged)?;
+            write_instead(&self.1.writes(), engine, unlogged)?;
         }
         Ok(Promise::of_synced(unlogged, families))
     }

@@ -9,13 +9,13 @@ use cairn_jobs::pick::{InProgress, PickOptions};
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
-use cairn_types::{Error, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::compaction_score;
 use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 
-use super::ReplaceRange;
-use super::prepare::{Prepared, PreparedFile, contains};
+use super::prepare::{Prepared, PreparedFile};
 use super::reservations::{Range, Reservations};
+use super::{ReplaceRange, clear};
 use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
@@ -38,7 +38,7 @@ impl From<Error> for Failed {
 }
 
 /// Adds the prepared files to the database. The caller leads.
-pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<(), Failed> {
+pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> Result<(), Failed> {
     let Components {
         context, catalog, ..
     } = host.components();
@@ -62,6 +62,11 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Resul
     // Data added without a number must not become visible to an older snapshot.
     let _pause = catalog.snapshots.pause();
     let editor = catalog.edit();
+    guarded("clearing ranges", || {
+        prepared
+            .iter_mut()
+            .try_for_each(|job| clear::clear(host.components(), job, &mut reserved))
+    })?;
     let mut changes = Vec::new();
     let entering = guarded("placing files", || {
         changes = enter(host.components(), prepared, &end, &mut reserved)?;
@@ -115,11 +120,11 @@ fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()>
 
 /// Finds and reserves a place for every file. Returns the changes that add the files there, one for each
 /// family.
-fn enter<'a, H: Host>(
+fn enter<H: Host>(
     database: Components<'_>,
-    prepared: &'a [Prepared],
+    prepared: &[Prepared],
     end: &LogEnd,
-    reserved: &mut Reservations<'a, H>,
+    reserved: &mut Reservations<'_, H>,
 ) -> Result<Vec<Change>> {
     let before = end.last;
     let limit = database.catalog.numbers.next();
@@ -127,9 +132,8 @@ fn enter<'a, H: Host>(
     let mut all = Vec::with_capacity(prepared.len());
     for job in prepared {
         let view = job.family().view();
-        let base = view.version.clone();
+        let base = without(&view.version, &job.leaving)?;
         let rules = rules(database, job, &view);
-        let deleted = leaving(reserved, job, &base)?;
         let places = places(database, job, &base, &rules, before, reserved)?;
         let in_batches = job.batches.iter().flatten().count();
         assert_eq!(
@@ -138,7 +142,7 @@ fn enter<'a, H: Host>(
             "each file is in one batch and has a place"
         );
         let mut edit = TreeEdit {
-            deleted,
+            deleted: job.leaving.clone(),
             ..TreeEdit::default()
         };
         for (&at, place) in job.batches.iter().flatten().zip(&places) {
@@ -178,6 +182,18 @@ fn enter<'a, H: Host>(
     Ok(changes.collect())
 }
 
+/// Returns `version` without the files `leaving`, with their levels.
+fn without(version: &Arc<Version>, leaving: &[(usize, FileNumber)]) -> Result<Arc<Version>> {
+    if leaving.is_empty() {
+        return Ok(version.clone());
+    }
+    let edit = TreeEdit {
+        deleted: leaving.to_vec(),
+        ..TreeEdit::default()
+    };
+    version.with_edit(&edit).map(Arc::new)
+}
+
 /// Returns the rules for placing the files of `job` in the tree of `view`.
 fn rules(database: Components<'_>, job: &Prepared, view: &View) -> Rules {
     let family = job.family();
@@ -194,66 +210,17 @@ fn rules(database: Components<'_>, job: &Prepared, view: &View) -> Rules {
         keep_sequences: options.allow_db_generated_files,
         last_level_only: options.fail_if_not_bottommost_level,
         behind: options.ingest_behind,
-        replaces: job.replaced.is_some(),
-    }
-}
-
-/// Returns the files that are removed from the tree, with their levels.
-fn leaving<H: Host>(
-    reserved: &Reservations<'_, H>,
-    job: &Prepared,
-    base: &Version,
-) -> Result<Vec<(usize, cairn_types::FileNumber)>> {
-    let Some(range) = &job.replaced else {
-        return Ok(Vec::new());
-    };
-    let order = base.order();
-    let busy = reserved.in_progress(job.family());
-    let compacting =
-        || Error::invalid_argument("the range to be replaced overlaps a running compaction");
-    let Some(range) = range else {
-        if !busy.is_empty() {
-            return Err(compacting());
-        }
-        return Ok(base
-            .files()
-            .map(|(level, file)| (level, file.number))
-            .collect());
-    };
-    let (from, to) = (range.smallest.as_bytes(), range.largest.as_bytes());
-    let mut leaving = Vec::new();
-    for (level, file) in base.files() {
-        let bounds = ingest::Incoming {
-            smallest: file.smallest.clone(),
-            largest: file.largest.clone(),
-            first_overlap: None,
-        };
-        let inside = contains(order, range, &bounds);
-        if inside && !busy.contains(file.number) {
-            leaving.push((level, file.number));
-        } else if inside {
-            return Err(compacting());
-        } else if reaches_into(order, range, file) {
-            return Err(Error::invalid_argument(format!(
-                "the range to be replaced cuts through table {} of level {level}",
-                file.number
-            )));
-        }
-    }
-    match (0..base.num_levels()).any(|level| busy.writes(order, level, from, to)) {
-        true => Err(compacting()),
-        false => Ok(leaving),
     }
 }
 
 /// Finds and reserves the places of one family's files, in the order of the batches.
-fn places<'a, H: Host>(
+fn places<H: Host>(
     database: Components<'_>,
-    job: &'a Prepared,
+    job: &Prepared,
     base: &Version,
     rules: &Rules,
     before: SequenceNumber,
-    reserved: &mut Reservations<'a, H>,
+    reserved: &mut Reservations<'_, H>,
 ) -> Result<Vec<Place>> {
     let family = job.family();
     let io = database.context.io.clone();
@@ -265,7 +232,7 @@ fn places<'a, H: Host>(
     let mut incoming = Vec::with_capacity(job.files.len());
     for file in &job.files {
         let mut bounds = file.bounds.clone();
-        if !rules.replaces && !rules.behind {
+        if !rules.behind {
             bounds.first_overlap =
                 ingest::first_overlap(base, &bounds.smallest, &bounds.largest, &open, &io)?;
         }
@@ -410,9 +377,17 @@ fn notify_ingested(
 pub(super) fn log_ingested(database: Components<'_>, job: &Prepared) {
     let family = job.family();
     let version = family.view().version.clone();
-    for file in &job.files {
+    for (at, file) in job.files.iter().enumerate() {
         let found = version.files().find(|(_, meta)| meta.number == file.number);
         let Some((level, meta)) = found else { continue };
+        if job.tombstone == Some(at) {
+            database.context.info.info(format_args!(
+                "[{}] cleared the replaced range by table {} of level {level}",
+                family.name(),
+                file.number
+            ));
+            continue;
+        }
         database.context.info.info(format_args!(
             "[{}] ingested {} as table {} of level {level}, {} bytes, sequence number {}",
             family.name(),
@@ -434,14 +409,6 @@ fn base_level(database: Components<'_>, family: &FamilyState, view: &View) -> us
 
 /// The epoch of files ingested behind existing data: older than any other.
 const BEHIND_EPOCH: u64 = 1;
-
-/// True if a table overlaps `range`, whose end is exclusive.
-fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
-    let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
-    let end = compare(file.largest.user_key(), range.smallest.user_key());
-    compare(file.smallest.user_key(), range.largest.user_key()).is_lt()
-        && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
-}
 
 /// Returns the places of one family's files, in the order of the batches, given the running compactions.
 fn places_beside(
@@ -486,14 +453,14 @@ impl Prepared {
         if matches!(self.input.replace, Some(ReplaceRange::All)) {
             return memtables().next().is_some();
         }
-        let replaced = self.replaced.iter().flatten();
-        let ranges: Vec<_> = self
-            .files
-            .iter()
-            .map(|file| &file.bounds)
-            .chain(replaced)
-            .map(|bounds| (&bounds.smallest, &bounds.largest))
-            .collect();
+        // The range to be replaced contains all files.
+        let ranges: Vec<_> = match &self.replaced {
+            Some(Some(range)) => vec![(&range.smallest, &range.largest)],
+            _ => {
+                let bounds = self.files.iter().map(|file| &file.bounds);
+                bounds.map(|one| (&one.smallest, &one.largest)).collect()
+            }
+        };
         memtables().any(|memtable| {
             ranges
                 .iter()

@@ -70,7 +70,7 @@ impl Db {
             roll_back(self.shared(), &merged);
             return Err(error);
         }
-        commit_all(self.shared(), &merged)
+        commit_all(self.shared(), merged)
     }
 }
 

@@ -14,6 +14,7 @@
 //! caller's files are unchanged, except those that are moved: their old names are removed once the files are
 //! durable in the MANIFEST. Every write before the ingestion is durable when the ingestion is.
 
+mod clear;
 mod commit;
 mod handle;
 mod prepare;
@@ -34,7 +35,12 @@ use crate::handle::Family;
 pub use handle::FileIngestionHandle;
 use prepare::Prepared;
 
-/// The part of a family that an ingestion replaces.
+/// The part of a family that an ingestion replaces. Tables inside of it leave the tree.
+///
+/// Tables that have other keys, too, or that a compaction reads, or that snapshots need (`snapshot_consistency`), stay
+/// below a table with a range tombstone. That takes sequence numbers (`allow_global_seqno`), so it is not possible for
+/// families with timestamps, for tables that keep their sequence numbers (`allow_db_generated_files`), and for the entire
+/// family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceRange {
@@ -56,8 +62,7 @@ pub struct Ingestion {
     pub checksums: Vec<Vec<u8>>,
     /// The checksum functions used, one for each.
     pub checksum_functions: Vec<String>,
-    /// The range that is removed from the family when the files are added. It must contain all of them, and
-    /// no table may cross its boundaries.
+    /// The range that is removed from the family when the files are added. It must contain all of them.
     pub replace: Option<ReplaceRange>,
     /// The descriptions of the files, one for each; empty for none. A file with a description is not opened, unless
     /// `verify_checksums_before_ingest` is set: its bounds and properties are trusted. Not with `write_global_seqno`.
@@ -143,7 +148,7 @@ fn inputs(ingestions: &[Ingestion]) -> Vec<Input> {
 /// Ingests the files of `inputs`, all of them or none; see [`Db::ingest_external_files`].
 pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: Vec<Input>) -> Result<()> {
     let prepared = prepare_all(host, inputs)?;
-    commit_all(host, &prepared)
+    commit_all(host, prepared)
 }
 
 /// Examines the files of `inputs`, and links or copies them. After an error, none of them is left in the database's
@@ -173,25 +178,25 @@ fn prepare_all<H: Host>(host: &Arc<H>, inputs: Vec<Input>) -> Result<Vec<Prepare
 }
 
 /// Adds the prepared files to the database, all of them or none.
-fn commit_all<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()> {
+fn commit_all<H: Host>(host: &Arc<H>, mut prepared: Vec<Prepared>) -> Result<()> {
     let database = host.components();
     let telemetry = database.telemetry;
     let began = telemetry.began();
     let result = match host.lead_alone() {
-        Ok(_lead) => commit::ingest_led(host, prepared),
+        Ok(_lead) => commit::ingest_led(host, &mut prepared),
         Err(error) => Err(commit::Failed::Nothing(error)),
     };
     telemetry.deliver();
     match result {
         Ok(()) => {}
         Err(commit::Failed::Nothing(error)) => {
-            roll_back(host, prepared);
+            roll_back(host, &prepared);
             return Err(error);
         }
         // The files may be part of the database: they are kept.
         Err(commit::Failed::InDoubt(error)) => return Err(error),
     }
-    for job in prepared {
+    for job in &prepared {
         commit::log_ingested(database, job);
         if job.input.options.move_files {
             remove_external_names(database, job);
@@ -281,7 +286,10 @@ fn abandon(database: Components<'_>, prepared: &[Prepared]) {
 /// Removes the old names of moved files. If that fails, no harm is done.
 fn remove_external_names(database: Components<'_>, job: &Prepared) {
     let context = database.context;
-    for file in &job.files {
+    for (at, file) in job.files.iter().enumerate() {
+        if job.tombstone == Some(at) {
+            continue;
+        }
         if let Err(error) = context.world.fs.remove(&file.outside) {
             context.info.warn(format_args!(
                 "an ingested file keeps its old name too: {error}"

@@ -14,7 +14,7 @@ use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, Table, TableIter};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Input, ReplaceRange, abandon};
@@ -24,6 +24,7 @@ use crate::files::copy;
 use crate::files::external::Reader;
 use crate::files::host::Components;
 use crate::files::prepared_info::PreparedFileInfo;
+use crate::files::sst_writer::SstFileWriter;
 
 /// The files of one family, ready to be placed.
 pub(super) struct Prepared {
@@ -33,6 +34,10 @@ pub(super) struct Prepared {
     pub(crate) batches: Vec<Vec<usize>>,
     /// The range to be replaced, if any: internal bounds, or everything.
     pub(crate) replaced: Option<Option<Incoming>>,
+    /// The files of that range that leave the tree, with their levels.
+    pub(crate) leaving: Vec<(usize, FileNumber)>,
+    /// The position in `files` of the range tombstone over the range; `None` if all of its files leave.
+    pub(crate) tombstone: Option<usize>,
 }
 
 /// A linked or copied file.
@@ -76,6 +81,8 @@ pub(super) fn prepare(database: Components<'_>, input: Input) -> Result<Prepared
         files: Vec::new(),
         batches: Vec::new(),
         replaced: None,
+        leaving: Vec::new(),
+        tombstone: None,
     };
     let done = examine(database, &mut prepared).and_then(|()| {
         for at in 0..prepared.files.len() {
@@ -149,10 +156,18 @@ fn replaced(input: &Input, files: &[Incoming]) -> Result<Option<Option<Incoming>
     };
     let order = input.family.order();
     let stamp = vec![0xff; order.timestamp_size()];
-    let key = |user: &[u8]| ingest::first_of(order, &[user, &stamp].concat());
+    let key = |user: &[u8]| [user, &stamp].concat();
+    if !order
+        .compare_without_timestamp(&key(from), &key(to))
+        .is_lt()
+    {
+        return Err(Error::invalid_argument(
+            "the range to be replaced is empty: its start must be before its limit",
+        ));
+    }
     let range = Incoming {
-        smallest: key(from),
-        largest: key(to),
+        smallest: ingest::first_of(order, &key(from)),
+        largest: InternalKey::new(&key(to), SequenceNumber::MAX, ValueKind::RangeDeletion),
         first_overlap: None,
     };
     match files.iter().all(|file| contains(order, &range, file)) {
@@ -177,19 +192,25 @@ struct Facts {
 
 /// Collects the information about the caller's file at position `at`, from its description or from the file.
 fn inspect_file(database: Components<'_>, input: &Input, at: usize) -> Result<PreparedFile> {
-    let (path, family) = (&input.files[at], &input.family);
+    let path = &input.files[at];
     let facts = match input.file_infos.get(at) {
         Some(info) => described(database, input, path, info)?,
         None => read(database, input, path)?,
     };
     let number = database.catalog.numbers.take();
+    Ok(prepared_file(input, path, number, facts))
+}
+
+/// Returns the file `path`, which is to become table `number`.
+fn prepared_file(input: &Input, path: &Path, number: FileNumber, facts: Facts) -> PreparedFile {
+    let family = &input.family;
     let properties = &facts.properties;
     let data_end = match properties.tail_start_offset {
         0 => properties.data_size,
         at => at,
     };
-    Ok(PreparedFile {
-        outside: path.clone(),
+    PreparedFile {
+        outside: path.to_owned(),
         inside: family.tables().paths[0].join(names::table(number)),
         number,
         path_id: 0,
@@ -221,7 +242,32 @@ fn inspect_file(database: Components<'_>, input: &Input, at: usize) -> Result<Pr
         own_seqs: facts.own_seqs,
         seqno_at: facts.seqno_at,
         checksum: (Vec::new(), NO_CHECKSUM_FUNCTION.to_owned()),
-    })
+    }
+}
+
+/// Writes the table `number` with a range tombstone over `range`, into the directory of the family.
+pub(super) fn write_tombstone(
+    database: Components<'_>,
+    input: &Input,
+    number: FileNumber,
+    range: &Incoming,
+) -> Result<PreparedFile> {
+    let (context, family) = (database.context, &input.family);
+    let settings = database.settings.get();
+    let dir = &family.tables().paths[0];
+    let path = dir.join(names::table(number));
+    let mut writer = SstFileWriter::new(&context.world, &settings, &family.options());
+    writer.open(&path)?;
+    writer.delete_range(range.smallest.user_key(), range.largest.user_key())?;
+    writer.finish()?;
+    context.world.fs.sync_dir(dir)?;
+    let facts = read(database, input, &path)?;
+    let mut file = prepared_file(input, &path, number, facts);
+    if settings.file_checksum_gen_factory.is_some() {
+        let checksum = checksum::of_file(&*context.world.fs, &path)?;
+        file.checksum = (checksum, checksum::NAME.to_owned());
+    }
+    Ok(file)
 }
 
 /// Opens the file at `path`, and reads what an ingestion has to know.

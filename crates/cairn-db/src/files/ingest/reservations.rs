@@ -1,10 +1,11 @@
-//! Reservations of key ranges, which keep compactions out of ranges to which files are about to be added.
+//! Reservations, which keep compactions out of ranges to which files are about to be added, and away from files that are
+//! about to be deleted.
 
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
 use cairn_jobs::pick::{InProgress, JobId};
-use cairn_types::{Error, Result};
+use cairn_types::{Error, FileNumber, Result};
 
 use crate::catalog::family::FamilyState;
 use crate::files::host::Host;
@@ -16,10 +17,10 @@ pub(crate) struct Range {
     pub(crate) largest: InternalKey,
 }
 
-/// Reserved ranges. Dropping the value releases them, and schedules compactions that waited.
+/// Reserved ranges and files. Dropping the value releases them, and schedules compactions that waited.
 pub(crate) struct Reservations<'a, H: Host> {
     host: &'a Arc<H>,
-    taken: Vec<(&'a FamilyState, JobId)>,
+    taken: Vec<(Arc<FamilyState>, JobId)>,
 }
 
 impl<'a, H: Host> Reservations<'a, H> {
@@ -31,10 +32,24 @@ impl<'a, H: Host> Reservations<'a, H> {
         }
     }
 
-    /// Returns the files and ranges used by compactions of `family`.
-    pub(crate) fn in_progress(&self, family: &FamilyState) -> InProgress {
-        let busy = self.host.with_inputs(family, |busy| busy.clone());
-        busy.unwrap_or_default()
+    /// Keeps the files that `choose` returns out of compactions, given those used by compactions of `family`. It is called
+    /// under the lock under which compactions choose their inputs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `choose`; `InvalidArgument` if the family was dropped.
+    pub(crate) fn hold(
+        &mut self,
+        family: &Arc<FamilyState>,
+        choose: impl FnOnce(&InProgress) -> Result<Vec<FileNumber>>,
+    ) -> Result<()> {
+        let taken = &mut self.taken;
+        let held = self.host.with_inputs(family, |busy| {
+            let files = choose(busy)?;
+            taken.push((family.clone(), busy.hold(&files)));
+            Ok(())
+        });
+        held.unwrap_or_else(|| Err(dropped(family)))
     }
 
     /// Reserves the ranges that `choose` returns along with its result, given the ranges used by compactions
@@ -45,7 +60,7 @@ impl<'a, H: Host> Reservations<'a, H> {
     /// Those of `choose`; `InvalidArgument` if the family was dropped.
     pub(crate) fn reserve<T>(
         &mut self,
-        family: &'a FamilyState,
+        family: &Arc<FamilyState>,
         choose: impl FnOnce(&InProgress) -> Result<(T, Vec<Range>)>,
     ) -> Result<T> {
         let taken = &mut self.taken;
@@ -53,17 +68,17 @@ impl<'a, H: Host> Reservations<'a, H> {
             let (chosen, ranges) = choose(busy)?;
             for range in &ranges {
                 let id = busy.reserve(range.level, &range.smallest, &range.largest);
-                taken.push((family, id));
+                taken.push((family.clone(), id));
             }
             Ok(chosen)
         });
-        chosen.unwrap_or_else(|| {
-            Err(Error::invalid_argument(format!(
-                "column family {:?} was dropped",
-                family.name()
-            )))
-        })
+        chosen.unwrap_or_else(|| Err(dropped(family)))
     }
+}
+
+#[cold]
+fn dropped(family: &FamilyState) -> Error {
+    Error::invalid_argument(format!("column family {:?} was dropped", family.name()))
 }
 
 impl<H: Host> Drop for Reservations<'_, H> {
