@@ -11,6 +11,7 @@ mod isolation;
 mod optimistic;
 mod pessimistic;
 mod policies;
+mod random;
 mod ranges;
 mod secondary_indexes;
 mod timestamps;
