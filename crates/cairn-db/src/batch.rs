@@ -22,6 +22,12 @@ struct SavePoint {
     /// True if no write had been rejected.
     was_whole: bool,
     origin: Origin,
+    /// The numbers of families without and with timestamps.
+    families: usize,
+    stamped: usize,
+    in_default: bool,
+    has_ranges: bool,
+    has_placeholders: bool,
 }
 
 /// A list of writes, to one or several column families, that becomes visible and durable as a
@@ -397,6 +403,11 @@ impl WriteBatch {
             mark: self.encoded.mark(),
             was_whole: self.refused.is_none(),
             origin: self.origin,
+            families: self.families.len(),
+            stamped: self.stamped.len(),
+            in_default: self.in_default,
+            has_ranges: self.has_ranges,
+            has_placeholders: self.has_placeholders,
         });
     }
 
@@ -411,6 +422,12 @@ impl WriteBatch {
         self.encoded.go_back(point.mark);
         self.checksums.shorten(self.encoded.count());
         self.origin = point.origin;
+        self.families.truncate(point.families);
+        self.stamped.truncate(point.stamped);
+        self.in_default = point.in_default;
+        self.has_ranges = point.has_ranges;
+        // The placeholders from before the save point may have been replaced since.
+        self.has_placeholders &= point.has_placeholders;
         if point.was_whole {
             self.refused = None;
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
-use cairn_types::{Code, Subcode};
+use cairn_types::{Code, KeyOrder, Subcode};
 
 pub fn db_options() -> DbOptions {
     DbOptions {
@@ -317,4 +317,32 @@ fn a_batch_with_records_that_cannot_be_inserted_is_rejected_before_it_is_logged(
     let db = open_at(&World::in_memory(), &[]).unwrap();
     db.write(&batch).unwrap();
     db.put(b"a", b"1").unwrap();
+}
+
+/// Regression: after a rollback to a save point, a batch was still treated as if it wrote to the families of the writes that
+/// were taken back, so that it was refused once one of them was dropped, and as if it had a range deletion.
+#[test]
+fn writes_that_are_taken_back_leave_nothing_in_a_batch() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let other = db.create_family("other", &small()).unwrap();
+    let stamped = FamilyOptions {
+        comparator: KeyOrder::BytewiseU64Ts,
+        ..small()
+    };
+    let stamped = db.create_family("stamped", &stamped).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"k", b"v");
+    batch.set_save_point();
+    batch.put_in(&other, b"k", b"v");
+    batch.put_with_timestamp(&stamped, b"k", &[7; 8], b"v");
+    batch.put_in(&stamped, b"l", b"v");
+    batch.delete_range(b"a", b"z");
+    batch.rollback_to_save_point().unwrap();
+    for family in [other, stamped] {
+        db.drop_family(&family).unwrap();
+    }
+    db.write(&batch).unwrap();
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(!batch.has_timestamps() && !batch.lacks_timestamps());
 }
