@@ -32,6 +32,7 @@ pub(crate) struct Parked {
     name: Vec<u8>,
     lock_timeout: i64,
     detect: Option<usize>,
+    skip_concurrency_control: bool,
     batch: IndexedBatch,
     tracker: Tracker,
     ranges: Vec<Arc<Range>>,
@@ -204,6 +205,7 @@ impl Transaction {
             name: std::mem::take(&mut own.name),
             lock_timeout: own.lock_timeout,
             detect: own.detect,
+            skip_concurrency_control: own.skip_concurrency_control,
             batch: std::mem::replace(&mut self.batch, IndexedBatch::with_order(order, true)),
             tracker: std::mem::take(&mut self.tracker),
             ranges: std::mem::take(&mut self.ranges),
@@ -225,7 +227,7 @@ impl Transaction {
             has_name: true,
             lock_timeout: parked.lock_timeout,
             detect: parked.detect,
-            skip_concurrency_control: false,
+            skip_concurrency_control: parked.skip_concurrency_control,
             skip_prepare: true,
         });
         let mut transaction = Transaction::new(db, policy, parked.write_options);

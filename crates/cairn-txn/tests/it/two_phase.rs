@@ -704,3 +704,23 @@ fn a_close_during_prepares_and_commits_loses_nothing() {
     }
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// Regression: a transaction without locks that was prepared took locks after its handle was dropped and taken out again.
+#[test]
+fn a_prepared_transaction_keeps_its_options_without_a_handle() {
+    let db = pessimistic(&TransactionDbOptions::default());
+    let options = TransactionOptions {
+        skip_concurrency_control: true,
+        ..TransactionOptions::default()
+    };
+    let mut txn = db.begin_with(&WriteOptions::default(), &options);
+    txn.set_name(b"t").unwrap();
+    txn.put(b"k", b"1").unwrap();
+    txn.prepare().unwrap();
+    drop(txn);
+    let mut txn = db.transaction_by_name(b"t").unwrap();
+    txn.put(b"l", b"1").unwrap();
+    assert!(db.lock_status().is_empty());
+    txn.commit().unwrap();
+    assert_eq!(get(db.db(), b"l").unwrap(), b"1");
+}
