@@ -383,7 +383,7 @@ overriding! {
     }
     /// Sets the factory of file checksums. The program still destroys its handle.
     rocksdb_compaction_service_options_override_set_file_checksum_gen_factory(overrides, factory: rocksdb_file_checksum_gen_factory_t) {
-        overrides.options.file_checksum_gen_factory = Some(*of(factory.cast_const()));
+        overrides.options.file_checksum_gen_factory = Some(of(factory.cast_const()).clone());
     }
     /// Sets the info log. The program still destroys its handle.
     rocksdb_compaction_service_options_override_set_info_log(overrides, logger: rocksdb_logger_t) {

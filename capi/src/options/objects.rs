@@ -84,7 +84,7 @@ c_functions! {
         file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t,
     ) {
         if let Some(factory) = maybe(file_checksum_gen_factory) {
-            of_mut(opt).db.file_checksum_gen_factory = Some(*factory);
+            of_mut(opt).db.file_checksum_gen_factory = Some(factory.clone());
         }
     }
     /// Sets the directories for tables.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use cairn_compress::{CodecOptions, Compression, Compressor};
 use cairn_format::blob::{BlobIndex, Footer, Header, encode_record};
-use cairn_format::checksum::crc32c_extend;
 use cairn_observe::statistics::{Histogram, Meter};
+use cairn_options::file_checksum::{FileChecksum, NamedChecksum, RunningChecksum};
 use cairn_platform::WritableFile;
 use cairn_types::{Error, FileNumber, Result};
 
@@ -33,14 +33,14 @@ pub struct BlobParams {
     pub codec: CodecOptions,
     /// The number of bytes after which writeback is requested; 0 for never.
     pub bytes_per_sync: u64,
-    /// True to compute the CRC32C of the whole file.
-    pub file_checksum: bool,
+    /// The checksum of the whole file.
+    pub file_checksum: Option<FileChecksum>,
     /// Records the statistics of compression.
     pub meter: Meter,
 }
 
 /// The summary of a finished blob file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedBlobs {
     /// The file number.
     pub number: FileNumber,
@@ -50,8 +50,8 @@ pub struct FinishedBlobs {
     pub bytes: u64,
     /// The size of the file.
     pub file_size: u64,
-    /// The CRC32C of the whole file, if requested.
-    pub file_crc32c: Option<u32>,
+    /// The checksum of the whole file, if requested.
+    pub file_checksum: Option<NamedChecksum>,
 }
 
 /// The builder of a blob file.
@@ -66,7 +66,7 @@ pub struct BlobBuilder {
     flushed: u64,
     /// Bytes for which writeback has been requested.
     written_back: u64,
-    crc: u32,
+    checksum: RunningChecksum,
     count: u64,
     bytes: u64,
 }
@@ -82,6 +82,10 @@ impl BlobBuilder {
             Compression::None => None,
             kind => Some(Compressor::new(kind, params.codec, None)?),
         };
+        let checksum = match &params.file_checksum {
+            Some(checksum) => checksum.start(file.path()),
+            None => RunningChecksum::Off,
+        };
         let mut buffer = Vec::with_capacity(BUFFER_BYTES);
         let header = Header {
             family: params.family,
@@ -96,7 +100,7 @@ impl BlobBuilder {
             buffer,
             flushed: 0,
             written_back: 0,
-            crc: 0,
+            checksum,
             count: 0,
             bytes: 0,
         })
@@ -172,15 +176,13 @@ impl BlobBuilder {
             count: self.count,
             bytes: self.bytes,
             file_size: self.flushed,
-            file_crc32c: self.params.file_checksum.then_some(self.crc),
+            file_checksum: self.checksum.finish(),
         })
     }
 
     fn hand_over(&mut self) -> Result<()> {
         self.file.append(&self.buffer)?;
-        if self.params.file_checksum {
-            self.crc = crc32c_extend(self.crc, &self.buffer);
-        }
+        self.checksum.update(&self.buffer);
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();
         // Releases the memory of a large value.

@@ -9,6 +9,7 @@ use cairn_format::blob::{
 };
 use cairn_format::checksum::crc32c;
 use cairn_observe::statistics::Meter;
+use cairn_options::FileChecksum;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
@@ -34,7 +35,7 @@ fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobInd
         compression,
         codec: CodecOptions::default(),
         bytes_per_sync: 4096,
-        file_checksum: true,
+        file_checksum: Some(FileChecksum::Crc32c),
         meter: Meter::default(),
     };
     let mut builder = BlobBuilder::create(file, params).unwrap();
@@ -47,7 +48,9 @@ fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobInd
     assert_eq!(finished.file_size, content.len() as u64);
     let records = content.len() - HEADER_LEN - FOOTER_LEN;
     assert_eq!(finished.bytes, records as u64);
-    assert_eq!(finished.file_crc32c, Some(crc32c(&content)));
+    let checksum = crc32c(&content).to_be_bytes().to_vec();
+    let expected = (checksum, "FileChecksumCrc32c".to_owned());
+    assert_eq!(finished.file_checksum, Some(expected));
     (content, indexes)
 }
 

@@ -34,6 +34,7 @@ mod follow;
 mod forced_flush;
 mod futures;
 mod handle;
+mod handoff;
 pub(crate) mod header;
 mod idle_workers;
 mod invariants;

@@ -18,7 +18,6 @@ use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 
-use crate::checksum;
 use crate::context::JobContext;
 use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
@@ -104,7 +103,7 @@ impl<'a> BlobWriter<'a> {
             compression: self.params.blobs.compression,
             codec: self.params.blobs.codec,
             bytes_per_sync: context.database.options.bytes_per_sync,
-            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
+            file_checksum: context.database.options.file_checksum_gen_factory.clone(),
             meter: context.meter.clone(),
         };
         Ok((file.clone(), BlobBuilder::create(file, params)?))
@@ -127,10 +126,7 @@ impl<'a> BlobWriter<'a> {
         meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
         self.written += finished.file_size;
-        let (checksum_value, checksum_method) = match finished.file_crc32c {
-            Some(crc) => checksum::recorded(crc),
-            None => Default::default(),
-        };
+        let (checksum_value, checksum_method) = finished.file_checksum.unwrap_or_default();
         let file = Arc::new(BlobFileMeta {
             number: finished.number,
             total_count: finished.count,

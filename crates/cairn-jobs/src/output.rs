@@ -24,7 +24,6 @@ use cairn_types::{FileNumber, Result, SstPartitioner, ValueKind};
 use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
-use crate::checksum;
 use crate::property_collectors::PropertyCollectors;
 
 use crate::blob_garbage::BlobGarbageMeter;
@@ -361,8 +360,7 @@ impl<'a> Outputs<'a> {
         )
         .map(|id| id.short());
         file.tail_size = table.tail_size;
-        if let Some(crc) = table.file_crc32c {
-            let (checksum, function) = checksum::recorded(crc);
+        if let Some((checksum, function)) = table.file_checksum {
             (file.checksum.value, file.checksum.function) = (checksum, function.into());
         }
         let drops_more = !self.params.bottommost && properties.num_deletions > 0;

@@ -118,7 +118,7 @@ impl OutputParams {
             },
             target_file_size: self.target_bytes,
             bytes_per_sync: context.database.options.bytes_per_sync,
-            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
+            file_checksum: context.database.options.file_checksum_gen_factory.clone(),
             warm: self.warm.map(|priority| WarmBlocks {
                 priority,
                 lowest_tier: context.database.options.lowest_used_cache_tier.into(),

@@ -123,9 +123,14 @@ impl OutputValidator {
         if self.what & ENTRIES != 0 {
             self.check_entries(context, file, table)?;
         }
-        if self.what & FILE != 0 && !file.checksum.value.is_empty() {
+        let factory = &context.database.options.file_checksum_gen_factory;
+        if self.what & FILE != 0
+            && !file.checksum.value.is_empty()
+            && let Some(factory) = factory
+        {
             let path = context.table_path(file);
-            let found = checksum::of_file(&*context.world.fs, &path)?;
+            let running = factory.start_requested(&path, &file.checksum.function)?;
+            let found = checksum::of_file(&*context.world.fs, &path, running)?.0;
             if found != file.checksum.value {
                 return Err(Error::corruption(format!(
                     "checksum of the new table {}: expected {:02x?}, found {found:02x?}",

@@ -30,7 +30,6 @@ use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 use cairn_version::file_meta::EntryCounts;
 use cairn_version::{FileMeta, bounds};
 
-use crate::checksum;
 use crate::context::JobContext;
 use crate::output_params::OutputParams;
 use crate::output_verification::OutputValidator;
@@ -487,8 +486,11 @@ impl<'a> Expected<'a> {
             file.unique_id = Some(output.unique_id);
         }
         let function = String::from_utf8_lossy(&output.file_checksum_func_name);
-        let records = params.context.database.options.file_checksum_gen_factory;
-        if records.is_some() && function == checksum::NAME {
+        let factory = &params.context.database.options.file_checksum_gen_factory;
+        let path = params.context.table_path(&file);
+        if let Some(factory) = factory
+            && factory.start(&path).function() == Some(&*function)
+        {
             file.checksum.value.clone_from(&output.file_checksum);
             file.checksum.function = function.into_owned().into();
         }

@@ -14,6 +14,7 @@ use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{ConcurrentTaskLimiter, RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
+use crate::file_checksum::HandoffFileTypes;
 use crate::merge_operators;
 use crate::object_registry;
 use crate::text::{NULL, Named, Refusal, Text, object};
@@ -69,6 +70,7 @@ macro_rules! set_in_code {
 
 set_in_code! {
     Listeners => "listeners are set in code",
+    HandoffFileTypes => "the types of files are set in code",
     Option<Arc<dyn LogSink>> => "an info log is set in code",
     Option<Arc<ConcurrentTaskLimiter>> => "a limiter of compactions is set in code",
 }

@@ -9,9 +9,9 @@ use cairn_platform::{RateLimiter, SstFileManager};
 use crate::compaction_service::CompactionService;
 use crate::customizable::DbPath;
 use crate::enums::{
-    CacheTier, Compression, FileChecksum, InfoLogLevel, IoMode, Temperature, WalRecoveryMode,
-    WalWriteMode,
+    CacheTier, Compression, InfoLogLevel, IoMode, Temperature, WalRecoveryMode, WalWriteMode,
 };
+use crate::file_checksum::{FileChecksum, HandoffFileTypes};
 use crate::plugin::Plugin;
 use crate::rows::options;
 use cairn_observe::statistics::Keeping;
@@ -243,6 +243,9 @@ options! {
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
         file_checksum_gen_factory: Option<FileChecksum> = None;
+        /// Types of files whose appended pieces the file system gets with their CRC-32C, if it verifies them
+        /// (`FileSystem::verifies_appends`).
+        checksum_handoff_file_types: HandoffFileTypes = HandoffFileTypes::default(), unwritten;
         /// True if keys may appear in error messages.
         allow_data_in_errors: bool = false, hint;
         /// True if files may be ingested behind existing data: `cf_allow_ingest_behind` for every

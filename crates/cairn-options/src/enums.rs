@@ -281,12 +281,6 @@ choices! {
         /// Keys without the prefix of their predecessor.
         Prefix = "kPrefix",
     }
-    /// Whole-file checksums in the MANIFEST.
-    #[non_exhaustive]
-    FileChecksum {
-        /// CRC-32C, big-endian.
-        Crc32c = "FileChecksumGenCrc32cFactory",
-    }
     /// Tiers that a read may access.
     #[non_exhaustive]
     ReadTier {
@@ -346,8 +340,6 @@ impl From<InfoLogLevel> for Level {
         }
     }
 }
-
-impl Named for FileChecksum {}
 
 impl Text for Compression {
     fn parse(text: &str) -> Result<Compression, Refusal> {

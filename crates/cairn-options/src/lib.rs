@@ -28,6 +28,7 @@ pub mod db;
 pub mod enums;
 pub mod family;
 pub mod file;
+pub mod file_checksum;
 pub mod flat_tables;
 pub mod ingest;
 pub mod merge_operators;
@@ -59,6 +60,10 @@ pub use customizable::DbPath;
 pub use db::DbOptions;
 pub use enums::*;
 pub use family::FamilyOptions;
+pub use file_checksum::{
+    FileChecksum, FileChecksumContext, FileChecksumGenFactory, FileChecksumGenerator,
+    HandoffFileType, HandoffFileTypes,
+};
 pub use flat_tables::{CuckooTableOptions, PlainTableOptions, TableFormat};
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};

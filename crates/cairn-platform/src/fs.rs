@@ -155,6 +155,12 @@ pub trait FileSystem: Send + Sync {
     /// The number of bytes available to unprivileged processes on the file system of `path`.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
+    /// True if the file system verifies the checksums of [`WritableFile::append_with_crc32c`]: a database with the option
+    /// `checksum_handoff_file_types` then computes them.
+    fn verifies_appends(&self) -> bool {
+        false
+    }
+
     /// True if `path` exists, according to [`FileSystem::status`].
     fn exists(&self, path: &Path) -> Result<bool> {
         match self.status(path) {
@@ -363,6 +369,13 @@ pub trait WritableFile: Send + Sync {
     /// start of a unit that are masked until the preceding piece is complete; see [`FileMode::mapped`]. They
     /// are ignored if the file is written by system calls.
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()>;
+    /// [`WritableFile::append`] of `data` whose CRC-32C is `crc32c`. Called instead of the other methods for the file types
+    /// in `checksum_handoff_file_types`, if [`FileSystem::verifies_appends`] is true. A file system that finds another
+    /// checksum returns an error.
+    fn append_with_crc32c(&self, data: &[u8], crc32c: u32) -> Result<()> {
+        let _ = crc32c;
+        self.append(data)
+    }
     /// Passes data buffered by direct I/O to the kernel.
     fn flush(&self) -> Result<()>;
     /// Makes everything appended before this call survive a power failure, by `fdatasync`, or by `fsync` if

@@ -31,6 +31,9 @@ macro_rules! wrapper {
         states {
             $(fn $stated:ident(&self $(, $own_arg:ident: $own_type:ty)*) $(-> $own_result:ty)?;)*
         }
+        lacks {
+            $(fn $lacking:ident(&$this:ident $(, $its_arg:ident: $its_type:ty)*) -> $its_result:ty $instead:block)*
+        }
     ) => {
         $(#[$doc])*
         pub trait $wrapper: Send + Sync {
@@ -54,6 +57,15 @@ macro_rules! wrapper {
                     self.target().$passed($($arg),*)
                 }
             )*
+
+            $(
+                #[doc = concat!(
+                    "[`", stringify!($target), "::", stringify!($lacking), "`] of the wrapper. By default, it does not have \
+                     what the target may have."
+                )]
+                #[inline]
+                fn $lacking(&$this $(, $its_arg: $its_type)*) -> $its_result $instead
+            )*
         }
 
         impl<W: $wrapper> $target for W {
@@ -68,6 +80,13 @@ macro_rules! wrapper {
                 #[inline]
                 fn $passed(&self $(, $arg: $type)*) $(-> $result)? {
                     $wrapper::$passed(self $(, $arg)*)
+                }
+            )*
+
+            $(
+                #[inline]
+                fn $lacking(&self $(, $its_arg: $its_type)*) -> $its_result {
+                    $wrapper::$lacking(self $(, $its_arg)*)
                 }
             )*
         }
@@ -98,6 +117,9 @@ wrapper! {
         fn status(&self, path: &Path) -> Result<Status>;
         fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>>;
     }
+    lacks {
+        fn verifies_appends(&self) -> bool { false }
+    }
 }
 
 wrapper! {
@@ -118,6 +140,7 @@ wrapper! {
         fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
         fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
     }
+    lacks {}
 }
 
 wrapper! {
@@ -141,5 +164,11 @@ wrapper! {
     }
     states {
         fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>>;
+    }
+    lacks {
+        fn append_with_crc32c(&self, data: &[u8], crc32c: u32) -> Result<()> {
+            let _ = crc32c;
+            self.append_veiled(data, &[])
+        }
     }
 }

@@ -191,7 +191,6 @@ checked! { is_shared:
     crate::options::enums::CompactionStyle,
     crate::options::enums::Compression,
     crate::options::enums::DataBlockIndexType,
-    crate::options::enums::FileChecksum,
     crate::options::enums::IndexBlockSearchType,
     crate::options::enums::IndexMode,
     crate::options::enums::IndexShortening,

@@ -28,6 +28,7 @@ pub use cairn_memory::{BlockCache, CacheOptions};
 pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
     CacheUsageOptions, CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions,
-    MetadataCacheOptions, Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions,
-    apply_mixed, enums, object_registry, presets,
+    FileChecksum, FileChecksumContext, FileChecksumGenFactory, FileChecksumGenerator,
+    HandoffFileType, HandoffFileTypes, MetadataCacheOptions, Options, Plugin, Row, Support,
+    TableOptions, UniversalCompactionOptions, apply_mixed, enums, object_registry, presets,
 };

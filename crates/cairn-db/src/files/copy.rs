@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use cairn_format::checksum::crc32c_extend;
     use cairn_jobs::checksum;
+    use cairn_options::FileChecksum;
     use cairn_platform::World;
     use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 
@@ -181,7 +182,8 @@ mod tests {
         );
         assert!(too_much.unwrap_err().is_corruption());
         assert!(!fs.exists("/d/c".as_ref()).unwrap());
-        let crc = checksum::of_file(&*fs, "/d/a".as_ref()).unwrap();
+        let running = FileChecksum::Crc32c.start("/d/a".as_ref());
+        let (crc, _) = checksum::of_file(&*fs, "/d/a".as_ref(), running).unwrap();
         assert_eq!(crc, crc32c_extend(0, &content).to_be_bytes());
     }
 

@@ -301,9 +301,9 @@ fn import_meta(
     };
     meta.times.file = now;
     meta.temperature = file.temperature;
-    if database.settings.get().file_checksum_gen_factory.is_some() {
-        meta.checksum.value = checksum::of_file(reader.fs, path)?;
-        meta.checksum.function = checksum::NAME.into();
+    if let Some(factory) = &database.settings.get().file_checksum_gen_factory {
+        let (value, function) = checksum::of_file(reader.fs, path, factory.start(path))?;
+        (meta.checksum.value, meta.checksum.function) = (value, function.into());
     }
     meta.unique_id = cairn_format::id::UniqueId::of_table(
         &properties.db_id,

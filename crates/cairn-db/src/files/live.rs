@@ -7,6 +7,7 @@ use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
+use cairn_options::FileChecksum;
 use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
@@ -526,15 +527,16 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `Corruption` for the first file that differs; `NotSupported` for an unknown checksum function;
-    /// `InvalidArgument` without `file_checksum_gen_factory`.
+    /// `Corruption` for the first file that differs; `InvalidArgument` without `file_checksum_gen_factory`, and for a
+    /// checksum function that it does not have.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let shared = self.shared();
-        if shared.options().file_checksum_gen_factory.is_none() {
+        let options = shared.options();
+        let Some(factory) = &options.file_checksum_gen_factory else {
             return Err(Error::invalid_argument(
                 "file_checksum_gen_factory is null: files have no checksums that could be verified",
             ));
-        }
+        };
         let database = shared.components();
         let _working = shared
             .telemetry
@@ -546,6 +548,7 @@ impl Db {
                 let path = family.tables().path(file);
                 verify_file(
                     database,
+                    factory,
                     &path,
                     &file.checksum.value,
                     &file.checksum.function,
@@ -553,7 +556,8 @@ impl Db {
             }
             for (number, blob) in view.version.blob_files() {
                 let path = view.family.blobs.path(*number);
-                verify_file(database, &path, &blob.checksum_value, &blob.checksum_method)?;
+                let (value, method) = (&blob.checksum_value, &blob.checksum_method);
+                verify_file(database, factory, &path, value, method)?;
             }
         }
         Ok(())
@@ -563,6 +567,7 @@ impl Db {
 /// Compares the checksum of the file at `path` with that in the MANIFEST, unless that is empty.
 fn verify_file(
     database: Components<'_>,
+    factory: &FileChecksum,
     path: &Path,
     expected: &[u8],
     function: &str,
@@ -570,15 +575,10 @@ fn verify_file(
     if expected.is_empty() {
         return Ok(());
     }
-    if function != checksum::NAME {
-        return Err(Error::not_supported(format!(
-            "checksum function {function} of {}",
-            path.display()
-        )));
-    }
+    let running = factory.start_requested(path, function)?;
     let (telemetry, fs) = (database.telemetry, &*database.context.world.fs);
     let began = telemetry.began();
-    let found = checksum::of_file(fs, path)?;
+    let (found, _) = checksum::of_file(fs, path, running)?;
     let bytes = fs.status(path)?.len;
     telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
     telemetry.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);

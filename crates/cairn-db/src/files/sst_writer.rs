@@ -11,7 +11,6 @@ use cairn_format::dated;
 use cairn_format::id::SessionId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::wide::{self, Column, ColumnValue};
-use cairn_jobs::checksum;
 use cairn_jobs::ttl::merge_operator_name;
 use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
@@ -188,7 +187,7 @@ impl SstFileWriter {
             external: true,
             strip_timestamps: !family.persist_user_defined_timestamps,
             bytes_per_sync: self.db.bytes_per_sync,
-            file_checksum: self.db.file_checksum_gen_factory.is_some(),
+            file_checksum: self.db.file_checksum_gen_factory.clone(),
             ..BuildParams::default()
         };
         if let Some((id, name)) = &self.target {
@@ -441,9 +440,8 @@ impl SstFileWriter {
             )
         });
         self.finished_size = table.file_size;
-        if let Some(crc) = table.file_crc32c {
-            info.file_checksum = crc.to_be_bytes().to_vec();
-            info.file_checksum_func_name = checksum::NAME.to_owned();
+        if let Some(checksum) = table.file_checksum {
+            (info.file_checksum, info.file_checksum_func_name) = checksum;
         }
         Ok(info)
     }

@@ -45,6 +45,7 @@ use crate::catalog::sources::create_dir;
 use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
+use crate::handoff;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::open_iterators::OpenIterators;
@@ -190,6 +191,7 @@ fn open_with(
     above: &BTreeMap<u32, SequenceNumber>,
     replay: Replay,
 ) -> Result<Opened> {
+    let request = &handoff::with_checksums(request);
     request.options.validate()?;
     if !request.read_only {
         request.options.check_supported()?;

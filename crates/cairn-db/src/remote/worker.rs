@@ -20,7 +20,7 @@ use cairn_jobs::{Cancel, CompactJob, JobContext, JobEvents, JobOutput, KeyRange,
 use cairn_observe::listener::KeyPrefix;
 use cairn_observe::statistics::{Histogram, Keeping, Ticker};
 use cairn_observe::{Listeners, LogSink};
-use cairn_options::enums::FileChecksum;
+use cairn_options::FileChecksum;
 use cairn_options::{
     Canceled, Collectors, CuckooTableOptions, DbOptions, FamilyOptions, Options, Plugin, TableKind,
     TableOptions, Temperature,
@@ -103,7 +103,7 @@ impl CompactionServiceOptionsOverride {
             table_properties_collector_factories: family
                 .table_properties_collector_factories
                 .clone(),
-            file_checksum_gen_factory: db.file_checksum_gen_factory,
+            file_checksum_gen_factory: db.file_checksum_gen_factory.clone(),
             listeners: db.listeners.clone(),
             statistics: db.statistics.clone(),
             info_log: db.info_log.clone(),
@@ -118,7 +118,7 @@ impl CompactionServiceOptionsOverride {
                 db.set(name, value)?;
             }
         }
-        db.file_checksum_gen_factory = self.file_checksum_gen_factory;
+        db.file_checksum_gen_factory = self.file_checksum_gen_factory.clone();
         db.listeners = self.listeners.clone();
         db.statistics = self.statistics.clone();
         db.info_log = self.info_log.clone();

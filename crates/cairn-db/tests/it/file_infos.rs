@@ -219,6 +219,9 @@ fn a_live_table_is_described_for_another_database() {
     assert_eq!(other.get(b"b").unwrap().as_deref(), Some(&b"3"[..]));
 }
 
+/// A change of a description.
+type Falsify<'a> = &'a dyn Fn(&mut PreparedFile);
+
 /// Bytes with a valid checksum that describe no file of the family.
 #[test]
 fn false_descriptions_are_refused() {
@@ -244,7 +247,7 @@ fn false_descriptions_are_refused() {
         PreparedFileInfo::decode(&file.encode()).expect("its own encoding")
     };
     let key = |user: &[u8], seq| InternalKey::new(user, SequenceNumber(seq), ValueKind::Value);
-    let cases: [(&str, Code, &dyn Fn(&mut PreparedFile)); 7] = [
+    let cases: [(&str, Code, Falsify<'_>); 7] = [
         ("", Code::Corruption, &|file| file.smallest = key(b"l", 0)),
         ("", Code::Corruption, &|file| file.smallest = key(b"a", 1)),
         ("", Code::Corruption, &|file| {

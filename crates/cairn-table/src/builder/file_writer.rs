@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cairn_compress::Compression;
-use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier, crc32c_extend};
+use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
 use cairn_format::table::Handle;
 use cairn_observe::statistics::{Histogram, Meter};
+use cairn_options::file_checksum::{FileChecksum, NamedChecksum, RunningChecksum};
 use cairn_platform::WritableFile;
 use cairn_types::Result;
 
@@ -25,8 +26,8 @@ pub(crate) struct FileWriterOptions {
     pub base_context: u32,
     /// Writeback interval in bytes; 0 for [`WRITEBACK_BYTES`].
     pub bytes_per_sync: u64,
-    /// True if the CRC32C of the whole file is computed.
-    pub file_checksum: bool,
+    /// The checksum of the whole file.
+    pub file_checksum: Option<FileChecksum>,
     /// Measures compression.
     pub meter: Meter,
 }
@@ -40,18 +41,22 @@ pub(crate) struct FileWriter {
     flushed: u64,
     /// Bytes for which writeback has been started.
     written_back: u64,
-    crc: u32,
+    checksum: RunningChecksum,
 }
 
 impl FileWriter {
     pub(crate) fn new(file: Arc<dyn WritableFile>, options: FileWriterOptions) -> FileWriter {
+        let checksum = match &options.file_checksum {
+            Some(checksum) => checksum.start(file.path()),
+            None => RunningChecksum::Off,
+        };
         FileWriter {
             file,
             options,
             buffer: Vec::with_capacity(BUFFER_BYTES),
             flushed: 0,
             written_back: 0,
-            crc: 0,
+            checksum,
         }
     }
 
@@ -65,9 +70,9 @@ impl FileWriter {
         self.options.checksum
     }
 
-    /// Returns the CRC32C of all flushed bytes, if enabled.
-    pub(crate) fn file_checksum(&self) -> Option<u32> {
-        self.options.file_checksum.then_some(self.crc)
+    /// Returns the checksum of all flushed bytes, if enabled.
+    pub(crate) fn take_checksum(&mut self) -> Option<NamedChecksum> {
+        std::mem::take(&mut self.checksum).finish()
     }
 
     /// Appends bytes outside of a block.
@@ -127,9 +132,7 @@ impl FileWriter {
         }
         self.file.append(bytes)?;
         self.flushed += bytes.len() as u64;
-        if self.options.file_checksum {
-            self.crc = crc32c_extend(self.crc, bytes);
-        }
+        self.checksum.update(bytes);
         let waiting = self.flushed - self.written_back;
         let every = match self.options.bytes_per_sync {
             0 => WRITEBACK_BYTES,

@@ -99,7 +99,7 @@ impl BlockBasedBuilder {
         Ok(TableStats {
             file_size: self.output.offset(),
             tail_size: self.output.offset() - tail_start,
-            file_crc32c: self.output.file_checksum(),
+            file_checksum: self.output.take_checksum(),
             properties: self.properties,
         })
     }

@@ -239,7 +239,7 @@ impl FlatBuilder {
                 checksum: ChecksumKind::None,
                 base_context: 0,
                 bytes_per_sync: params.bytes_per_sync,
-                file_checksum: params.file_checksum,
+                file_checksum: params.file_checksum.clone(),
                 meter: params.meter.clone(),
             },
         );
@@ -322,7 +322,7 @@ impl FlatBuilder {
         Ok(TableStats {
             file_size: output.offset(),
             tail_size: output.offset() - tail_start,
-            file_crc32c: output.file_checksum(),
+            file_checksum: output.take_checksum(),
             properties,
         })
     }

@@ -31,6 +31,7 @@ use cairn_format::table::Properties;
 use cairn_format::table::properties::IndexKind;
 use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::IndexType;
+use cairn_options::file_checksum::NamedChecksum;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result};
 
@@ -52,8 +53,8 @@ pub struct TableStats {
     pub file_size: u64,
     /// Size of everything after the data blocks, in bytes.
     pub tail_size: u64,
-    /// CRC32C of the whole file, if enabled.
-    pub file_crc32c: Option<u32>,
+    /// The checksum of the whole file, if enabled.
+    pub file_checksum: Option<NamedChecksum>,
 }
 
 /// Builder of one block-based table.
@@ -110,7 +111,7 @@ impl BlockBasedBuilder {
                 checksum: checksum.expect("options name known checksums"),
                 base_context,
                 bytes_per_sync: params.bytes_per_sync,
-                file_checksum: params.file_checksum,
+                file_checksum: params.file_checksum.clone(),
                 meter: params.meter.clone(),
             },
         );

@@ -11,7 +11,8 @@ use cairn_memory::secondary::CacheTier;
 use cairn_memory::{CachePriority, ChargePolicy};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
-    CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableFormat, TableOptions,
+    CompressionOptions, FileChecksum, IndexShortening, IndexType, KeyCommonPrefix, TableFormat,
+    TableOptions,
 };
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 
@@ -55,8 +56,8 @@ pub struct BuildParams {
     pub strip_timestamps: bool,
     /// Writeback interval in bytes; 0 for never.
     pub bytes_per_sync: u64,
-    /// True if the CRC32C of the whole file is computed.
-    pub file_checksum: bool,
+    /// The checksum of the whole file; `None` for none.
+    pub file_checksum: Option<FileChecksum>,
     /// The blocks that are inserted into the block cache as they are written; `None` for none.
     pub warm: Option<WarmBlocks>,
     /// Statistics sink.
@@ -136,7 +137,7 @@ impl Default for BuildParams {
             external: false,
             strip_timestamps: false,
             bytes_per_sync: 0,
-            file_checksum: false,
+            file_checksum: None,
             warm: None,
             meter: Meter::default(),
             charge: ChargePolicy::default(),

@@ -288,12 +288,9 @@ fn write_seqno(
     })?;
     fs.rename(&changed, &file.inside)?;
     fs.sync_dir(&job.family().tables().paths[file.path_id as usize])?;
-    match options.file_checksum_gen_factory {
+    match &options.file_checksum_gen_factory {
         None => Ok(file.checksum.clone()),
-        Some(_) => Ok((
-            file_checksum::of_file(fs, &file.inside)?,
-            file_checksum::NAME.to_owned(),
-        )),
+        Some(factory) => file_checksum::of_file(fs, &file.inside, factory.start(&file.inside)),
     }
 }
 

@@ -263,9 +263,8 @@ pub(super) fn write_tombstone(
     context.world.fs.sync_dir(dir)?;
     let facts = read(database, input, &path)?;
     let mut file = prepared_file(input, &path, number, facts);
-    if settings.file_checksum_gen_factory.is_some() {
-        let checksum = checksum::of_file(&*context.world.fs, &path)?;
-        file.checksum = (checksum, checksum::NAME.to_owned());
+    if let Some(factory) = &settings.file_checksum_gen_factory {
+        file.checksum = checksum::of_file(&*context.world.fs, &path, factory.start(&path))?;
     }
     Ok(file)
 }
@@ -487,9 +486,10 @@ fn sync_table_dirs(database: Components<'_>, prepared: &Prepared) -> Result<()> 
 /// Computes the checksums of whole files, if the database keeps them, and compares them with those of the
 /// caller.
 fn take_checksums(database: Components<'_>, prepared: &mut Prepared) -> Result<()> {
-    if database.settings.get().file_checksum_gen_factory.is_none() {
+    let settings = database.settings.get();
+    let Some(factory) = &settings.file_checksum_gen_factory else {
         return Ok(());
-    }
+    };
     let input = &prepared.input;
     let given = (&input.checksums, &input.checksum_functions);
     let count = input.files.len();
@@ -504,29 +504,24 @@ fn take_checksums(database: Components<'_>, prepared: &mut Prepared) -> Result<(
     }
     for (at, file) in prepared.files.iter_mut().enumerate() {
         let given = complete.then(|| (&given.0[at], &given.1[at]));
-        if let Some((_, function)) = given
-            && function != checksum::NAME
-        {
-            return Err(Error::invalid_argument(format!(
-                "checksum function of {}: expected {}, found {function}",
-                file.outside.display(),
-                checksum::NAME
-            )));
-        }
+        let running = match given {
+            Some((_, function)) => factory.start_requested(&file.inside, function)?,
+            None => factory.start(&file.inside),
+        };
         let trusted = given.filter(|_| !input.options.verify_file_checksum);
-        let checksum = match trusted {
-            Some((checksum, _)) => checksum.clone(),
-            None => checksum::of_file(&*database.context.world.fs, &file.inside)?,
+        file.checksum = match trusted {
+            Some((checksum, function)) => (checksum.clone(), function.clone()),
+            None => checksum::of_file(&*database.context.world.fs, &file.inside, running)?,
         };
         if let Some((expected, _)) = given
-            && *expected != checksum
+            && *expected != file.checksum.0
         {
             return Err(Error::corruption(format!(
-                "checksum of {}: expected {expected:02x?}, found {checksum:02x?}",
-                file.outside.display()
+                "checksum of {}: expected {expected:02x?}, found {:02x?}",
+                file.outside.display(),
+                file.checksum.0
             )));
         }
-        file.checksum = (checksum, checksum::NAME.to_owned());
     }
     Ok(())
 }
