@@ -373,7 +373,7 @@ impl Run {
 #[test]
 fn random_operations_lead_to_the_content_of_a_model() {
     let seeds = std::env::var("CAIRN_SEEDS").ok();
-    let seeds = seeds.and_then(|text| text.parse().ok()).unwrap_or(12);
+    let seeds = seeds.and_then(|text| text.parse().ok()).unwrap_or(30);
     for policy in crate::POLICIES {
         for seed in 0..seeds {
             let mut run = Run::new(policy, seed);
