@@ -160,6 +160,18 @@ impl BlobBuilder {
         self.count
     }
 
+    /// Appends the buffered records to the file, so that they can be read from it.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`, after which the content of the file is unknown: the builder must not be used any more.
+    pub fn flush(&mut self) -> Result<()> {
+        match self.buffer.is_empty() {
+            true => Ok(()),
+            false => self.hand_over(),
+        }
+    }
+
     /// Writes the footer and appends everything to the file, which is not synced.
     ///
     /// # Errors

@@ -20,7 +20,8 @@ const MAX_VALUE_LEN: usize = u32::MAX as usize;
 pub struct BlobFile {
     file: Arc<dyn RandomAccessFile>,
     number: FileNumber,
-    len: u64,
+    /// The size in bytes; `None` for a file without a footer.
+    sealed_len: Option<u64>,
     header: Header,
     compression: Compression,
     blob_count: u64,
@@ -76,6 +77,34 @@ impl BlobFile {
         let header = Header::decode(&read(0, HEADER_LEN)?).map_err(in_file(0))?;
         let footer_at = len - FOOTER_LEN as u64;
         let footer = Footer::decode(&read(footer_at, FOOTER_LEN)?).map_err(in_file(footer_at))?;
+        BlobFile::with_header(file, number, header, Some((len, footer.blob_count)))
+    }
+
+    /// Opens `file`, the blob file `number` that has no footer (yet): records may be appended to it while it is read.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; `Corruption` if the header is damaged or missing; `NotSupported` as in
+    /// [`BlobFile::open`].
+    pub fn open_unsealed(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> Result<BlobFile> {
+        let len = file.len()?;
+        if len < HEADER_LEN as u64 {
+            return Err(Error::corruption(format!(
+                "{} is too small: expected at least {HEADER_LEN} bytes, found {len}",
+                names::blob(number)
+            )));
+        }
+        let header = ReadRequest::new(file.clone(), 0, HEADER_LEN).read_now()?;
+        let header = Header::decode(&header).map_err(|e| e.in_file(names::blob(number), 0))?;
+        BlobFile::with_header(file, number, header, None)
+    }
+
+    fn with_header(
+        file: Arc<dyn RandomAccessFile>,
+        number: FileNumber,
+        header: Header,
+        sealed: Option<(u64, u64)>,
+    ) -> Result<BlobFile> {
         let compression = Compression::from_u8(header.compression).ok_or_else(|| {
             Error::not_supported(format!(
                 "compression {} of {}",
@@ -86,11 +115,17 @@ impl BlobFile {
         Ok(BlobFile {
             file,
             number,
-            len,
+            sealed_len: sealed.map(|(len, _)| len),
             header,
             compression,
-            blob_count: footer.blob_count,
+            blob_count: sealed.map_or(0, |(_, count)| count),
         })
+    }
+
+    /// True if the file has a footer, and does not grow any more.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed_len.is_some()
     }
 
     /// The file number.
@@ -99,10 +134,19 @@ impl BlobFile {
         self.number
     }
 
-    /// The size in bytes.
+    /// The size in bytes; the maximum for a file without a footer.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.len
+        self.sealed_len.unwrap_or(u64::MAX)
+    }
+
+    /// The size in bytes now, which grows if the file is not sealed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file.
+    pub fn current_len(&self) -> Result<u64> {
+        self.sealed_len.map_or_else(|| self.file.len(), Ok)
     }
 
     /// The header.
@@ -111,7 +155,7 @@ impl BlobFile {
         &self.header
     }
 
-    /// The number of values according to the footer.
+    /// The number of values according to the footer; 0 without one.
     #[must_use]
     pub fn blob_count(&self) -> u64 {
         self.blob_count
@@ -127,9 +171,10 @@ impl BlobFile {
         &self.file
     }
 
-    /// The end of the records, where the footer starts.
+    /// The end of the records, where the footer starts; the maximum without a footer.
     pub(crate) fn records_end(&self) -> u64 {
-        self.len - FOOTER_LEN as u64
+        self.sealed_len
+            .map_or(u64::MAX, |len| len - FOOTER_LEN as u64)
     }
 
     /// The byte range of the record at `index`, which belongs to `user_key`.

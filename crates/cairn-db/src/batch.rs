@@ -140,7 +140,8 @@ impl WriteBatch {
         self.refused = None;
     }
 
-    /// Creates a batch from RocksDB's serialized form.
+    /// Creates a batch from RocksDB's serialized form. It cannot be written if it refers to values in blob files, as do the
+    /// updates of a database with `enable_blob_direct_write`.
     ///
     /// # Errors
     ///
@@ -149,7 +150,7 @@ impl WriteBatch {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
         let mut families = Vec::new();
-        let (mut in_default, mut has_ranges) = (false, false);
+        let (mut in_default, mut has_ranges, mut refused) = (false, false, None);
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
             if let Record::BeginPrepare(_) | Record::EndPrepare { .. } = record {
@@ -162,6 +163,13 @@ impl WriteBatch {
                 check_entry(entry.key.len(), entry.value.len())?;
             }
             has_ranges |= matches!(record, Record::DeleteRange { .. });
+            if let Record::PutBlobIndex { .. } = record {
+                refused.get_or_insert_with(|| {
+                    Error::not_supported(
+                        "a batch with a reference to a blob file, which belongs to the database that wrote it",
+                    )
+                });
+            }
             match record.family() {
                 Some(0) => in_default = true,
                 Some(id) => note(&mut families, id),
@@ -179,7 +187,7 @@ impl WriteBatch {
             has_placeholders: false,
             is_raw: true,
             max_bytes: 0,
-            refused: None,
+            refused,
             checksums: BatchChecksums::default(),
         })
     }

@@ -69,6 +69,11 @@ impl Shared {
             }
             synced.and(log.finish(&*self.context.world.fs))
         });
+        for family in self.catalog.families().iter() {
+            // The next opening recovers them.
+            family.direct.close();
+        }
+        self.context.unsynced_blobs.close();
         assert!(
             self.tree.lock().jobs.are_over(),
             "no job begins in a database that is being closed"
@@ -102,11 +107,12 @@ impl Shared {
         }
     }
 
-    /// Flushes writes that bypassed the log, unless the options permit their loss.
+    /// Flushes writes that bypassed the log, unless the options permit their loss, and those with values in blob files that
+    /// only recovery would find: RocksDB does not recover them.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.context.read_only
             || self.options().avoid_flush_during_shutdown
-            || !self.signals.has_unlogged()
+            || !(self.signals.has_unlogged() || self.has_direct_blobs())
             || self.lifecycle.is_closing()
         {
             return Ok(());

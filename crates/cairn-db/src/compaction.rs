@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, KeyRange, compact, flush, multi_level};
-use cairn_jobs::{History, JobContext, JobDatabase, JobFamily};
+use cairn_jobs::{History, JobContext, JobDatabase, JobEvents, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::CompactionJobInfo;
@@ -26,7 +26,7 @@ use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::periodic_phase::PeriodicPhase;
-use cairn_version::{TableRef, TreeEdit, Version};
+use cairn_version::{BlobFileMeta, TableRef, TreeEdit, Version};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
@@ -384,6 +384,7 @@ impl Shared {
         memtables: &[Arc<Memtable>],
         watch: &Arc<Watch>,
     ) -> Result<TreeEdit> {
+        let direct = self.seal_blobs(family, memtables, watch)?;
         let mut context = self.job_context(family);
         context.events = Some(watch.clone());
         context.io_priority = self.io_priority(IoPriority::High);
@@ -394,6 +395,7 @@ impl Shared {
             oldest_time: 0,
             version: Some(version.clone()),
             reason: watch.reason(),
+            direct,
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
         if watch.reason() == TableFileCreationReason::Flush {
@@ -401,6 +403,24 @@ impl Shared {
                 .record_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
         }
         Ok(done.edit)
+    }
+
+    /// Completes the blob files that writers wrote for `memtables`.
+    fn seal_blobs(
+        &self,
+        family: &FamilyState,
+        memtables: &[Arc<Memtable>],
+        watch: &Watch,
+    ) -> Result<Vec<Arc<BlobFileMeta>>> {
+        let fs = &*self.context.world.fs;
+        let blobs = family.view().family.blobs.clone();
+        let sealed = family.direct.seal(fs, memtables, |path, meta| {
+            watch.blob_started(meta.number, path);
+            watch.blob_created(path, meta);
+            // Readers open it again, with its footer.
+            blobs.forget(meta.number);
+        });
+        sealed.inspect_err(|_| self.context.unsynced_blobs.note_failure())
     }
 
     /// Returns the I/O priorities of the reads and writes of a job for a rate limiter: `usual`, or that of

@@ -28,6 +28,7 @@ use cairn_observe::traces::{BlockCacheTracer, IoTracer};
 use cairn_platform::{Clock, Io, Process, World};
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::direct_blobs::Unsynced;
 use crate::locks::Locks;
 
 /// The relation of a database to the one that it follows.
@@ -67,6 +68,8 @@ pub(crate) struct DbContext {
     pub(crate) locks: Locks,
     /// The recorders of block lookups and file operations.
     pub(crate) traces: Tracers,
+    /// Blob files that writers append to.
+    pub(crate) unsynced_blobs: Arc<Unsynced>,
 }
 
 /// The recorders of block lookups and file operations. Components below the database call them.

@@ -278,11 +278,17 @@ impl Shared {
         }
         // Writes without a log would be missing in the copy.
         let unlogged = self.signals.has_unlogged();
-        if self.log_bytes() < wal_bytes && !unlogged {
+        if self.log_bytes() < wal_bytes && !unlogged && !self.has_direct_blobs() {
             return Ok(());
         }
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_with(&families, &at_once(atomic))
+    }
+
+    /// True if memtables may refer to blob files that no version has.
+    pub(crate) fn has_direct_blobs(&self) -> bool {
+        let families = self.catalog.families();
+        self.signals.writes_blobs() && families.iter().any(|family| family.direct.has_files())
     }
 
     /// Switches the memtables of `families` only, as `options` specify.
@@ -367,7 +373,16 @@ impl Shared {
     }
 
     /// [`Shared::flush`] for a caller that holds the lead and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` while `lock_wal` is held, which blocks flushes.
     pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        if self.tree.lock().wal_locks.is_held() {
+            return Err(Error::not_supported(
+                "a flush, which writes to a new log, while lock_wal is held",
+            ));
+        }
         let families = self.flushed_with(families);
         self.retry_flushes(&families);
         self.switch_memtables(&families, true)?;

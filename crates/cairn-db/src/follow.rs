@@ -41,7 +41,8 @@ use crate::catalog::follow::NextState;
 use crate::catch_up::CatchUp;
 use crate::context::Follows;
 use crate::db::Db;
-use crate::open::replay::{RecordedSizes, Replay, Sink};
+use crate::open::logged_blobs::check_logged_blob;
+use crate::open::replay::{RecordedSizes, Replay, Sink, check_blobs};
 use crate::open::secondary::open_empty;
 use crate::open::{OpenRequest, order_of};
 use crate::shared::Shared;
@@ -262,6 +263,7 @@ impl Intake {
             published: self.published,
             log,
         };
+        check_blobs(payload, log, &mut sink)?;
         self.replay.apply(payload, log, sizes, &mut sink)
     }
 
@@ -408,6 +410,21 @@ impl Sink for Arriving<'_> {
     fn log_number(&self, family: u32) -> FileNumber {
         let arrivals = self.families.get(&family);
         arrivals.map_or(FileNumber(0), |arrivals| arrivals.log_number)
+    }
+
+    fn check_blob(
+        &mut self,
+        family: u32,
+        _seq: SequenceNumber,
+        key: &[u8],
+        index: &[u8],
+    ) -> Result<()> {
+        let Some(arrivals) = self.families.get(&family).filter(|it| !it.is_dropped) else {
+            return Ok(());
+        };
+        let view = arrivals.family.view();
+        let version = arrivals.version.as_ref().unwrap_or(&view.version);
+        check_logged_blob(&view.family.blobs, version, key, index).map(|_| ())
     }
 
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {

@@ -24,6 +24,7 @@ mod conflict;
 mod context;
 mod control;
 mod db;
+mod direct_blobs;
 mod entities;
 mod errors;
 mod families;

@@ -122,6 +122,13 @@ impl BlobGarbageMeter {
         }
     }
 
+    /// Returns the number of references to the blob file `number` that leave, and the bytes of their records.
+    #[must_use]
+    pub fn left(&self, number: FileNumber) -> (u64, u64) {
+        let sums = self.files.get(&number);
+        sums.map_or((0, 0), |(_, left)| (left.count, left.bytes))
+    }
+
     /// Returns the garbage of each blob file.
     #[must_use]
     pub fn counted(&self) -> Vec<BlobGarbage> {

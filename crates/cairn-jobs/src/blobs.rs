@@ -187,6 +187,7 @@ impl BlobReader {
         let file = self.context.family.blobs.file(index.file)?;
         let request = file.request(index, user_key)?;
         let record = match self.readahead {
+            _ if !file.is_sealed() => self.context.io.read_now(&request)?,
             0 => self.context.io.read_now(&request)?,
             _ => self.read_ahead(&file, &request)?,
         };

@@ -787,6 +787,7 @@ fn params(
             relocate_below: context.blob_gc.relocate_below(&job.version),
             ..BlobPlan::new(&context.family.options, output.level, reason)
         },
+        kept_blobs: None,
         created: Mutex::new(Vec::new()),
         times,
     }

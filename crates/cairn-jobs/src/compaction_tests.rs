@@ -516,6 +516,7 @@ impl Tree {
             oldest_time: 0,
             version: None,
             reason: cairn_types::TableFileCreationReason::Flush,
+            direct: Vec::new(),
         };
         let done = flush::run(&job).unwrap();
         self.version = self.version.with_edit(&done.edit).unwrap();

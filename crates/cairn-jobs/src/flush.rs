@@ -7,8 +7,9 @@ use cairn_observe::threads::{self, Stage};
 use cairn_options::{CompactionStyle, Compression};
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
-use cairn_version::{TreeEdit, Version};
+use cairn_version::{BlobFileMeta, BlobGarbage, TreeEdit, Version};
 
+use crate::blob_garbage::BlobGarbageMeter;
 use crate::blobs::BlobReader;
 use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::JobContext;
@@ -39,10 +40,14 @@ pub struct FlushJob {
     pub version: Option<Arc<Version>>,
     /// The reason reported to listeners: a flush or recovery.
     pub reason: TableFileCreationReason,
+    /// Blob files that hold values of the memtables, written before the flush and durable. Values that the memtables have
+    /// in other blob files are relocated.
+    pub direct: Vec<Arc<BlobFileMeta>>,
 }
 
 /// Writes the memtables of `job` to one level-0 table and returns the edit that adds it, or an empty
-/// edit if no entry is left to write. The table becomes visible, and the memtables may be dropped, only
+/// edit if no entry is left to write. Of the blob files in [`FlushJob::direct`], the edit adds those that the table refers
+/// to; all other values in them are garbage. The table becomes visible, and the memtables may be dropped, only
 /// when the caller installs the edit.
 ///
 /// # Errors
@@ -101,6 +106,7 @@ fn params(job: &FlushJob) -> OutputParams {
         version: job.version.clone(),
         warm: warm(options, job.reason),
         blobs: BlobPlan::new(options, 0, job.reason),
+        kept_blobs: Some(job.direct.iter().map(|blob| blob.number).collect()),
         created: Mutex::new(Vec::new()),
         times: PreservedTimes::of_flush(&job.context, now),
     }
@@ -187,11 +193,14 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let written = outputs.finish(None)?;
     assert!(written.files.len() <= 1, "a flush writes at most one table");
     entries.garbage.merge(&written.garbage);
+    let (direct, blob_garbage) = referenced(&job.direct, &entries.garbage);
+    let mut added_blobs: Vec<_> = direct.into_iter().chain(written.blobs).collect();
+    added_blobs.sort_by_key(|blob| blob.number);
     Ok(JobOutput {
         edit: TreeEdit {
             added: written.files.into_iter().map(|file| (0, file)).collect(),
-            added_blobs: written.blobs,
-            blob_garbage: entries.garbage.counted(),
+            added_blobs,
+            blob_garbage,
             history_low: successor(&newest),
             ..TreeEdit::default()
         },
@@ -208,6 +217,35 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
             ..written.stats
         },
     })
+}
+
+/// Returns the blob files of `direct` with references that have left, according to `references`, and their garbage: every
+/// other value, also those of failed writes, and of writes whose entries are in a later memtable.
+fn referenced(
+    direct: &[Arc<BlobFileMeta>],
+    references: &BlobGarbageMeter,
+) -> (Vec<Arc<BlobFileMeta>>, Vec<BlobGarbage>) {
+    let (mut added, mut garbage) = (Vec::new(), Vec::new());
+    for blob in direct {
+        let (count, bytes) = references.left(blob.number);
+        debug_assert!(
+            count <= blob.total_count && bytes <= blob.total_bytes,
+            "a value of blob file {} has one entry",
+            blob.number
+        );
+        if count == 0 {
+            continue;
+        }
+        added.push(blob.clone());
+        if count < blob.total_count {
+            garbage.push(BlobGarbage {
+                number: blob.number,
+                count: blob.total_count - count,
+                bytes: blob.total_bytes.saturating_sub(bytes),
+            });
+        }
+    }
+    (added, garbage)
 }
 
 /// The newest timestamp of the range deletions of `job`, if timestamps are stripped.

@@ -1,5 +1,6 @@
 //! Parameters shared by all outputs of a job: location, format, and the files created so far.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use cairn_compress::{CodecOptions, Compression};
@@ -45,6 +46,8 @@ pub(crate) struct OutputParams {
     pub(crate) warm: Option<CachePriority>,
     /// Blob separation and relocation settings.
     pub(crate) blobs: BlobPlan,
+    /// The blob files whose values are not relocated by a flush; `None` for a compaction.
+    pub(crate) kept_blobs: Option<BTreeSet<FileNumber>>,
     /// The write times that the tables keep.
     pub(crate) times: PreservedTimes,
     /// Tables and blob files created so far, removed if the job fails.
@@ -52,6 +55,14 @@ pub(crate) struct OutputParams {
 }
 
 impl OutputParams {
+    /// True if values in the blob file `number` move to another place.
+    pub(crate) fn relocates(&self, number: FileNumber) -> bool {
+        match &self.kept_blobs {
+            None => number < self.blobs.relocate_below,
+            Some(kept) => !kept.contains(&number),
+        }
+    }
+
     /// Removes the created files after a failure. Errors are ignored, because the next open removes
     /// files that are in no version.
     pub(crate) fn remove_all(&self) {
@@ -158,7 +169,7 @@ pub(crate) struct BlobPlan {
     pub(crate) codec: CodecOptions,
     /// True if large columns of entities are stored in blob files too.
     pub(crate) columns: bool,
-    /// Blobs in files with smaller numbers are relocated; 0 relocates none.
+    /// Compactions relocate blobs in files with smaller numbers; 0 relocates none.
     pub(crate) relocate_below: FileNumber,
     /// Readahead size for relocated blob files, in bytes.
     pub(crate) readahead: u64,

@@ -139,7 +139,7 @@ impl<'a> ValueSeparator<'a> {
             });
         };
         let user_key = key::user_key(entry.key);
-        if number >= self.params.blobs.relocate_below {
+        if !self.params.relocates(number) {
             self.garbage.leaves(user_key, entry.value)?;
             return Ok(PlacedEntry {
                 entry,
@@ -218,7 +218,7 @@ impl<'a> ValueSeparator<'a> {
     /// Decides the new location of a column of `entity` that is a blob reference.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
         let blob = blob_garbage::blob_of(index)?;
-        let moved = blob.filter(|(number, _)| *number < self.params.blobs.relocate_below);
+        let moved = blob.filter(|(number, _)| self.params.relocates(*number));
         let Some((_, bytes)) = moved else {
             self.garbage.leaves(user_key, index)?;
             let number = blob.map(|(number, _)| number);

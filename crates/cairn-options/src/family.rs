@@ -221,10 +221,11 @@ options! {
         /// True if large columns of entities are stored in blob files. Cairn's own option: RocksDB
         /// 11.9 and later do so, and older releases cannot read such entities.
         enable_blob_columns: bool = false, dynamic, unwritten;
-        /// True if writes store blobs directly in blob files.
-        enable_blob_direct_write: bool = false, missing, recent;
-        /// Number of blob files written concurrently in that case.
-        blob_direct_write_partitions: u32 = 1, hint, recent;
+        /// True if writes store large values directly in blob files, instead of in the log and the
+        /// memtable. Requires `enable_blob_files`.
+        enable_blob_direct_write: bool = false, recent;
+        /// Number of blob files per family that such writes append to, in turn.
+        blob_direct_write_partitions: u32 = 1, recent;
         /// Effort to erase the blocks of tables from the block cache when the tables are deleted: 0 for none; 1
         /// stops at the first data block that is not cached; a larger number stops when fewer than
         /// 0.99^(n-1) of the blocks tried were cached (69 for a half, 230 for a tenth); 10000 tries all.

@@ -37,6 +37,9 @@ fn require(holds: bool, why: &str) -> Result<()> {
 }
 
 /// Rejects unsupported options.
+/// The most blob files that writes of a family append to.
+const MAX_BLOB_PARTITIONS: u32 = 1024;
+
 fn refuse_missing(names: &[&str]) -> Result<()> {
     match names {
         [] => Ok(()),
@@ -377,6 +380,10 @@ impl FamilyOptions {
             "blob_space_target must be 0, or 1 or more",
         )?;
         require(
+            self.blob_direct_write_partitions <= MAX_BLOB_PARTITIONS,
+            "blob_direct_write_partitions must be at most 1024",
+        )?;
+        require(
             self.blob_compression_type.is_supported(),
             &self.blob_compression_type.absence(),
         )?;
@@ -415,6 +422,7 @@ impl FamilyOptions {
         if self.preclude_last_level_data_seconds > 0 && self.comparator.timestamp_size() > 0 {
             names.push("preclude_last_level_data_seconds with user-defined timestamps");
         }
+        names.extend(self.unsupported_direct_writes());
         names.extend(self.unsupported_styles());
         // The options name objects that are not registered.
         if self.compaction_filter.is_unresolved() {
@@ -427,6 +435,24 @@ impl FamilyOptions {
             names.push("sst_partitioner_factory");
         }
         refuse_missing(&names)
+    }
+
+    /// Returns the unsupported combinations with `enable_blob_direct_write`.
+    fn unsupported_direct_writes(&self) -> Vec<&'static str> {
+        let asked = [
+            (
+                !self.enable_blob_files,
+                "enable_blob_direct_write without enable_blob_files",
+            ),
+            // As in RocksDB.
+            (
+                self.comparator.timestamp_size() > 0,
+                "enable_blob_direct_write with user-defined timestamps",
+            ),
+        ];
+        let refused = asked.into_iter();
+        let refused = refused.filter(|(asked, _)| *asked && self.enable_blob_direct_write);
+        refused.map(|(_, name)| name).collect()
     }
 
     /// Returns the unsupported options of compaction styles.
@@ -628,13 +654,31 @@ mod tests {
     }
 
     #[test]
+    fn direct_writes_of_blobs_are_rejected_where_they_have_no_effect() {
+        let refused = |text: &str| {
+            let refused = family(&format!("enable_blob_direct_write=true;{text}"));
+            refused.check_supported().map_err(|e| e.text().to_owned())
+        };
+        assert_eq!(refused("enable_blob_files=true"), Ok(()));
+        assert!(
+            refused("")
+                .unwrap_err()
+                .contains("without enable_blob_files")
+        );
+        let timestamps = "enable_blob_files=true;comparator=leveldb.BytewiseComparator.u64ts";
+        assert!(refused(timestamps).unwrap_err().contains("timestamps"));
+        let many = family("blob_direct_write_partitions=1025");
+        assert!(many.validate().is_err());
+    }
+
+    #[test]
     fn unsupported_options_are_rejected_by_name() {
-        let refused = family("inplace_update_support=true;enable_blob_direct_write=true");
+        let refused = family("inplace_update_support=true;disallow_memtable_writes=true");
         let error = refused.check_supported().unwrap_err();
         assert!(
             error
                 .text()
-                .contains("inplace_update_support, enable_blob_direct_write"),
+                .contains("inplace_update_support, disallow_memtable_writes"),
             "{error}"
         );
         let old = family("block_based_table_factory={format_version=1}");

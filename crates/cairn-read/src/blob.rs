@@ -167,6 +167,22 @@ impl BlobSource {
         Ok(self.open.lock().entry(number).or_insert(file).clone())
     }
 
+    /// Opens the blob file `number`, which may have no footer (yet), for [`BlobSource::file`] and for reads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BlobFile::open_unsealed`].
+    pub fn open_unsealed(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
+        if let Some(file) = self.open.lock().get(&number) {
+            return Ok(file.clone());
+        }
+        // Neither a mapping nor direct reads suit a file that grows.
+        let file = self.fs.open(&self.path(number), FileMode::default())?;
+        let file = counted_reads(file, &self.meter, ReadOf::Blob);
+        let file = Arc::new(BlobFile::open_unsealed(file, number)?);
+        Ok(self.open.lock().entry(number).or_insert(file).clone())
+    }
+
     /// Reads the value of `user_key` (including its timestamp) that the encoded `index` refers to.
     ///
     /// # Errors

@@ -223,6 +223,8 @@ impl Editor<'_> {
             catalog.families.note_dropped(family);
             let version = family.view().version.clone();
             catalog.deletions.retire(family, &version, None);
+            let retired = family.direct.close();
+            catalog.deletions.retire_direct(family, retired);
         });
         Ok(())
     }

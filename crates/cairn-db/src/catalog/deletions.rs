@@ -24,6 +24,7 @@ use super::obsolete_files::{ObsoleteFiles, PurgeHint, Unread};
 use super::scan::remove;
 use super::sst_file_manager::Space;
 use crate::context::{DbContext, Follows};
+use crate::direct_blobs::Retired;
 use crate::telemetry::Telemetry;
 
 /// The obsolete files of a database and their deletion.
@@ -134,6 +135,26 @@ impl Deletions {
         self.hint.note_obsolete();
     }
 
+    /// Adds the blob files `retired` of `family`. Called before its view changes, with or without such files.
+    pub(super) fn retire_direct(&self, family: &FamilyState, retired: Retired) {
+        if !family.direct.is_on() {
+            return;
+        }
+        let files = retired.added.iter().chain(&retired.unneeded);
+        let files: Vec<_> = files.cloned().collect();
+        self.context.unsynced_blobs.retire(&files);
+        let view = family.view();
+        let memtables: Vec<_> = view.memtables().cloned().collect();
+        let blobs = &view.family.blobs;
+        let mut obsolete = self.obsolete.lock();
+        obsolete.add_direct(blobs, retired);
+        obsolete.settle_direct(blobs, &memtables);
+        drop(obsolete);
+        if !files.is_empty() {
+            self.hint.note_obsolete();
+        }
+    }
+
     /// Returns the obsolete files without a reader, and removes them from the set; `None` if deletions are
     /// disabled.
     pub(super) fn take_unread(&self) -> Option<Unread> {
@@ -154,6 +175,7 @@ impl Deletions {
             tables.uncache(&file);
             self.delete(&tables.path(&file));
         }
+        self.context.unsynced_blobs.release(&unread.direct);
         for (source, number) in unread.blobs {
             source.forget(number);
             self.delete(&source.path(number));
@@ -180,7 +202,9 @@ impl Deletions {
                 self.delete(&family.tables().path(file));
             }
         }
-        for blob in &edit.added_blobs {
+        // Files that writers wrote belong to the memtables.
+        let blobs = edit.added_blobs.iter();
+        for blob in blobs.filter(|blob| !family.direct.owns(blob.number)) {
             self.delete(&family.view().family.blobs.path(blob.number));
         }
     }

@@ -14,6 +14,7 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
+use crate::direct_blobs::DirectBlobs;
 use crate::work::WorkCounts;
 use crate::write::family::FamilyWrites;
 
@@ -31,6 +32,8 @@ pub(crate) struct FamilyState {
     tables: ArcSwap<TableSource>,
     /// The state of the write path for the family.
     pub(crate) writes: FamilyWrites,
+    /// The blob files that writers append to.
+    pub(crate) direct: DirectBlobs,
     dropped: AtomicBool,
     /// Flushed memtables that are kept, oldest first: for conflict checks of transactions, not for reads.
     history: Mutex<VecDeque<Arc<Memtable>>>,
@@ -71,6 +74,7 @@ impl FamilyState {
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
             writes: FamilyWrites::new(&options),
+            direct: DirectBlobs::new(&options),
             options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),
             tables: ArcSwap::new(tables),

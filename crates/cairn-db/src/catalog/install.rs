@@ -218,6 +218,10 @@ impl Catalog {
             self.space.track(family, Some(base), next);
             family.note_replaced(base);
             self.deletions.retire(family, base, Some(next));
+            let retired = family
+                .direct
+                .flushed(&change.flushed, &change.edit.added_blobs);
+            self.deletions.retire_direct(family, retired);
             family.add_history(&change.flushed);
             let view = family.view().with_version(next.clone(), &change.flushed);
             family.set_view(view);

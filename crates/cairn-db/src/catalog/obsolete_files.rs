@@ -6,6 +6,7 @@
 //! - A table is returned for deletion once, when this set has the last reference to it.
 //! - A blob file is returned for deletion once, when no live version has it. References are not counted,
 //!   because each version has its own metadata of a blob file, with its own garbage counts.
+//! - A blob file that a memtable may refer to is not returned for deletion.
 //! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
 //! - Once the directory is released no held path is returned.
 //!
@@ -16,16 +17,21 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use cairn_memtable::Memtable;
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, FileMeta, TableSource, Version};
+
+use crate::direct_blobs::{DirectFile, Retired};
 
 /// Obsolete files of an open database.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     blobs: Vec<(Arc<BlobSource>, FileNumber)>,
+    /// Blob files that memtables may refer to, in a version or not: see [`crate::direct_blobs`].
+    direct: Vec<(Arc<BlobSource>, Arc<DirectFile>)>,
     /// Replaced versions that have blob files.
     old_versions: Vec<Weak<Version>>,
     /// Number of calls of `disable` without a matching `enable`.
@@ -79,6 +85,8 @@ impl PurgeHint {
 pub(crate) struct Unread {
     pub(crate) tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     pub(crate) blobs: Vec<(Arc<BlobSource>, FileNumber)>,
+    /// Blob files that no memtable refers to any more, whether or not they are obsolete.
+    pub(crate) direct: Vec<Arc<DirectFile>>,
 }
 
 impl ObsoleteFiles {
@@ -124,6 +132,21 @@ impl ObsoleteFiles {
             .extend(gone.map(|file| (tables.clone(), file.clone())));
     }
 
+    /// Adds blob files of `blobs` whose memtables are flushed or dropped. Those that no version needs are obsolete.
+    pub(crate) fn add_direct(&mut self, blobs: &Arc<BlobSource>, retired: Retired) {
+        let unneeded = retired.unneeded.iter();
+        self.blobs
+            .extend(unneeded.map(|file| (blobs.clone(), file.number())));
+        let files = retired.added.into_iter().chain(retired.unneeded);
+        self.direct.extend(files.map(|file| (blobs.clone(), file)));
+    }
+
+    /// Records the memtables that may refer to such files of `blobs`: `memtables`, all that can be read now.
+    pub(crate) fn settle_direct(&self, blobs: &Arc<BlobSource>, memtables: &[Arc<Memtable>]) {
+        let own = self.direct.iter().filter(|(of, _)| Arc::ptr_eq(of, blobs));
+        own.for_each(|(_, file)| file.settle(memtables.iter()));
+    }
+
     /// Takes the files without readers.
     ///
     /// # Panics
@@ -142,10 +165,20 @@ impl ObsoleteFiles {
             let mut readers = readers.iter();
             readers.any(|old| old.blob_files().contains_key(number))
         };
-        let blobs = self.blobs.extract_if(.., |(_, number)| !is_read(number));
+        let direct = self.direct.extract_if(.., |(_, file)| !file.is_pinned());
+        let direct = direct.map(|(_, file)| file).collect();
+        let pinned = &self.direct;
+        let is_pinned = |source: &Arc<BlobSource>, number: FileNumber| {
+            let mut pinned = pinned.iter();
+            pinned.any(|(of, file)| Arc::ptr_eq(of, source) && file.number() == number)
+        };
+        let blobs = self.blobs.extract_if(.., |(source, number)| {
+            !is_read(number) && !is_pinned(source, *number)
+        });
         Unread {
             tables,
             blobs: blobs.collect(),
+            direct,
         }
     }
 
@@ -157,7 +190,7 @@ impl ObsoleteFiles {
 
     /// True if the set has no files.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.blobs.is_empty()
+        self.tables.is_empty() && self.blobs.is_empty() && self.direct.is_empty()
     }
 
     /// Total size of the obsolete tables, in bytes.
@@ -233,6 +266,7 @@ impl ObsoleteFiles {
     pub(crate) fn forget(&mut self) {
         self.tables = Vec::new();
         self.blobs = Vec::new();
+        self.direct = Vec::new();
         self.old_versions = Vec::new();
     }
 }

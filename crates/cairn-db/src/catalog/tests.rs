@@ -120,6 +120,7 @@ impl Ground {
             process: Process::this(),
             locks: Locks::new(),
             traces: Tracers::new(&sim.world.clock),
+            unsynced_blobs: Arc::default(),
         });
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));

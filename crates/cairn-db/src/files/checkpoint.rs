@@ -38,7 +38,7 @@ pub(super) fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Resu
     let staging = Staging::create(&*context.world.fs, dir)?;
     host.flush_for_copy(log_bytes, false)?;
     let _kept = keep_files(&**host);
-    let capture = capture(&**host)?;
+    let capture = capture(host)?;
     for file in storage_infos(database, &capture, false)? {
         stage(database, &staging, &file)?;
     }

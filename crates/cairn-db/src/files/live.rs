@@ -206,7 +206,9 @@ pub struct LiveFilesStorageInfoOptions {
 }
 
 /// Captures the current state. The caller prevents the deletion of files. Writers wait briefly.
-pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
+///
+/// Memtables that refer to blob files in no version are flushed first, while writers wait: the copy has these files then.
+pub(crate) fn capture<H: Host>(host: &Arc<H>) -> Result<Capture> {
     let Components {
         context, catalog, ..
     } = host.components();
@@ -215,6 +217,14 @@ pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
     }
     context.check_process()?;
     let _lead = host.lead_alone()?;
+    let families = catalog.families().clone();
+    let direct = families.iter().filter(|family| family.direct.has_files());
+    let direct: Vec<_> = direct.cloned().collect();
+    if !direct.is_empty() {
+        host.flush_led(&direct).map_err(|error| {
+            error.context("values in blob files that no version has are flushed for a copy")
+        })?;
+    }
     // Buffered records belong to the state, too.
     host.flush_wal(false)?;
     // Logs and MANIFEST are captured consistently: data that the MANIFEST expects in logs is in them.
@@ -479,7 +489,7 @@ impl Db {
         if flush {
             shared.flush_for_copy(0, false)?;
         }
-        let capture = capture(&**shared)?;
+        let capture = capture(shared)?;
         let infos = storage_infos(shared.components(), &capture, false)?;
         let names = infos
             .into_iter()
@@ -500,7 +510,7 @@ impl Db {
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let shared = self.shared();
         shared.flush_for_copy(options.wal_size_for_flush, options.atomic_flush)?;
-        let capture = capture(&**shared)?;
+        let capture = capture(shared)?;
         storage_infos(shared.components(), &capture, options.include_checksum_info)
     }
 

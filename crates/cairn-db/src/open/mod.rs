@@ -13,6 +13,7 @@ mod best_effort;
 pub(crate) mod dropped_records;
 mod early_writes;
 mod files;
+pub(crate) mod logged_blobs;
 mod read_only;
 pub(crate) mod recovery_info;
 pub(crate) mod replay;
@@ -624,6 +625,7 @@ fn context_of(
         world,
         locks: Locks::new(),
         traces,
+        unsynced_blobs: Arc::default(),
     })
 }
 

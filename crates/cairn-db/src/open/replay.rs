@@ -19,6 +19,20 @@ pub(crate) trait Sink {
     fn order(&self, family: u32) -> Option<KeyOrder>;
     /// The first log that the family needs.
     fn log_number(&self, family: u32) -> FileNumber;
+    /// Checks that the value of an entry is in the blob file that its encoded index refers to.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if it is not; `IoError` of the blob file.
+    fn check_blob(
+        &mut self,
+        _family: u32,
+        _seq: SequenceNumber,
+        _key: &[u8],
+        _index: &[u8],
+    ) -> Result<()> {
+        Ok(())
+    }
     /// Takes an entry.
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]);
     /// Called after each complete batch; full memtables may be flushed.
@@ -232,6 +246,30 @@ impl Replay {
         }
         Ok(true)
     }
+}
+
+/// Checks that the values of the batch `bytes` of the log `log` that are in blob files can be read. Damage of the batch is
+/// left to [`Replay::apply`].
+///
+/// # Errors
+///
+/// Those of [`Sink::check_blob`].
+pub(crate) fn check_blobs(bytes: &[u8], log: FileNumber, sink: &mut dyn Sink) -> Result<()> {
+    let Ok(batch) = BatchRef::parse(bytes) else {
+        return Ok(());
+    };
+    let mut seq = batch.sequence();
+    for record in batch.records().map_while(Result::ok) {
+        if let Record::PutBlobIndex { family, key, index } = record
+            && log >= sink.log_number(family)
+        {
+            sink.check_blob(family, seq, key, index)?;
+        }
+        if matches!(entry(&record), Ok(Some(_))) {
+            seq = seq.plus(1);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the records of a section with `timestamp` in the keys of families whose keys have timestamps: they were

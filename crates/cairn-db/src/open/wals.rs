@@ -1,5 +1,6 @@
 //! Recovery of the logs, and the steps from a recovered state to an open database.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
 use super::dropped_records::Dropped;
-use super::replay::{RecordedSizes, Replay, Sink};
+use super::logged_blobs::check_logged_blob;
+use super::replay::{RecordedSizes, Replay, Sink, check_blobs};
 use crate::catalog::family::{Families, FamilyState};
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::invariants::check_version;
@@ -47,6 +49,8 @@ struct Memtables<'a> {
     enforces_budget: bool,
     /// Tables flushed from full memtables, which require a new MANIFEST in any case.
     flushed: bool,
+    /// Blob files that entries refer to, by family.
+    blobs: BTreeSet<(u32, FileNumber)>,
 }
 
 impl Sink for Memtables<'_> {
@@ -82,6 +86,25 @@ impl Sink for Memtables<'_> {
         };
     }
 
+    fn check_blob(
+        &mut self,
+        family: u32,
+        seq: SequenceNumber,
+        key: &[u8],
+        index: &[u8],
+    ) -> Result<()> {
+        let is_flushed = self.above.get(&family).is_some_and(|above| seq <= *above);
+        let Some(family) = self.families.get(family).filter(|_| !is_flushed) else {
+            return Ok(());
+        };
+        let view = family.view();
+        let file = check_logged_blob(&view.family.blobs, &view.version, key, index)?;
+        self.blobs.insert((family.id(), file));
+        // The flush relocates the values: the files and the logs are not needed after it.
+        self.flushed = true;
+        Ok(())
+    }
+
     fn batch_done(&mut self) -> Result<()> {
         if self.shared.context.read_only {
             return Ok(());
@@ -113,6 +136,8 @@ fn without_time(key: &[u8], size: usize) -> Vec<u8> {
 /// The outcome of the replay of the logs.
 struct Outcome {
     last: SequenceNumber,
+    /// Blob files that replayed entries refer to, by family.
+    blobs: BTreeSet<(u32, FileNumber)>,
     flushed: bool,
     /// The newest existing log.
     newest: FileNumber,
@@ -267,6 +292,9 @@ impl LogReplay<'_> {
             }
         };
         let payload = changed.as_deref().unwrap_or(payload);
+        if let Err(error) = check_blobs(payload, log.file.number, &mut self.sink) {
+            return self.refuse_blob(&log.file, offset, bytes, error);
+        }
         match self.apply(payload, &log.file, &log.sizes) {
             Ok(()) => Ok(ControlFlow::Continue(())),
             Err(error) => self.refuse(&log.file, offset, payload.len() as u64, error),
@@ -431,6 +459,37 @@ impl LogReplay<'_> {
                 Ok(ControlFlow::Break(()))
             }
             _ => Err(error.context(file.path.display())),
+        }
+    }
+
+    /// Handles a record that refers to a missing value in a blob file, by the recovery mode. After a power failure this is
+    /// no damage: without a sync, a record may be durable before the value is. Breaks if the log ends there for the
+    /// recovery.
+    fn refuse_blob(
+        &mut self,
+        file: &WalFile,
+        offset: u64,
+        bytes: u64,
+        error: Error,
+    ) -> Result<ControlFlow<()>> {
+        if !error.is_corruption() {
+            return Err(error);
+        }
+        // The log must not be replayed again.
+        self.sink.flushed = true;
+        match self.mode {
+            RecoveryMode::SkipAnyCorruptedRecords | RecoveryMode::PointInTimeRecovery => {
+                self.refuse(file, offset, bytes, error)
+            }
+            RecoveryMode::TolerateCorruptedTailRecords => {
+                self.note(file, offset, bytes, error.text().to_owned());
+                self.stop_at(file.number);
+                Ok(ControlFlow::Break(()))
+            }
+            RecoveryMode::AbsoluteConsistency => Err(error.context(format_args!(
+                "record at offset {offset} of {}, which wal_recovery_mode does not tolerate",
+                file.path.display()
+            ))),
         }
     }
 
@@ -611,6 +670,7 @@ impl Shared {
                 families: families.clone(),
                 above: self.opening.replay_above().clone(),
                 flushed: false,
+                blobs: BTreeSet::new(),
                 enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
             stopped_at: None,
@@ -650,6 +710,7 @@ impl Shared {
         let last = replay.replay.last;
         Ok(Outcome {
             last,
+            blobs: replay.sink.blobs,
             flushed: replay.sink.flushed,
             newest,
             logs: replayed,
@@ -784,6 +845,12 @@ impl Shared {
                 state.log_number = log;
             }
             tree.logs.release_before(log);
+        }
+        for (family, number) in &outcome.blobs {
+            // The values were relocated. A file in no version is deleted.
+            if let Some(family) = families.get(*family) {
+                family.view().family.blobs.forget(*number);
+            }
         }
         debug_assert!(
             keep_logs

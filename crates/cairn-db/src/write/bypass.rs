@@ -216,8 +216,10 @@ impl Shared {
         };
         let now = self.context.world.clock.monotonic_nanos();
         let mut added = Added::new();
+        let families = self.flushed_with(&families);
+        families.iter().for_each(|family| self.switch_blobs(family));
         let mut tree = self.tree.lock();
-        for family in self.flushed_with(&families) {
+        for family in families {
             self.begin_memtable(&family, now);
             let Some(mut memtable) = bypass.memtables.remove(&family.id()) else {
                 self.seal_active(&mut tree, &family, current, None);

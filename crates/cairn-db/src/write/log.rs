@@ -26,6 +26,8 @@ use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_wal::{WalOptions, WalWriter};
 
+use crate::direct_blobs::Unsynced;
+
 /// The current WAL. Owned by the write-group leader.
 pub(crate) struct CurrentLog {
     writer: WalWriter,
@@ -59,6 +61,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) temperature: u8,
     /// The log before it: space for this one may have been reserved while that was written.
     pub(crate) before: Option<&'a CurrentLog>,
+    /// The blob files that writers append to.
+    pub(crate) blobs: Option<&'a Arc<Unsynced>>,
 }
 
 /// The file of a log, shared with threads that sync it.
@@ -78,10 +82,13 @@ pub(crate) struct LogFile {
     syncing: Mutex<()>,
     /// The previous log, until it is known to be durable.
     before: Mutex<Option<Arc<LogFile>>>,
+    /// The blob files that records of the log refer to.
+    blobs: Arc<Unsynced>,
 }
 
 impl LogFile {
-    /// Makes everything handed to the kernel so far durable, including the file's name and the previous logs.
+    /// Makes everything handed to the kernel so far durable, including the file's name, the previous logs, and before all
+    /// the blobs that records refer to.
     /// Syncs are serialized, and none is attempted after a failure: its success would prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
         self.sync_by(fs, |file| file.sync(self.use_fsync))
@@ -111,8 +118,9 @@ impl LogFile {
             return Err(error.clone());
         }
         let before = self.before.lock().clone();
-        before
-            .map_or(Ok(()), |before| before.sync(fs))
+        self.blobs
+            .sync(fs)
+            .and_then(|()| before.map_or(Ok(()), |before| before.sync(fs)))
             .and_then(|()| sync(&*self.file))
             .and_then(|()| self.sync_name(fs))
             .inspect_err(|error| *self.failed.lock() = Some(error.clone()))?;
@@ -217,6 +225,7 @@ impl CurrentLog {
             failed: Mutex::default(),
             syncing: Mutex::default(),
             before: Mutex::default(),
+            blobs: expected.blobs.cloned().unwrap_or_default(),
         };
         Ok(CurrentLog {
             writer,

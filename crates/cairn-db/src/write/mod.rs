@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]). A
-//! large transaction can be committed without insertions ([`bypass`]), and a write can have callbacks ([`user_callback`]).
+//! large transaction can be committed without insertions ([`bypass`]), a write can have callbacks ([`user_callback`]), and
+//! large values can be written directly to blob files ([`separate`]).
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
@@ -34,6 +35,7 @@ pub(crate) mod protection;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod sections;
+mod separate;
 pub(crate) mod signals;
 pub(crate) mod stall;
 mod stall_conditions;
@@ -119,14 +121,28 @@ impl Shared {
         check: Option<Check<'_>>,
     ) -> Result<()> {
         let began = self.telemetry.began();
+        let written = match self.signals.writes_blobs() {
+            false => self.write_whole(batch, options, check),
+            true => self.write_separated(batch, options, check),
+        };
+        self.record_write(batch, began);
+        written
+    }
+
+    /// Writes `batch`, which has passed the checks, as it is.
+    #[inline]
+    fn write_whole(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
         let protection = batch.protection();
         let parts = Batch {
             protection: protection.as_ref(),
             ..Batch::whole(batch.data())
         };
-        let written = self.write_checked(batch, parts, options, check);
-        self.record_write(batch, began);
-        written
+        self.write_checked(batch, parts, options, check)
     }
 
     /// Records the duration of the write of `batch`, which began at `began`.
@@ -443,6 +459,7 @@ impl CommitEnv for DbEnv<'_> {
             bytes: batches.iter().map(|(_, batch)| batch.len()).sum(),
             logged: !mode.disable_wal,
         });
+        shared.context.unsynced_blobs.check(batches)?;
         match mode.disable_wal {
             true => shared.signals.note_unlogged(),
             false => {

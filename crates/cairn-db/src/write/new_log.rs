@@ -47,6 +47,7 @@ impl Shared {
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
                 temperature: self.options().wal_write_temperature.number(),
                 before,
+                blobs: Some(&self.context.unsynced_blobs),
             },
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);

@@ -302,6 +302,9 @@ impl Shared {
             "no insertion is in progress when memtables are switched"
         );
         let now = self.context.world.clock.monotonic_nanos();
+        for family in families {
+            self.switch_blobs(family);
+        }
         let mut tree = self.tree.lock();
         for family in families {
             self.begin_memtable(family, now);

@@ -26,6 +26,8 @@ pub(crate) struct Signals {
     has_timestamps: AtomicBool,
     /// Some family may have callbacks of the program that insertions into memtables call.
     insertion_calls_out: AtomicBool,
+    /// Some family may write blobs directly.
+    writes_blobs: AtomicBool,
 }
 
 impl Signals {
@@ -40,6 +42,9 @@ impl Signals {
         let extracts = matches!(options.prefix_extractor, Some(PrefixExtractor::Custom(_)));
         if merges || extracts || matches!(options.comparator, KeyOrder::Custom(_)) {
             self.insertion_calls_out.store(true, Ordering::Relaxed);
+        }
+        if options.enable_blob_direct_write {
+            self.writes_blobs.store(true, Ordering::Relaxed);
         }
         if options.comparator.timestamp_size() > 0 {
             self.has_timestamps.store(true, Ordering::Relaxed);
@@ -56,6 +61,12 @@ impl Signals {
     #[inline]
     pub(crate) fn has_timestamps(&self) -> bool {
         self.has_timestamps.load(Ordering::Relaxed)
+    }
+
+    /// True if some family may write blobs directly.
+    #[inline]
+    pub(crate) fn writes_blobs(&self) -> bool {
+        self.writes_blobs.load(Ordering::Relaxed)
     }
 
     /// True if insertions into memtables may call code of the program.

@@ -16,6 +16,7 @@ mod coalescing;
 mod compaction_limits;
 mod controls;
 mod copies;
+mod direct_blobs;
 mod early_sections;
 mod encrypted;
 mod ended_logs;

@@ -1,0 +1,50 @@
+//! Values in blob files that records of a log refer to: see [`crate::direct_blobs`].
+
+use cairn_format::blob::BlobIndex;
+use cairn_read::BlobSource;
+use cairn_types::{Error, FileNumber, Result, Subcode};
+use cairn_version::Version;
+
+/// Checks that the value of `key` is in the blob file that the encoded `index` of a log refers to, and returns the number of
+/// the file. It need not be in `version`, and may lack a footer and the last values that were appended to it.
+///
+/// # Errors
+///
+/// `Corruption` if the value is missing or damaged; `IoError`.
+pub(crate) fn check_logged_blob(
+    blobs: &BlobSource,
+    version: &Version,
+    key: &[u8],
+    index: &[u8],
+) -> Result<FileNumber> {
+    let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index of the log", 0))?;
+    if version.blob_files().contains_key(&index.file) {
+        // It was synced before the edit that added it.
+        return Ok(index.file);
+    }
+    let path = blobs.path(index.file);
+    let missing = |found: &dyn std::fmt::Display| {
+        Error::corruption(format!(
+            "the log refers to a value at offset {} of {}: expected {} bytes, found {found}",
+            index.offset,
+            path.display(),
+            index.size
+        ))
+    };
+    let file = match blobs.open_unsealed(index.file) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => return Err(missing(&"no file")),
+        Err(error) if error.is_corruption() => return Err(missing(&error.text())),
+        file => file?,
+    };
+    let (len, end) = (file.current_len()?, index.offset.saturating_add(index.size));
+    if len < end {
+        return Err(missing(&format_args!(
+            "{}",
+            len.saturating_sub(index.offset)
+        )));
+    }
+    match file.read(&index, key) {
+        Err(error) if error.is_corruption() => Err(missing(&error.text())),
+        read => read.map(|_| index.file),
+    }
+}
