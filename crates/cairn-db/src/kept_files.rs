@@ -1,5 +1,9 @@
 //! A guard that keeps the files of a database, for copies made by crates above this one.
 
+use std::collections::BTreeSet;
+
+use cairn_types::FileNumber;
+
 use crate::db::Db;
 use crate::files::kept::{Kept, keep_files};
 use crate::shared::Shared;
@@ -11,6 +15,18 @@ pub struct KeptFiles<'a> {
 }
 
 impl Db {
+    /// Returns the blob files that are kept for memtables: with `enable_blob_direct_write`, values are in blob files that no
+    /// version has yet, or no longer has.
+    #[must_use]
+    pub fn memtable_blob_files(&self) -> BTreeSet<FileNumber> {
+        let catalog = &self.shared().catalog;
+        let families = catalog.families();
+        let waiting = families.iter().flat_map(|family| family.direct.numbers());
+        let mut all: BTreeSet<FileNumber> = waiting.collect();
+        all.extend(catalog.deletions.direct_numbers());
+        all
+    }
+
     /// Prevents the deletion of live files while the result exists.
     ///
     /// # Errors

@@ -173,6 +173,7 @@ impl Cairn {
         let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
         // Obsolete logs may be kept for recycling.
         let recycles = self.db.options().recycle_log_file_num > 0;
+        let of_memtables = self.db.memtable_blob_files();
         let mut unneeded = Vec::new();
         for name in fs.list(&self.dir)? {
             let unneeded_here = match FileName::parse(&name) {
@@ -182,7 +183,7 @@ impl Cairn {
                 }
                 Some(FileName::Blob(blob)) => {
                     found_blobs.insert(blob);
-                    !live_blobs.contains(&blob)
+                    !live_blobs.contains(&blob) && !of_memtables.contains(&blob)
                 }
                 Some(FileName::Wal(log)) => log < oldest_log && !recycles,
                 Some(FileName::Manifest(other)) => other != number,

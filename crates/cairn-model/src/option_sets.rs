@@ -194,6 +194,15 @@ pub const SETS: &[NamedSet] = &[
                  max_data_files_size=1G}",
         table: "",
     },
+    NamedSet {
+        name: "direct-blobs",
+        db: "",
+        family: "enable_blob_files=true;enable_blob_direct_write=true;blob_direct_write_partitions=3;min_blob_size=12;\
+                 blob_file_size=4096;blob_file_starting_level=0;blob_compression_type=kLZ4Compression;\
+                 enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.5;\
+                 disable_auto_compactions=false;level0_file_num_compaction_trigger=2",
+        table: "",
+    },
 ];
 
 /// Returns the set of this name.

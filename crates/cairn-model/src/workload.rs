@@ -367,6 +367,21 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 4), ("work", 3)],
         ..FREE
     },
+    // Values in blob files that no MANIFEST names.
+    Workload {
+        name: "direct-blobs",
+        family: "enable_blob_files=true;enable_blob_direct_write=true;blob_direct_write_partitions=2;min_blob_size=10;\
+                 blob_file_size=4096;blob_file_starting_level=0;level0_file_num_compaction_trigger=2;\
+                 disable_auto_compactions=false;enable_blob_garbage_collection=true;\
+                 blob_garbage_collection_age_cutoff=0.5",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "compact", "sync", "syncwal", "snapshot", "family"],
+        // Options without enable_blob_files are rejected.
+        off: &["setoptions"],
+        often: &[("flush", 3), ("work", 3), ("syncwal", 2)],
+        ..FREE
+    },
 ];
 
 /// Returns the workload of this name.

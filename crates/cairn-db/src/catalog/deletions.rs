@@ -17,6 +17,7 @@ use std::sync::Arc;
 use cairn_observe::statistics::Ticker;
 use cairn_platform::sync::Mutex;
 use cairn_read::{BlobSource, ViewEnd};
+use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, TreeEdit, Version};
 
 use super::family::FamilyState;
@@ -108,6 +109,11 @@ impl Deletions {
     /// Obsolete blob files of `source` that have readers.
     pub(crate) fn blobs_of(&self, source: &Arc<BlobSource>) -> Vec<Arc<BlobFileMeta>> {
         self.obsolete.lock().blobs_of(source)
+    }
+
+    /// Blob files that memtables may refer to although they are flushed or dropped.
+    pub(crate) fn direct_numbers(&self) -> Vec<FileNumber> {
+        self.obsolete.lock().direct_numbers()
     }
 
     /// True if a reader that has ended may have been the last of an obsolete file. Costs two loads.

@@ -141,6 +141,11 @@ impl ObsoleteFiles {
         self.direct.extend(files.map(|file| (blobs.clone(), file)));
     }
 
+    /// The numbers of such files that memtables may refer to.
+    pub(crate) fn direct_numbers(&self) -> Vec<FileNumber> {
+        self.direct.iter().map(|(_, file)| file.number()).collect()
+    }
+
     /// Records the memtables that may refer to such files of `blobs`: `memtables`, all that can be read now.
     pub(crate) fn settle_direct(&self, blobs: &Arc<BlobSource>, memtables: &[Arc<Memtable>]) {
         let own = self.direct.iter().filter(|(of, _)| Arc::ptr_eq(of, blobs));

@@ -195,6 +195,16 @@ impl DirectBlobs {
         has_ended || self.partitions.iter().any(is_open)
     }
 
+    /// Returns the numbers of the files.
+    pub(crate) fn numbers(&self) -> Vec<FileNumber> {
+        let open = self.partitions.iter();
+        let open: Vec<_> = open.filter_map(|open| open.lock().clone()).collect();
+        let ended = self.ended.lock();
+        let waiting = ended.generations.iter().flat_map(|one| &one.files);
+        let all = waiting.chain(&ended.full).chain(&open);
+        all.map(|file| file.number()).collect()
+    }
+
     /// True if the file `number` belongs to memtables that are not flushed.
     pub(crate) fn owns(&self, number: FileNumber) -> bool {
         let ended = self.ended.lock();
