@@ -327,3 +327,47 @@ fn a_blob_index_of_rocksdb_finds_its_value() {
     assert!(value.starts_with(b"labore ut consectetur ipsum dolore magna"));
     assert!(value.ends_with(b"adipiscing tempor consect"));
 }
+
+#[test]
+fn a_file_without_a_footer_is_read_while_it_grows() {
+    let fs = MemFileSystem::new();
+    let path = Path::new("/000009.blob");
+    let file = fs.create(path, FileMode::default()).unwrap();
+    let params = BlobParams {
+        number: NUMBER,
+        family: 0,
+        compression: Compression::None,
+        codec: CodecOptions::default(),
+        bytes_per_sync: 0,
+        file_checksum: true,
+        meter: Meter::default(),
+    };
+    let mut builder = BlobBuilder::create(file, params).unwrap();
+    let open = || BlobFile::open_unsealed(fs.open(path, FileMode::default())?, NUMBER);
+    assert!(
+        open().is_err_and(|error| error.is_corruption()),
+        "it has no header yet"
+    );
+    builder.flush().unwrap();
+    let file = open().unwrap();
+    let first = builder.add(b"a", b"one").unwrap();
+    assert!(
+        file.read(&first, b"a").is_err(),
+        "the value is not in the file yet"
+    );
+    builder.flush().unwrap();
+    assert_eq!(file.current_len().unwrap(), builder.file_size());
+    let second = builder.add(b"b", b"two").unwrap();
+    let finished = builder.finish().unwrap();
+    assert_eq!(&*file.read(&first, b"a").unwrap(), b"one");
+    assert_eq!(&*file.read(&second, b"b").unwrap(), b"two");
+    assert!(
+        file.read(&second, b"a")
+            .is_err_and(|error| error.is_corruption())
+    );
+    assert!(!file.is_sealed());
+    let content = whole(&*fs.open(path, FileMode::default()).unwrap());
+    assert_eq!(finished.file_crc32c, Some(crc32c(&content)));
+    let sealed = BlobFile::open(fs.open(path, FileMode::default()).unwrap(), NUMBER).unwrap();
+    assert!(sealed.is_sealed() && sealed.blob_count() == 2);
+}

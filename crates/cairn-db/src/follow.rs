@@ -41,7 +41,7 @@ use crate::catalog::follow::NextState;
 use crate::catch_up::CatchUp;
 use crate::context::Follows;
 use crate::db::Db;
-use crate::open::logged_blobs::check_logged_blob;
+use crate::open::logged_blobs::{check_added_blob, check_logged_blob};
 use crate::open::replay::{RecordedSizes, Replay, Sink, check_blobs};
 use crate::open::secondary::open_empty;
 use crate::open::{OpenRequest, order_of};
@@ -424,6 +424,9 @@ impl Sink for Arriving<'_> {
         };
         let view = arrivals.family.view();
         let version = arrivals.version.as_ref().unwrap_or(&view.version);
+        if self.shared.context.follows == Some(Follows::Copies) {
+            return check_added_blob(version, index);
+        }
         check_logged_blob(&view.family.blobs, version, key, index).map(|_| ())
     }
 

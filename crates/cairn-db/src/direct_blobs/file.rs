@@ -92,7 +92,7 @@ impl DirectFile {
         let builder = match builder {
             Ok(builder) => builder,
             Err(error) => {
-                // The error of the append is reported; the next opening deletes the file.
+                // The error of the append is reported.
                 file.close().ok();
                 return Err(error);
             }

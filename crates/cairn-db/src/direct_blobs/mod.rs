@@ -338,9 +338,17 @@ fn create(env: &AppendEnv<'_>, compression: Compression) -> Result<Arc<DirectFil
         meter: env.meter.clone(),
     };
     let path = env.blobs.path(number);
-    let file = DirectFile::create(env.fs, path, params, env.db.use_fsync)?;
-    env.blobs.open_unsealed(number)?;
-    let file = Arc::new(file);
+    let created = DirectFile::create(env.fs, path.clone(), params, env.db.use_fsync);
+    let created = created.and_then(|file| {
+        env.blobs
+            .open_unsealed(number)
+            .inspect_err(|_| file.close())
+            .map(|_| Arc::new(file))
+    });
+    let file = created.inspect_err(|_| {
+        // If it cannot be removed, the next opening does: no MANIFEST has it.
+        env.fs.remove(&path).ok();
+    })?;
     env.unsynced.add(&file);
     Ok(file)
 }

@@ -48,3 +48,21 @@ pub(crate) fn check_logged_blob(
         read => read.map(|_| index.file),
     }
 }
+
+/// Checks that the blob file that the encoded `index` of a log refers to is in `version`, for a follower, which would copy
+/// the file before it is complete.
+///
+/// # Errors
+///
+/// `NotSupported` if it is not; `Corruption`.
+pub(crate) fn check_added_blob(version: &Version, index: &[u8]) -> Result<()> {
+    let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index of the log", 0))?;
+    match version.blob_files().contains_key(&index.file) {
+        true => Ok(()),
+        false => Err(Error::not_supported(format!(
+            "a follower of a database with enable_blob_direct_write: blob file {} is not complete; its values can be \
+             read after a flush, or by a secondary instance",
+            index.file
+        ))),
+    }
+}

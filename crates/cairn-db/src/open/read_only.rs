@@ -120,7 +120,10 @@ impl Shared {
     pub(crate) fn captured_at_opening(&self) -> Result<Capture> {
         let opened = self.opening.capture();
         opened.ok_or_else(|| {
-            Error::not_supported("copies of a read-only database whose MANIFEST is incomplete")
+            Error::not_supported(
+                "copies of a read-only database whose MANIFEST is incomplete, or whose logs refer to blob files that the \
+                 MANIFEST does not name",
+            )
         })
     }
 }

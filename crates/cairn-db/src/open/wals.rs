@@ -588,6 +588,10 @@ impl Shared {
             "exactly the recovered entries are visible"
         );
         if self.context.read_only {
+            if self.has_unnamed(&outcome.blobs) {
+                // A copy would lack these files.
+                return Ok(());
+            }
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
@@ -608,6 +612,17 @@ impl Shared {
         self.begin_timers();
         self.schedule(&mut self.tree.lock());
         Ok(())
+    }
+
+    /// True if one of `blobs`, blob files by family, is in no version.
+    fn has_unnamed(&self, blobs: &BTreeSet<(u32, FileNumber)>) -> bool {
+        let families = self.catalog.families();
+        blobs.iter().any(|(family, number)| {
+            families.get(*family).is_some_and(|family| {
+                let version = &family.view().version;
+                !version.blob_files().contains_key(number)
+            })
+        })
     }
 
     /// Completes a read-only opening without the entries of the logs.

@@ -48,7 +48,7 @@ impl<'a> Sizes<'a> {
 
 impl Shared {
     /// Writes `batch`, which has passed the checks, with its large values in blob files.
-    #[cold]
+    #[inline(never)]
     pub(super) fn write_separated(
         self: &Arc<Self>,
         batch: &WriteBatch,

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use cairn_db::{ColumnFamilyMetaDataOptions, Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_db::{
+    ColumnFamilyMetaDataOptions, Db, FamilyDescriptor, OpenRequest, WriteBatch, open, repair,
+};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions,
     ReadOptions, WalRecoveryMode, WriteOptions,
@@ -406,4 +408,90 @@ fn protected_batches_snapshots_and_cached_reads() {
             .unwrap();
     }
     assert_eq!(counts(&db), [(3, 0)]);
+}
+
+/// Writers of several threads, some of which sync, between flushes and compactions.
+#[test]
+fn threads_write_to_partitions_while_memtables_are_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::posix();
+    let family = FamilyOptions {
+        blob_direct_write_partitions: 3,
+        blob_file_size: 40_000,
+        ..direct()
+    };
+    let open_it = || {
+        open(&OpenRequest {
+            path: dir.path(),
+            options: &db_options(),
+            families: &[],
+            others: Some(&family),
+            read_only: false,
+            world: world.clone(),
+        })
+        .unwrap()
+    };
+    let key = |thread: u32, n: u32| format!("{thread} {:03}", n % 150).into_bytes();
+    let db = open_it();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let db = &db;
+            scope.spawn(move || {
+                let options = WriteOptions {
+                    sync: thread == 0,
+                    ..WriteOptions::default()
+                };
+                for n in 0..300 {
+                    let mut batch = WriteBatch::new();
+                    batch.put(&key(thread, n), &value(n + 1, thread));
+                    db.write_with(&batch, &options).unwrap();
+                    let found = db.get(&key(thread, n)).unwrap().unwrap();
+                    assert!(found == value(n + 1, thread)[..]);
+                }
+            });
+        }
+        for round in 0..12 {
+            db.flush().unwrap();
+            if round % 4 == 3 {
+                db.compact_range(None, None, &forced()).unwrap();
+            }
+        }
+    });
+    let check = |db: &Db| {
+        for (thread, n) in (0..4).flat_map(|thread| (150..300).map(move |n| (thread, n))) {
+            let found = db.get(&key(thread, n)).unwrap().unwrap();
+            assert!(found == value(n + 1, thread)[..], "{n} of {thread}");
+        }
+    };
+    check(&db);
+    db.close().unwrap();
+    let db = open_it();
+    check(&db);
+    assert_eq!(db.memtable_blob_files().len(), 0);
+    db.close().unwrap();
+}
+
+/// Regression: a repair moved blob files without a footer aside before it replayed the logs.
+#[test]
+fn a_repair_recovers_logged_values() {
+    for without_manifest in [false, true] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            avoid_flush_during_shutdown: true,
+            ..db_options()
+        };
+        let db = open_on(&world, &options, &direct()).unwrap();
+        fill(&db, 1);
+        db.flush().unwrap();
+        fill(&db, 2);
+        db.close().unwrap();
+        if without_manifest {
+            world.fs.remove(Path::new("/db/CURRENT")).unwrap();
+        }
+        let families = [FamilyDescriptor::new("default", direct())];
+        let report = repair(&world, Path::new("/db"), &options, &families, &direct()).unwrap();
+        assert!(report.dropped.is_empty() && report.rebuilt == without_manifest);
+        let db = open_on(&world, &options, &direct()).unwrap();
+        check(&db, 2);
+    }
 }

@@ -343,7 +343,7 @@ impl<'a> Repairer<'a> {
     }
 
     /// Moves tables and blob files aside that are not in the MANIFEST, since the next opening would delete
-    /// them.
+    /// them. Blob files keep their name as well: the logs may refer to their values.
     fn set_aside_unknown(&mut self, recovered: &Recovered, gone: &mut Vec<PathBuf>) -> Result<()> {
         let known = |number: FileNumber| {
             recovered.families.iter().any(|family| {
@@ -356,15 +356,19 @@ impl<'a> Repairer<'a> {
         };
         for dir in self.all_table_dirs() {
             for name in table_checks::list(self.fs(), &dir)? {
-                let number = match FileName::parse(&name) {
-                    Some(FileName::Table(n) | FileName::LegacyTable(n) | FileName::Blob(n)) => n,
+                let (number, is_blob) = match FileName::parse(&name) {
+                    Some(FileName::Table(n) | FileName::LegacyTable(n)) => (n, false),
+                    Some(FileName::Blob(n)) => (n, true),
                     _ => continue,
                 };
                 let path = dir.join(&name);
                 if !known(number) && !gone.contains(&path) {
                     let kept = self.set_aside(&path)?;
                     self.report.set_aside.push(kept);
-                    gone.push(path);
+                    match is_blob {
+                        true => self.sync_lost()?,
+                        false => gone.push(path),
+                    }
                 }
             }
         }

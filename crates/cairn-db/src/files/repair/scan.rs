@@ -96,9 +96,9 @@ impl<'a> Found<'a> {
             let number = name.number().unwrap_or_default();
             let taken = table_checks::twice(|| found.take_blob(repairer, number, &path));
             if taken.is_err() {
+                // The logs may refer to its values: the following opening deletes the old name.
                 let moved = repairer.set_aside(&path)?;
                 repairer.report.set_aside.push(moved);
-                found.gone.push(path);
             }
         }
         Ok(found)
