@@ -41,7 +41,7 @@ use crate::catalog::follow::NextState;
 use crate::catch_up::CatchUp;
 use crate::context::Follows;
 use crate::db::Db;
-use crate::open::logged_blobs::{check_added_blob, check_logged_blob};
+use crate::open::logged_blobs::{HeldBlobs, check_added_blob, check_logged_blob};
 use crate::open::replay::{RecordedSizes, Replay, Sink, check_blobs};
 use crate::open::secondary::open_empty;
 use crate::open::{OpenRequest, order_of};
@@ -151,6 +151,8 @@ struct Arrivals {
     log_number: FileNumber,
     /// Memtables by log, oldest first.
     memtables: Vec<OfLog>,
+    /// Blob files that the memtables refer to.
+    blobs: HeldBlobs,
     is_dropped: bool,
 }
 
@@ -171,6 +173,7 @@ impl Intake {
                 version: None,
                 log_number: FileNumber(0),
                 memtables: Vec::new(),
+                blobs: HeldBlobs::default(),
                 is_dropped: false,
             };
             (family.id(), arrivals)
@@ -335,6 +338,7 @@ impl Arrivals {
             .map(|held| held.memtable.clone())
             .collect();
         self.memtables.retain(|held| held.log.0 != u64::MAX);
+        self.blobs.release(&view.family.blobs);
         NextState {
             family: self.family.clone(),
             version,
@@ -419,7 +423,7 @@ impl Sink for Arriving<'_> {
         key: &[u8],
         index: &[u8],
     ) -> Result<()> {
-        let Some(arrivals) = self.families.get(&family).filter(|it| !it.is_dropped) else {
+        let Some(arrivals) = self.families.get_mut(&family).filter(|it| !it.is_dropped) else {
             return Ok(());
         };
         let view = arrivals.family.view();
@@ -427,12 +431,23 @@ impl Sink for Arriving<'_> {
         if self.shared.context.follows == Some(Follows::Copies) {
             return check_added_blob(version, index);
         }
-        check_logged_blob(&view.family.blobs, version, key, index).map(|_| ())
+        let number = check_logged_blob(&view.family.blobs, version, key, index, true)?;
+        if !version.blob_files().contains_key(&number) {
+            arrivals.blobs.opened(number);
+        }
+        Ok(())
     }
 
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
         if let Some(memtable) = self.memtable(family, seq) {
             memtable.add(seq, kind, key, value);
+            if kind == ValueKind::BlobIndex {
+                let memtable = memtable.clone();
+                let arrivals = self.families.get_mut(&family);
+                arrivals
+                    .into_iter()
+                    .for_each(|it| it.blobs.refers(value, &memtable));
+            }
         }
     }
 

@@ -136,6 +136,13 @@ impl BlobSource {
         self.cache.as_ref().map(|cache| &cache.cache)
     }
 
+    /// True if the blob file `number` was opened by [`BlobSource::open_unsealed`], and is open.
+    #[must_use]
+    pub fn is_unsealed(&self, number: FileNumber) -> bool {
+        let open = self.open.lock();
+        open.get(&number).is_some_and(|file| !file.is_sealed())
+    }
+
     /// True if the blob file `number` is open.
     pub(crate) fn is_open(&self, number: FileNumber) -> bool {
         self.open.lock().contains_key(&number)

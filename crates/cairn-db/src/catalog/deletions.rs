@@ -183,7 +183,10 @@ impl Deletions {
         }
         self.context.unsynced_blobs.release(&unread.direct);
         for (source, number) in unread.blobs {
-            source.forget(number);
+            // A memtable of a database that follows another one may still refer to it.
+            if self.context.follows.is_none() || !source.is_unsealed(number) {
+                source.forget(number);
+            }
             self.delete(&source.path(number));
         }
     }

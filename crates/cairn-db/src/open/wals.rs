@@ -98,7 +98,7 @@ impl Sink for Memtables<'_> {
             return Ok(());
         };
         let view = family.view();
-        let file = check_logged_blob(&view.family.blobs, &view.version, key, index)?;
+        let file = check_logged_blob(&view.family.blobs, &view.version, key, index, false)?;
         self.blobs.insert((family.id(), file));
         // The flush relocates the values: the files and the logs are not needed after it.
         self.flushed = true;
