@@ -194,9 +194,15 @@ impl<'f> Faulty<'f> {
     }
 
     /// True if the fault makes a log look torn, in which case its newest entries may be dropped (R1,
-    /// I2).
+    /// I2). With direct writes of blobs, the value of a record may be missing.
     fn looks_torn(&self, point: &FaultPoint) -> bool {
-        point.fault.falsifies() && (point.lasting || is_log(self.path(point)))
+        let path = self.path(point);
+        let is_direct = || {
+            let options = &self.script.options.family;
+            path.extension().is_some_and(|end| end == "blob")
+                && options.contains("enable_blob_direct_write=true")
+        };
+        point.fault.falsifies() && (point.lasting || is_log(path) || is_direct())
     }
 
     fn attempt(&self, point: &FaultPoint) -> Result<Outcome, Failure> {

@@ -216,6 +216,8 @@ impl Editor<'_> {
             min_log: Some(min_log),
             last_sequence: None,
         };
+        // Before the lock: writers append to the files.
+        let retired = family.direct.close();
         env.installed(&installed, || {
             family.mark_dropped();
             let families = catalog.families.load_full();
@@ -223,7 +225,6 @@ impl Editor<'_> {
             catalog.families.note_dropped(family);
             let version = family.view().version.clone();
             catalog.deletions.retire(family, &version, None);
-            let retired = family.direct.close();
             catalog.deletions.retire_direct(family, retired);
         });
         Ok(())

@@ -142,7 +142,7 @@ impl Deletions {
     }
 
     /// Adds the blob files `retired` of `family`. Called before its view changes, with or without such files.
-    pub(super) fn retire_direct(&self, family: &FamilyState, retired: Retired) {
+    pub(crate) fn retire_direct(&self, family: &FamilyState, retired: Retired) {
         if !family.direct.is_on() {
             return;
         }

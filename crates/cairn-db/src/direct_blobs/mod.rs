@@ -230,6 +230,24 @@ impl DirectBlobs {
         }
     }
 
+    /// Takes the files of the active memtable whose sync has failed. The memtable is empty: only writes that failed, or that
+    /// will, have values in them.
+    pub(crate) fn take_failed(&self) -> Retired {
+        let has_failed = |file: &Arc<DirectFile>| file.sync_error().is_some();
+        let mut unneeded = Vec::new();
+        for partition in &self.partitions {
+            let mut open = partition.lock();
+            unneeded.extend(open.take_if(|file| has_failed(file)));
+        }
+        let mut ended = self.ended.lock();
+        let full = ended.full.extract_if(.., |file| has_failed(file));
+        unneeded.extend(full);
+        Retired {
+            added: Vec::new(),
+            unneeded,
+        }
+    }
+
     fn take_open(&self) -> Vec<Arc<DirectFile>> {
         let partitions = self.partitions.iter();
         partitions.filter_map(|open| open.lock().take()).collect()
@@ -287,7 +305,8 @@ impl DirectBlobs {
         Retired { added, unneeded }
     }
 
-    /// Ends all files, because the family is dropped or the database is closed. Later appends fail.
+    /// Ends all files, because the family is dropped or the database is closed. Later appends fail. The files stay open for
+    /// writes in progress, until [`Unsynced::release`] or [`Unsynced::close`].
     pub(crate) fn close(&self) -> Retired {
         if !self.is_on() {
             return Retired::default();
@@ -298,7 +317,6 @@ impl DirectBlobs {
         let mut unneeded = std::mem::take(&mut ended.full);
         unneeded.extend(open);
         unneeded.extend(ended.generations.drain(..).flat_map(|one| one.files));
-        unneeded.iter().for_each(|file| file.close());
         Retired {
             added: Vec::new(),
             unneeded,

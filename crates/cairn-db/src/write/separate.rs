@@ -135,10 +135,16 @@ impl Shared {
     /// Ends the blob files of the active memtable of `family`, which is about to become immutable. The caller leads, and
     /// no insertion is in progress.
     pub(super) fn switch_blobs(&self, family: &FamilyState) {
-        if family.direct.is_on() {
-            let memtable = family.memtable();
-            if !memtable.is_empty() {
-                family.direct.switch(&memtable);
+        if !family.direct.is_on() {
+            return;
+        }
+        let memtable = family.memtable();
+        match memtable.is_empty() {
+            false => family.direct.switch(&memtable),
+            // Otherwise no log could be synced until the next flush of the family.
+            true => {
+                let failed = family.direct.take_failed();
+                self.catalog.deletions.retire_direct(family, failed);
             }
         }
     }
