@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use cairn_blob::{BlobBuilder, BlobParams};
 use cairn_compress::Compression;
 use cairn_format::blob::BlobIndex;
-use cairn_jobs::checksum;
 use cairn_memtable::Memtable;
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
@@ -260,10 +259,7 @@ impl DirectFile {
         syncing.is_closed = true;
         drop(syncing);
         self.file.close()?;
-        let (checksum_value, checksum_method) = match finished.file_crc32c {
-            Some(crc) => checksum::recorded(crc),
-            None => Default::default(),
-        };
+        let (checksum_value, checksum_method) = finished.file_checksum.unwrap_or_default();
         let meta = Arc::new(BlobFileMeta {
             checksum_method,
             checksum_value,

@@ -352,7 +352,7 @@ fn create(env: &AppendEnv<'_>, compression: Compression) -> Result<Arc<DirectFil
             checksum: codec.checksum,
         },
         bytes_per_sync: env.db.bytes_per_sync,
-        file_checksum: env.db.file_checksum_gen_factory.is_some(),
+        file_checksum: env.db.file_checksum_gen_factory.clone(),
         meter: env.meter.clone(),
     };
     let path = env.blobs.path(number);
