@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// Mutated inputs for each fuzz target.
-const FUZZ_INPUTS: &str = "20000";
+const FUZZ_INPUTS: &str = "16000";
 
 /// Operations that RocksDB's library and Cairn's execute side by side.
-const TWIN_OPERATIONS: &str = "450000";
+const TWIN_OPERATIONS: &str = "360000";
 
 /// A stage: its name and its function.
 struct Stage {
@@ -226,7 +226,7 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "crash",
-        &["--count", "1", "--ops", "44", "--images", "1"],
+        &["--count", "1", "--ops", "40", "--images", "1"],
     )?;
     // A file-system layer between engine and simulator must not lose more than the simulator does.
     let once = ["--count", "1", "--ops", "25", "--images", "1"];
@@ -243,12 +243,12 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "84"],
+        &["--count", "3", "--ops", "30", "--runs", "60"],
     )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "44", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "34", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {
