@@ -10,6 +10,7 @@ use cairn_format::blob::{
 use cairn_format::checksum::crc32c;
 use cairn_observe::statistics::Meter;
 use cairn_options::FileChecksum;
+use cairn_options::file_checksum::NamedChecksum;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
@@ -48,10 +49,14 @@ fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobInd
     assert_eq!(finished.file_size, content.len() as u64);
     let records = content.len() - HEADER_LEN - FOOTER_LEN;
     assert_eq!(finished.bytes, records as u64);
-    let checksum = crc32c(&content).to_be_bytes().to_vec();
-    let expected = (checksum, "FileChecksumCrc32c".to_owned());
-    assert_eq!(finished.file_checksum, Some(expected));
+    assert_eq!(finished.file_checksum, Some(checksum_of(&content)));
     (content, indexes)
+}
+
+/// The checksum of a file with this content, as the MANIFEST records it.
+fn checksum_of(content: &[u8]) -> NamedChecksum {
+    let checksum = crc32c(content).to_be_bytes().to_vec();
+    (checksum, "FileChecksumCrc32c".to_owned())
 }
 
 fn whole(file: &dyn RandomAccessFile) -> Vec<u8> {
@@ -339,7 +344,7 @@ fn a_file_without_a_footer_is_read_while_it_grows() {
         compression: Compression::None,
         codec: CodecOptions::default(),
         bytes_per_sync: 0,
-        file_checksum: true,
+        file_checksum: Some(FileChecksum::Crc32c),
         meter: Meter::default(),
     };
     let mut builder = BlobBuilder::create(file, params).unwrap();
@@ -367,7 +372,7 @@ fn a_file_without_a_footer_is_read_while_it_grows() {
     );
     assert!(!file.is_sealed());
     let content = whole(&*fs.open(path, FileMode::default()).unwrap());
-    assert_eq!(finished.file_crc32c, Some(crc32c(&content)));
+    assert_eq!(finished.file_checksum, Some(checksum_of(&content)));
     let sealed = BlobFile::open(fs.open(path, FileMode::default()).unwrap(), NUMBER).unwrap();
     assert!(sealed.is_sealed() && sealed.blob_count() == 2);
 }
