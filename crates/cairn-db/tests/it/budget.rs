@@ -69,7 +69,7 @@ fn memtables_are_flushed_when_other_memory_is_charged() {
 
 #[test]
 fn two_databases_share_cache_and_memtables() {
-    let budget = MemoryBudget::new(26 * MIB).unwrap();
+    let budget = MemoryBudget::new(28 * MIB).unwrap();
     let worlds = [World::in_memory(), World::in_memory()];
     let family = FamilyOptions::default();
     let dbs = [0, 1].map(|n| open_in(&worlds[n], &budget, &family));
@@ -90,7 +90,7 @@ fn two_databases_share_cache_and_memtables() {
     assert!(cache.role_usage(CacheRole::Data) > 0);
     assert!(cache.role_usage(CacheRole::Index) > 0, "metadata is cached");
     assert!(cache.usage() <= cache.capacity() + MIB, "{cache:?}");
-    budget.set_budget(22 * MIB).unwrap();
+    budget.set_budget(24 * MIB).unwrap();
     assert!(cache.usage() <= cache.capacity(), "{cache:?}");
     for db in dbs {
         db.close().unwrap();
