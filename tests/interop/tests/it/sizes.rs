@@ -42,19 +42,22 @@ fn rocksdb_reads_sizes_around_every_limit() {
     let Some(library) = crate::library() else {
         return;
     };
-    for (options, family) in [
-        ("", "compression=kNoCompression"),
-        ("wal_compression=kZSTD", "compression=kZSTD"),
+    // Without a flush, values are in the log, whose form only the options of the database determine.
+    for (options, family, flushes) in [
+        ("", "compression=kNoCompression", &[false, true][..]),
+        ("wal_compression=kZSTD", "compression=kZSTD", &[false, true]),
         (
             "wal_write_mode=kPlain",
             "enable_blob_files=true;min_blob_size=16384",
+            &[false, true],
         ),
         (
             "",
             "enable_blob_files=true;min_blob_size=128;blob_compression_type=kLZ4Compression",
+            &[true],
         ),
     ] {
-        for flushed in [false, true] {
+        for &flushed in flushes {
             let place = tempfile::tempdir().unwrap();
             let dir = place.path().join("db");
             let options = format!("avoid_flush_during_shutdown=true;{options}");
