@@ -226,10 +226,10 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "crash",
-        &["--count", "1", "--ops", "40", "--images", "1"],
+        &["--count", "1", "--ops", "36", "--images", "1"],
     )?;
     // A file-system layer between engine and simulator must not lose more than the simulator does.
-    let once = ["--count", "1", "--ops", "25", "--images", "1"];
+    let once = ["--count", "1", "--ops", "20", "--images", "1"];
     model(
         root,
         "encrypted",
@@ -243,7 +243,7 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "60"],
+        &["--count", "3", "--ops", "30", "--runs", "48"],
     )
 }
 

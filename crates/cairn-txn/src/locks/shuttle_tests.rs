@@ -8,7 +8,7 @@ use shuttle::thread;
 
 use super::*;
 
-const SCHEDULES: usize = 10_000;
+const SCHEDULES: usize = 6_000;
 
 fn manager() -> Arc<LockManager> {
     Arc::new(LockManager::new(2, None, 5, World::posix().clock))
