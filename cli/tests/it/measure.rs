@@ -395,7 +395,7 @@ fn a_budget_scales_the_graph_and_reads_are_counted() {
     let report = printed(&[
         "bench",
         "--benchmarks=filllinkbench,waitforcompaction,linkbench",
-        "--memory-budget=22M",
+        "--memory-budget=24M",
         "--data_per_memory=1",
         "--cache_type=hyper_clock_cache",
         "--use_direct_reads",
