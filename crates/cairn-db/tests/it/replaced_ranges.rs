@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_db::{Db, FamilyDescriptor, Ingestion, ReplaceRange, SstFileWriter};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, DbOptions, FamilyOptions,
-    IngestExternalFileOptions, Options, ReadOptions,
+    IngestExternalFileOptions, Options, ReadOptions, WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_sim::trace::Call;
@@ -142,7 +142,12 @@ fn a_range_that_tables_overlap_partly_is_replaced() {
         replace(&db, keys("d", "d0"), "move_files=true").unwrap();
         assert_eq!(now(&db), "ao cn dn en go ho", "{style:?}");
         assert!(!world.fs.exists("/out/n.sst".as_ref()).unwrap());
-        assert_eq!(tables(&world), db.live_files_metadata().len());
+        // Compactions delete their inputs after they have been installed.
+        db.wait_for_compact(&WaitForCompactOptions::default())
+            .unwrap();
+        let live = db.live_files_metadata().len();
+        db.close().unwrap();
+        assert_eq!(tables(&world), live);
     }
 }
 
