@@ -13,6 +13,7 @@ mod best_effort;
 pub(crate) mod dropped_records;
 mod early_writes;
 mod files;
+mod log_replay;
 pub(crate) mod logged_blobs;
 mod read_only;
 pub(crate) mod recovery_info;
