@@ -8,13 +8,14 @@ use crate::limits;
 use crate::sources::{self, Source};
 
 /// The crates, lowest layer first: a crate depends only on crates before it.
-const LAYERS: [&str; 33] = [
+const LAYERS: [&str; 34] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
     "cairn-platform",
     "cairn-observe",
     "cairn-memory",
+    "cairn-locks",
     "cairn-options",
     "cairn-memtable",
     "cairn-wal",

@@ -8,8 +8,7 @@
 //! TransactionDb             each write, and each read for update, locks its key until the transaction ends
 //! ```
 //!
-//! The crate owns the locks (`locks`), the keys that a transaction has locked or must check (`tracker`), and the
-//! states of transactions (`owner`). It only uses public functions of the database: a commit is a write of one batch,
+//! The crate owns the keys that a transaction has locked or must check (`tracker`); the locks are those of `cairn-locks`. It only uses public functions of the database: a commit is a write of one batch,
 //! and atomicity and durability are those of the batch.
 //!
 //! # Isolation
@@ -85,23 +84,22 @@
 
 mod history;
 mod key;
-mod locks;
 mod optimistic;
 mod options;
-mod owner;
 mod pessimistic;
 mod plain_writes;
 mod secondary_index;
 mod tracker;
 mod transaction;
 
-pub use locks::{DeadlockInfo, DeadlockPath, Endpoint, LockStatus, RangeLockStatus};
+pub use cairn_locks::{
+    DeadlockInfo, DeadlockPath, Endpoint, LockStatus, RangeLockStatus, TransactionState,
+};
 pub use optimistic::{LockBuckets, OptimisticTransactionDb};
 pub use options::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, TransactionDbOptions,
     TransactionOptions, ValidatePolicy, WritePolicy,
 };
-pub use owner::TransactionState;
 pub use pessimistic::TransactionDb;
 pub use secondary_index::{SecondaryIndex, SecondaryIndexIter, SimpleSecondaryIndex};
 pub use transaction::{SnapshotNotifier, Transaction, WriteCounts};

@@ -16,7 +16,9 @@ use cairn_platform::sync::{Mutex, MutexGuard};
 use cairn_types::{Error, Result};
 
 use crate::history;
-use crate::key::{LockKey, hash_of, key_of};
+use cairn_locks::{LockKey, hash_of};
+
+use crate::key::key_of;
 use crate::options::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, ValidatePolicy,
 };

@@ -14,11 +14,12 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
 
 use crate::history;
-use crate::key::{LockKey, key_of, without_timestamp};
-use crate::locks::{DeadlockPath, LockManager, LockStatus, RangeLockStatus, Request};
+use crate::key::{key_of, without_timestamp};
 use crate::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
-use crate::owner::Owner;
 use crate::transaction::{Parked, Transaction, retry};
+use cairn_locks::LockKey;
+use cairn_locks::Owner;
+use cairn_locks::{DeadlockPath, LockManager, LockStatus, RangeLockStatus, Request};
 
 /// The locks and names of the transactions of one database.
 pub(crate) struct Locking {

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 
 use cairn_types::SequenceNumber;
 
-use crate::key::{KeyMap, LockKey};
+use cairn_locks::{KeyMap, LockKey};
 
 /// A tracked key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::{NextSnapshot, Pessimistic, Policy, Transaction, WriteCounts};
-use crate::key::LockKey;
-use crate::locks::{Endpoint, Request};
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
+use cairn_locks::LockKey;
+use cairn_locks::{Endpoint, Request};
 
 /// The access to a key for which it is locked or tracked.
 #[derive(Clone, Copy)]

@@ -22,12 +22,12 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
 
-use crate::locks::Range;
 use crate::optimistic::Validation;
 use crate::options::TransactionOptions;
-use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
+use cairn_locks::Range;
+use cairn_locks::{Owner, TransactionState};
 use save_points::SavePoint;
 use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;

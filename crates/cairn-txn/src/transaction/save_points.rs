@@ -6,8 +6,8 @@ use cairn_db::Snapshot;
 use cairn_types::{Error, Result};
 
 use super::{NextSnapshot, Policy, Transaction, WriteCounts};
-use crate::owner::TransactionState;
 use crate::tracker::Tracker;
+use cairn_locks::TransactionState;
 
 /// A save point.
 pub(super) struct SavePoint {

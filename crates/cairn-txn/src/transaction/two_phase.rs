@@ -19,12 +19,13 @@ use cairn_types::{Error, Result};
 
 use super::timestamps::Timestamps;
 use super::{Pessimistic, Policy, Transaction, WriteCounts, expired};
-use crate::key::{LockKey, key_of, without_timestamp};
-use crate::locks::{Range, Request};
+use crate::key::{key_of, without_timestamp};
 use crate::options::TransactionOptions;
-use crate::owner::{Owner, TransactionState};
 use crate::pessimistic::{Locking, wait_time};
 use crate::tracker::Tracker;
+use cairn_locks::LockKey;
+use cairn_locks::{Owner, TransactionState};
+use cairn_locks::{Range, Request};
 
 /// A prepared transaction without a handle.
 pub(crate) struct Parked {

@@ -82,7 +82,7 @@ pub struct RangeLockStatus {
 }
 
 /// A range that is locked, or about to be.
-pub(crate) struct Range {
+pub struct Range {
     family: u32,
     start: Endpoint,
     end: Endpoint,
@@ -208,7 +208,7 @@ impl LockManager {
     /// # Errors
     ///
     /// `InvalidArgument` if `start` follows `end`; those of [`LockManager::lock`].
-    pub(crate) fn lock_range(
+    pub fn lock_range(
         &self,
         family: u32,
         order: &KeyOrder,
@@ -262,13 +262,14 @@ impl LockManager {
     }
 
     /// Releases the lock of a range.
-    pub(crate) fn unlock_range(&self, range: &Arc<Range>) {
+    pub fn unlock_range(&self, range: &Arc<Range>) {
         self.ranges.remove(&range.own_key);
         self.unlock(&range.own_key, range.owner);
     }
 
     /// The locked ranges, in the order in which they were locked.
-    pub(crate) fn range_status(&self) -> Vec<RangeLockStatus> {
+    #[must_use]
+    pub fn range_status(&self) -> Vec<RangeLockStatus> {
         let list = self.ranges.list.lock();
         let status = |range: &Arc<Range>| RangeLockStatus {
             family: range.family,

@@ -45,8 +45,7 @@ use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
 use cairn_types::{Code, Error, Result, Subcode};
 
 pub use deadlocks::{DeadlockInfo, DeadlockPath};
-pub(crate) use ranges::Range;
-pub use ranges::{Endpoint, RangeLockStatus};
+pub use ranges::{Endpoint, Range, RangeLockStatus};
 
 use crate::key::{KeyMap, LockKey};
 use crate::owner::Owner;
@@ -142,13 +141,15 @@ impl Held {
 }
 
 /// A request for a lock.
-pub(crate) struct Request<'a> {
-    pub(crate) owner: &'a Owner,
-    pub(crate) exclusive: bool,
+pub struct Request<'a> {
+    /// The owner that gets the lock.
+    pub owner: &'a Owner,
+    /// True for an exclusive lock.
+    pub exclusive: bool,
     /// The time to wait; `None` for no limit.
-    pub(crate) timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// The number of transactions that a search for a deadlock visits; `None` for no search.
-    pub(crate) detect: Option<usize>,
+    pub detect: Option<usize>,
 }
 
 impl Request<'_> {
@@ -181,7 +182,7 @@ fn is_held_by(stripe: &KeyMap<Held>, key: &LockKey, id: u64) -> bool {
 struct Stripe(Mutex<KeyMap<Held>>);
 
 /// The locks of one database.
-pub(crate) struct LockManager {
+pub struct LockManager {
     stripes: Box<[Stripe]>,
     graph: Mutex<WaitGraph>,
     /// The maximum number of locked keys per family.
@@ -198,7 +199,8 @@ pub(crate) struct LockManager {
 
 impl LockManager {
     /// Creates a lock manager without locks. The number of stripes is rounded up to a power of two.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         stripes: usize,
         limit: Option<u64>,
         deadlocks: u32,
@@ -221,22 +223,24 @@ impl LockManager {
     }
 
     /// Returns the id of a new owner.
-    pub(crate) fn next_id(&self) -> u64 {
+    pub fn next_id(&self) -> u64 {
         // Relaxed: ids are only compared.
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn clock(&self) -> &dyn Clock {
+    /// The clock of timeouts and expirations.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
     /// Registers a transaction that expires.
-    pub(crate) fn register(&self, owner: &Arc<Owner>) {
+    pub fn register(&self, owner: &Arc<Owner>) {
         self.expiring.lock().insert(owner.id, owner.clone());
     }
 
     /// Ends the registration of a transaction.
-    pub(crate) fn unregister(&self, id: u64) {
+    pub fn unregister(&self, id: u64) {
         self.expiring.lock().remove(&id);
     }
 
@@ -252,7 +256,7 @@ impl LockManager {
     /// # Errors
     ///
     /// `TimedOut` with `LockTimeout`; `Busy` with `Deadlock`; `Aborted` with `LockLimit`.
-    pub(crate) fn lock(&self, key: &LockKey, request: &Request<'_>) -> Result<()> {
+    pub fn lock(&self, key: &LockKey, request: &Request<'_>) -> Result<()> {
         match self.lock_once(key, request)? {
             None => Ok(()),
             Some(range) => self.lock_in_range(key, range, request),
@@ -476,7 +480,7 @@ impl LockManager {
     }
 
     /// Releases the lock of the owner `id`, unless it was stolen.
-    pub(crate) fn unlock(&self, key: &LockKey, id: u64) {
+    pub fn unlock(&self, key: &LockKey, id: u64) {
         let mut stripe = self.stripe(key);
         let Some(held) = stripe.get_mut(key) else {
             return;
@@ -503,7 +507,7 @@ impl LockManager {
     }
 
     /// Makes the exclusive lock of the owner `id` a shared one.
-    pub(crate) fn downgrade(&self, key: &LockKey, id: u64) {
+    pub fn downgrade(&self, key: &LockKey, id: u64) {
         let mut stripe = self.stripe(key);
         let Some(held) = stripe.get_mut(key).filter(|held| held.holders.is_only(id)) else {
             return;
@@ -571,7 +575,8 @@ impl LockManager {
     }
 
     /// The locked keys, in the order of families and bytes.
-    pub(crate) fn status(&self) -> Vec<LockStatus> {
+    #[must_use]
+    pub fn status(&self) -> Vec<LockStatus> {
         let mut found = Vec::new();
         for stripe in &self.stripes {
             let stripe = stripe.0.lock();
@@ -588,7 +593,8 @@ impl LockManager {
     }
 
     /// The key for which the transaction `id` waits, and the holders of its lock.
-    pub(crate) fn waits_for(&self, id: u64) -> Option<LockStatus> {
+    #[must_use]
+    pub fn waits_for(&self, id: u64) -> Option<LockStatus> {
         let graph = self.graph.lock();
         let (key, exclusive) = graph.waits_for(id)?;
         Some(LockStatus {
@@ -600,12 +606,13 @@ impl LockManager {
     }
 
     /// The most recent deadlocks, newest first.
-    pub(crate) fn deadlocks(&self) -> Vec<DeadlockPath> {
+    #[must_use]
+    pub fn deadlocks(&self) -> Vec<DeadlockPath> {
         self.deadlocks.lock().list()
     }
 
     /// Sets the number of deadlocks that are kept.
-    pub(crate) fn set_deadlock_buffer(&self, size: u32) {
+    pub fn set_deadlock_buffer(&self, size: u32) {
         self.deadlocks.lock().resize(size);
     }
 

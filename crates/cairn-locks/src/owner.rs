@@ -42,16 +42,18 @@ impl TransactionState {
 
 /// The owner of locks: a transaction, or a write outside of transactions.
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub struct Owner {
     /// Unique in the database.
-    pub(crate) id: u64,
+    pub id: u64,
     /// The time after which its locks can be stolen, on the monotonic clock in nanoseconds; 0 for never.
-    pub(crate) expires: u64,
+    pub expires: u64,
     state: AtomicU8,
 }
 
 impl Owner {
-    pub(crate) fn new(id: u64, expires: u64) -> Owner {
+    /// An owner with this id, whose locks can be stolen after the time `expires`.
+    #[must_use]
+    pub fn new(id: u64, expires: u64) -> Owner {
         Owner {
             id,
             expires,
@@ -59,21 +61,26 @@ impl Owner {
         }
     }
 
-    pub(crate) fn state(&self) -> TransactionState {
+    /// The state of the transaction.
+    #[must_use]
+    pub fn state(&self) -> TransactionState {
         TransactionState::of(self.state.load(Ordering::Acquire))
     }
 
-    pub(crate) fn set_state(&self, state: TransactionState) {
+    /// Sets the state, whatever it was.
+    pub fn set_state(&self, state: TransactionState) {
         self.state.store(state as u8, Ordering::Release);
     }
 
     /// Changes the state from `Started`. Returns false in another state: the locks may have been stolen.
-    pub(crate) fn leave_started(&self, next: TransactionState) -> bool {
+    #[must_use]
+    pub fn leave_started(&self, next: TransactionState) -> bool {
         self.leave(TransactionState::Started, next)
     }
 
     /// Changes the state from `state`. Returns false in another state.
-    pub(crate) fn leave(&self, state: TransactionState, next: TransactionState) -> bool {
+    #[must_use]
+    pub fn leave(&self, state: TransactionState, next: TransactionState) -> bool {
         // AcqRel: either the transaction goes on with its locks, or another one takes them.
         self.state
             .compare_exchange(state as u8, next as u8, Ordering::AcqRel, Ordering::Acquire)
@@ -81,12 +88,14 @@ impl Owner {
     }
 
     /// True if it has expired at the time `now`.
-    pub(crate) fn is_expired(&self, now: u64) -> bool {
+    #[must_use]
+    pub fn is_expired(&self, now: u64) -> bool {
         self.expires > 0 && self.expires <= now
     }
 
     /// Takes its locks away if it has expired at `now` and is not being committed. Returns true if it has lost them.
-    pub(crate) fn steal(&self, now: u64) -> bool {
+    #[must_use]
+    pub fn steal(&self, now: u64) -> bool {
         self.is_expired(now)
             && (self.leave_started(TransactionState::LocksStolen)
                 || self.state() == TransactionState::LocksStolen)
