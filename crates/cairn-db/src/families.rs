@@ -79,8 +79,9 @@ impl Shared {
             .create_families(&**self, new, log, |options| {
                 self.new_memtable(options, last)
             })?;
-        for family in &created {
-            self.log_options_of_family(family.name(), &family.options());
+        let before = self.catalog.families().iter().count() - created.len();
+        for (at, family) in created.iter().enumerate() {
+            self.log_options_of_family(before + at, family.name(), &family.options());
         }
         self.state_timestamp_sizes(&created)?;
         self.update_wal_limit();

@@ -132,6 +132,10 @@ struct Sink {
     open: Mutex<Open>,
 }
 
+/// The number of parts of the header that are repeated. Families that a program creates and drops again and again would
+/// otherwise let it grow without bound.
+const MAX_HEADER: usize = 64;
+
 /// The current file, behind the logger's lock.
 struct Open {
     /// `None` after a write error.
@@ -144,7 +148,7 @@ struct Open {
 /// Consecutive lines of the header.
 struct HeaderLines {
     prefix: String,
-    /// Shared by families with the same options: a thousand of them would otherwise keep 14 MB.
+    /// Shared by families with the same options.
     lines: Arc<[String]>,
 }
 
@@ -158,11 +162,15 @@ impl HeaderLines {
 }
 
 impl Open {
-    /// Adds lines to the header. The first one is a title, and those after it may be the same as before.
+    /// Adds lines to the header, unless it has [`MAX_HEADER`] parts. The first one is a title, and those after it may be the
+    /// same as before.
     fn keep(&mut self, prefix: &str, lines: &[String]) {
         let Some((title, rest)) = lines.split_first() else {
             return;
         };
+        if self.header.len() >= MAX_HEADER {
+            return;
+        }
         for lines in [std::slice::from_ref(title), rest] {
             if lines.is_empty() {
                 continue;
@@ -647,6 +655,19 @@ mod tests {
             .collect();
         let of = |family| [family, "options", "more"];
         assert_eq!(lines[..9], [of("one"), of("two"), of("three")].concat());
+    }
+
+    #[test]
+    fn the_repeated_header_is_bounded() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(&world, options(1 << 20, 3));
+        (0..10_000).for_each(|n| log.header_lines(&[format!("family{n}"), format!("of {n}")]));
+        let Output::File(sink) = &log.0 else {
+            panic!("it is a file")
+        };
+        assert_eq!(sink.open.lock().header.len(), MAX_HEADER);
+        assert!(content(&world, "/db/LOG").contains("family9999"));
     }
 
     #[test]

@@ -354,9 +354,13 @@ fn db_value(head: &str, options: &DbOptions) -> Option<String> {
     })
 }
 
-/// Returns the options of a family, one per line, with those of its tables as one text.
-pub(super) fn family_lines(name: &str, options: &FamilyOptions) -> Vec<String> {
-    let title = format!("--------------- Options for column family [{name}]:");
+/// Returns the line before the options of a family.
+pub(super) fn family_title(name: &str) -> String {
+    format!("--------------- Options for column family [{name}]:")
+}
+
+/// Returns `title` and the options of a family, one per line, with those of its tables as one text.
+pub(super) fn family_lines(title: String, options: &FamilyOptions) -> Vec<String> {
     let mut lines = vec![title];
     for &head in OF_FAMILY {
         let (name, members) = head.split_once(": ").unwrap_or((head, ""));

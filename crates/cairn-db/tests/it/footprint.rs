@@ -5,6 +5,7 @@ use std::path::Path;
 use cairn_db::{FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
+use cairn_platform::fs::FileMode;
 
 use crate::basic::{db_options, open_at};
 
@@ -46,6 +47,37 @@ fn many_families_with_a_row_each_take_little_memory() {
     let bytes = held("rocksdb.size-all-mem-tables");
     assert!(bytes > 200 * 100, "{bytes} bytes in memtables");
     assert!(bytes <= 200 * (8 << 10), "{bytes} bytes in memtables");
+}
+
+#[test]
+fn the_log_has_the_options_of_ten_families_only() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.create_families(&descriptors(40)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let titles_and_options = || {
+        let log = world.fs.open("/db/LOG".as_ref(), FileMode::default());
+        let log = log.expect("an open database has a LOG");
+        let mut bytes = vec![0; log.len().unwrap() as usize];
+        log.read_at(0, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let count = |part| text.matches(part).count();
+        (
+            count("Options for column family ["),
+            count("Options.write_buffer_size:"),
+            count("(skipping printing options)"),
+        )
+    };
+    assert_eq!(titles_and_options(), (41, 10, 31));
+    let given: Vec<FamilyDescriptor> = std::iter::once("default".to_owned())
+        .chain((0..40).map(|n| format!("family {n}")))
+        .map(|name| FamilyDescriptor::new(name, FamilyOptions::default()))
+        .collect();
+    let db = open_at(&world, &given).unwrap();
+    db.create_family("another", &FamilyOptions::default())
+        .unwrap();
+    assert_eq!(titles_and_options(), (42, 10, 32));
 }
 
 #[test]
