@@ -5,9 +5,10 @@
 //! with its table options, the default family first.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
-use cairn_format::options_text::{Section, parse_file, print_section};
+use cairn_format::options_text::{Section, print_section, sections};
 use cairn_types::{Error, Result};
 
 use crate::db::DbOptions;
@@ -103,15 +104,17 @@ impl OptionsFile {
     ///
     /// `Corruption` for a malformed file or missing sections, `InvalidArgument` for options.
     pub fn from_text(text: &str, ignore_unknown: bool) -> Result<OptionsFile> {
-        let sections = parse_file(text).map_err(|error| error.in_file("the OPTIONS file", 0))?;
-        let version = version_of(&sections)?;
+        let mut sections = sections(text)
+            .map(|section| section.map_err(|error| error.in_file("the OPTIONS file", 0)));
+        let first = sections.next().transpose()?;
+        let version = version_of(first.as_ref())?;
         let mut reader = Reader {
             file: OptionsFile::default(),
             lenient: ignore_unknown && version > parse_version(ROCKSDB_VERSION)?,
-            seen: Vec::new(),
+            seen: HashSet::new(),
         };
-        for section in &sections {
-            reader.take(section)?;
+        for section in first.map(Ok).into_iter().chain(sections) {
+            reader.take(&section?)?;
         }
         reader.finish()
     }
@@ -166,10 +169,9 @@ fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> S
 }
 
 /// Returns the release that wrote a file.
-fn version_of(sections: &[Section]) -> Result<[u32; 3]> {
+fn version_of(first: Option<&Section>) -> Result<[u32; 3]> {
     let wrong = || Error::corruption("an OPTIONS file must begin with the section Version");
-    let version = sections
-        .first()
+    let version = first
         .filter(|first| first.title == "Version")
         .ok_or_else(wrong)?;
     let file_version = version.value("options_file_version").ok_or_else(wrong)?;
@@ -200,20 +202,19 @@ struct Reader {
     file: OptionsFile,
     /// True if unknown options are ignored.
     lenient: bool,
-    seen: Vec<(String, Option<String>)>,
+    seen: HashSet<(String, Option<String>)>,
 }
 
 impl Reader {
     fn take(&mut self, section: &Section) -> Result<()> {
         let place = (section.title.clone(), section.argument.clone());
-        if self.seen.contains(&place) {
+        if !self.seen.insert(place) {
             return Err(Error::corruption(format!(
                 "section {} {} appears twice in the OPTIONS file",
                 section.title,
                 section.argument.as_deref().unwrap_or("")
             )));
         }
-        self.seen.push(place);
         match (section.title.as_str(), section.argument.as_deref()) {
             ("Version", None) => Ok(()),
             ("DBOptions", None) => {
