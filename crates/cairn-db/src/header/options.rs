@@ -530,7 +530,7 @@ mod tests {
     fn the_options_of_each_table_format_are_printed() {
         let lines = |text| {
             let options = FamilyOptions::from_text(text).unwrap();
-            family_lines("default", &options).join("\n")
+            family_lines(family_title("default"), &options).join("\n")
         };
         let plain = lines("table_factory={id=PlainTable;encoding_type=kPrefix;user_key_len=8}");
         assert!(plain.contains("  user_key_len: 8\n") && plain.contains("  encoding_type: 1\n"));
