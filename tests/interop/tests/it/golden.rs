@@ -219,30 +219,42 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
 const DAMAGED: [&str; 3] = ["_corrupt_block", "_wal_corrupt_mid", "_manifest_torn_tail"];
 
 /// `verify` reports corruption where there is some and nowhere else; `inspect` shows every file.
-#[test]
-fn databases_are_verified_and_their_files_shown() {
+/// Verifies a database and shows its files with the command line tool. Returns what fails.
+fn not_shown(golden: &Golden) -> Vec<String> {
     let mut failed = Vec::new();
-    // The command line tool does not have the custom comparator.
-    for golden in golden::all().into_iter().filter(|it| !it.needs_comparator) {
-        let temporary = tempfile::tempdir().unwrap();
-        golden.unpack(temporary.path());
-        let path = temporary.path().join("db");
-        let damaged = DAMAGED.iter().any(|part| golden.name.contains(part));
-        let output = cairn::run(&["verify", "--db", path.to_str().unwrap()]);
-        if output.status.success() == damaged {
-            let words = String::from_utf8_lossy(&output.stdout).into_owned();
-            failed.push(format!("{}: verify says {words}", golden.name));
-        }
-        for file in std::fs::read_dir(&path).unwrap() {
-            let file = file.unwrap().path();
-            let output = cairn::run(&["inspect", file.to_str().unwrap()]);
-            // A log may end with a partial record, which is an error of the file but not of the
-            // database.
-            let is_log = file.extension().is_some_and(|end| end == "log");
-            if !(damaged || (!output.stdout.is_empty() && (output.status.success() || is_log))) {
-                failed.push(format!("{}: not shown", file.display()));
-            }
+    let temporary = tempfile::tempdir().unwrap();
+    golden.unpack(temporary.path());
+    let path = temporary.path().join("db");
+    let damaged = DAMAGED.iter().any(|part| golden.name.contains(part));
+    let output = cairn::run(&["verify", "--db", path.to_str().unwrap()]);
+    if output.status.success() == damaged {
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        failed.push(format!("{}: verify says {words}", golden.name));
+    }
+    for file in std::fs::read_dir(&path).unwrap() {
+        let file = file.unwrap().path();
+        let output = cairn::run(&["inspect", file.to_str().unwrap()]);
+        // A log may end with a partial record, which is an error of the file but not of the
+        // database.
+        let is_log = file.extension().is_some_and(|end| end == "log");
+        if !(damaged || (!output.stdout.is_empty() && (output.status.success() || is_log))) {
+            failed.push(format!("{}: not shown", file.display()));
         }
     }
+    failed
+}
+
+#[test]
+fn databases_are_verified_and_their_files_shown() {
+    // The command line tool does not have the custom comparator.
+    let all = golden::all().into_iter().filter(|it| !it.needs_comparator);
+    let all: Vec<Golden> = all.collect();
+    let (some, others) = all.split_at(all.len() / 2);
+    let failed = std::thread::scope(|scope| {
+        let others = scope.spawn(|| others.iter().flat_map(not_shown).collect::<Vec<_>>());
+        let mut failed: Vec<String> = some.iter().flat_map(not_shown).collect();
+        failed.extend(others.join().expect("the thread ends"));
+        failed
+    });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
