@@ -72,7 +72,7 @@ impl<T> Checked<T> {
     }
 
     /// The options that have no effect.
-    fn kept(&self) -> &Kept {
+    pub fn kept(&self) -> &Kept {
         &self.kept
     }
 

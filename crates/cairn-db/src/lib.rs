@@ -38,6 +38,7 @@ mod handle;
 mod handoff;
 pub(crate) mod header;
 mod idle_workers;
+mod inherited_files;
 mod invariants;
 mod iter;
 mod jobs;

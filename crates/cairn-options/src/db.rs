@@ -131,7 +131,7 @@ options! {
         /// True if the kernel is advised to expect random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.
-        is_fd_close_on_exec: bool = true, missing;
+        is_fd_close_on_exec: bool = true;
         /// Readahead of compactions, in bytes.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
         /// Size of the write buffer of a file, in bytes.

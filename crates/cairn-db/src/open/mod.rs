@@ -48,6 +48,7 @@ use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::handoff;
+use crate::inherited_files;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::open_iterators::OpenIterators;
@@ -188,11 +189,25 @@ enum Replay {
     ManifestOnly,
 }
 
+/// Checks that the family `id` with `options` is not the default one with an option that this cannot have.
+fn check_default(id: u32, options: &FamilyOptions) -> Result<()> {
+    match id == 0 && options.disallow_memtable_writes {
+        true => Err(Error::invalid_argument(
+            "the default column family cannot have disallow_memtable_writes",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn open_with(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
     replay: Replay,
 ) -> Result<Opened> {
+    let request = &OpenRequest {
+        world: inherited_files::world_of(request.options, &request.world),
+        ..*request
+    };
     let request = &handoff::with_checksums(request);
     request.options.validate()?;
     if !request.read_only {
@@ -437,6 +452,7 @@ fn match_families<'r>(
         given.validate()?;
         if !request.read_only {
             given.check_supported()?;
+            check_default(family.id, &given)?;
         }
         let mut given = given.sanitize(options);
         if given.merge_operator.is_none() {
