@@ -119,7 +119,7 @@ unsafe fn for_writer(env: *const rocksdb_envoptions_t, db: &DbOptions) -> DbOpti
         if env.bytes_per_sync > 0 {
             options.bytes_per_sync = env.bytes_per_sync;
         }
-        options.is_fd_close_on_exec = env.kept().get("set_fd_cloexec", 1) != 0;
+        options.is_fd_close_on_exec = env.set_fd_cloexec;
     }
     options
 }

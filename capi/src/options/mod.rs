@@ -72,7 +72,7 @@ impl<T> Checked<T> {
     }
 
     /// The options that have no effect.
-    pub fn kept(&self) -> &Kept {
+    fn kept(&self) -> &Kept {
         &self.kept
     }
 

@@ -53,6 +53,7 @@ mod open;
 mod open_iterators;
 mod options_files;
 mod periodic;
+mod persisted_stats;
 mod properties;
 mod purge;
 mod reads;
@@ -65,6 +66,7 @@ mod settings;
 mod shared;
 mod sizes;
 mod stats;
+mod stats_family;
 mod stats_text;
 mod table_properties;
 mod telemetry;
@@ -116,6 +118,7 @@ pub use options_files::{
 pub use remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};
 pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
+pub use stats_family::STATS_FAMILY;
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
 pub use trace::{

@@ -200,7 +200,7 @@ options! {
         /// Interval of statistics snapshots, in seconds; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic;
         /// True if the statistics snapshots are stored in a column family.
-        persist_stats_to_disk: bool = false, missing;
+        persist_stats_to_disk: bool = false;
         /// Memory limit of the statistics snapshots, in bytes.
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// True if dumps include the allocator's statistics.

@@ -114,7 +114,7 @@ impl Shared {
 
     /// Writes `batch`, in its stored form, which has passed the checks.
     #[inline]
-    fn write_stored(
+    pub(crate) fn write_stored(
         self: &Arc<Self>,
         batch: &WriteBatch,
         options: &WriteOptions,
