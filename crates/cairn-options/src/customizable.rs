@@ -105,6 +105,9 @@ impl Text for FlushBlockPolicy {
         Ok(match names.find(|(_, known)| *known == name) {
             Some((policy, _)) => policy,
             None if name == NULL || name.is_empty() => FlushBlockPolicy::BySize,
+            None if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"._:".contains(c)) => {
+                return Err("expected the name of a class".to_owned());
+            }
             None => FlushBlockPolicy::Other(name.to_owned()),
         })
     }
