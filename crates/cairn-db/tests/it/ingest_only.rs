@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use cairn_db::{Db, FamilyDescriptor, Ingestion, SstFileWriter, WriteBatch};
-use cairn_options::{CompactRangeOptions, FamilyOptions, IngestExternalFileOptions, WriteOptions};
+use cairn_db::{Db, FamilyDescriptor, Ingestion, OpenRequest, SstFileWriter, WriteBatch};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions, WriteOptions,
+};
 use cairn_platform::World;
 use cairn_types::{Code, Result};
 
-use crate::basic::{open_at, small};
+use crate::basic::{db_options, open_at, small};
 
 fn ingest_only() -> FamilyOptions {
     FamilyOptions {
@@ -94,8 +96,6 @@ fn only_ingestions_write_to_the_family() {
 #[test]
 fn an_opening_that_would_recover_writes_of_the_family_fails_and_leaves_them() {
     let world = World::in_memory();
-    let options = crate::basic::db_options();
-    assert!(!options.avoid_flush_during_shutdown);
     let db = open_at(&world, &[]).unwrap();
     let family = db.create_family("loaded", &small()).unwrap();
     family.put(b"k", b"logged").unwrap();
@@ -114,6 +114,59 @@ fn an_opening_that_would_recover_writes_of_the_family_fails_and_leaves_them() {
     let family = db.family("loaded").unwrap();
     assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"logged"[..]));
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"logged"[..]));
+}
+
+/// Neither is a prepared transaction with writes of the family lost.
+#[test]
+fn a_prepared_transaction_with_writes_of_the_family_is_refused() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        allow_2pc: true,
+        ..db_options()
+    };
+    let open = |family: FamilyOptions| {
+        cairn_db::open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &described(family),
+            others: Some(&small()),
+            read_only: false,
+            world: world.clone(),
+        })
+    };
+    let db = open_at(&world, &[]).unwrap();
+    db.create_family("loaded", &small()).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open(small()).unwrap();
+    let family = db.family("loaded").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&family, b"k", b"prepared");
+    db.prepare(b"t", &batch, &WriteOptions::default()).unwrap();
+    db.close().unwrap();
+    drop((family, db));
+    refused(open(ingest_only()).map(drop));
+    let db = open(small()).unwrap();
+    db.commit_prepared(b"t", &WriteOptions::default()).unwrap();
+    db.close().unwrap();
+    drop(db);
+    // The commit is logged, and its entries are recovered from the section.
+    refused(open(ingest_only()).map(drop));
+    let db = open(small()).unwrap();
+    let family = db.family("loaded").unwrap();
+    assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"prepared"[..]));
+    let mut batch = WriteBatch::new();
+    batch.put(b"k", b"prepared");
+    db.prepare(b"u", &batch, &WriteOptions::default()).unwrap();
+    family.flush().unwrap();
+    db.close().unwrap();
+    drop((family, db));
+    let db = open(ingest_only()).unwrap();
+    let family = db.family("loaded").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&family, b"k", b"new");
+    refused(db.prepare(b"v", &batch, &WriteOptions::default()));
+    db.commit_prepared(b"u", &WriteOptions::default()).unwrap();
 }
 
 #[test]

@@ -261,6 +261,8 @@ fn open_files(dir: &Path) -> std::collections::BTreeSet<(String, bool)> {
         let is_closed = flags.expect("a number") & 0o2_000_000 != 0;
         let name = name.to_string_lossy();
         let kind = name.trim_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '/');
+        // A log in space that was reserved for it was created without a name.
+        let kind = if kind.starts_with('#') { ".log" } else { kind };
         found.insert((kind.to_owned(), !is_closed));
     }
     found
