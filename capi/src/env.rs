@@ -1,6 +1,6 @@
 //! Environments: files, clocks and background threads.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_platform::{Priority, World};
 
@@ -16,10 +16,20 @@ pub struct Env {
 }
 
 /// Options of files that a program writes with a writer of tables.
-#[derive(Default)]
 pub struct EnvOptions {
     /// The option of databases with this name.
     pub bytes_per_sync: u64,
+    /// The option `is_fd_close_on_exec` of databases.
+    pub set_fd_cloexec: bool,
+}
+
+impl Default for EnvOptions {
+    fn default() -> EnvOptions {
+        EnvOptions {
+            bytes_per_sync: 0,
+            set_fd_cloexec: true,
+        }
+    }
 }
 
 handles! {
@@ -38,10 +48,12 @@ c_destructors! {
 
 c_setters! { rocksdb_envoptions_t:
     rocksdb_envoptions_set_bytes_per_sync(u64) => bytes_per_sync;
+    rocksdb_envoptions_set_fd_cloexec(c_uchar) => set_fd_cloexec;
 }
 
 c_getters! { rocksdb_envoptions_t:
     rocksdb_envoptions_get_bytes_per_sync(mut) -> u64 => bytes_per_sync;
+    rocksdb_envoptions_get_fd_cloexec(mut) -> c_uchar => set_fd_cloexec;
 }
 
 fn set_threads(env: &Env, priority: Priority, threads: c_int) {

@@ -115,10 +115,11 @@ unsafe fn ingest(
 unsafe fn for_writer(env: *const rocksdb_envoptions_t, db: &DbOptions) -> DbOptions {
     let mut options = db.clone();
     // SAFETY: guaranteed by the caller.
-    if let Some(env) = unsafe { maybe(env) }
-        && env.bytes_per_sync > 0
-    {
-        options.bytes_per_sync = env.bytes_per_sync;
+    if let Some(env) = unsafe { maybe(env) } {
+        if env.bytes_per_sync > 0 {
+            options.bytes_per_sync = env.bytes_per_sync;
+        }
+        options.is_fd_close_on_exec = env.set_fd_cloexec;
     }
     options
 }

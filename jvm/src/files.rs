@@ -26,8 +26,8 @@ use crate::iterator::Cursor;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
 
-/// The object of `EnvOptions`, which only table writers use. Cairn's table writers have no other setting for files than
-/// `bytes_per_sync`: the others change how RocksDB writes a file, but not the file.
+/// The object of `EnvOptions`, which only table writers use. Cairn's table writers have no other settings for files than
+/// `bytes_per_sync` and `set_fd_cloexec`: the others change how RocksDB writes a file, but not the file.
 #[derive(Clone)]
 pub struct EnvOptions {
     pub use_mmap_reads: bool,
@@ -105,6 +105,7 @@ destructors! {
 fn writer(env: &EnvOptions, all: &AllOptions, family: &FamilyOptions) -> New<SstFileWriter> {
     let db = DbOptions {
         bytes_per_sync: env.bytes_per_sync,
+        is_fd_close_on_exec: env.set_fd_cloexec,
         ..all.db.clone()
     };
     New(SstFileWriter::new(&all.world(), &db, family))

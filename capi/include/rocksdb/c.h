@@ -2743,8 +2743,14 @@ void rocksdb_envoptions_destroy(struct rocksdb_envoptions_t *handle);
 // Sets `bytes_per_sync`.
 void rocksdb_envoptions_set_bytes_per_sync(struct rocksdb_envoptions_t *opt, uint64_t v);
 
+// Sets `set_fd_cloexec`.
+void rocksdb_envoptions_set_fd_cloexec(struct rocksdb_envoptions_t *opt, unsigned char v);
+
 // The value of `bytes_per_sync`.
 uint64_t rocksdb_envoptions_get_bytes_per_sync(struct rocksdb_envoptions_t *opt);
+
+// The value of `set_fd_cloexec`.
+unsigned char rocksdb_envoptions_get_fd_cloexec(struct rocksdb_envoptions_t *opt);
 
 // Creates the default environment: the system's files and clock, and threads shared by all
 // databases of the process.
@@ -4856,12 +4862,6 @@ void rocksdb_envoptions_set_fallocate_with_keep_size(struct rocksdb_envoptions_t
 
 // The value of `fallocate_with_keep_size`, which has no effect.
 unsigned char rocksdb_envoptions_get_fallocate_with_keep_size(struct rocksdb_envoptions_t *opt);
-
-// Keeps `set_fd_cloexec`, which has no effect.
-void rocksdb_envoptions_set_fd_cloexec(struct rocksdb_envoptions_t *opt, unsigned char v);
-
-// The value of `set_fd_cloexec`, which has no effect.
-unsigned char rocksdb_envoptions_get_fd_cloexec(struct rocksdb_envoptions_t *opt);
 
 // Keeps `strict_bytes_per_sync`, which has no effect.
 void rocksdb_envoptions_set_strict_bytes_per_sync(struct rocksdb_envoptions_t *opt,

@@ -70,7 +70,6 @@ c_kept! { rocksdb_envoptions_t:
     rocksdb_envoptions_set_allow_fallocate, rocksdb_envoptions_get_allow_fallocate(c_uchar) = 1 => "allow_fallocate";
     rocksdb_envoptions_set_compaction_readahead_size, rocksdb_envoptions_get_compaction_readahead_size(usize) = 0x20_0000 => "compaction_readahead_size";
     rocksdb_envoptions_set_fallocate_with_keep_size, rocksdb_envoptions_get_fallocate_with_keep_size(c_uchar) = 1 => "fallocate_with_keep_size";
-    rocksdb_envoptions_set_fd_cloexec, rocksdb_envoptions_get_fd_cloexec(c_uchar) = 1 => "set_fd_cloexec";
     rocksdb_envoptions_set_strict_bytes_per_sync, rocksdb_envoptions_get_strict_bytes_per_sync(c_uchar) = 0 => "strict_bytes_per_sync";
     rocksdb_envoptions_set_use_direct_reads, rocksdb_envoptions_get_use_direct_reads(c_uchar) = 0 => "use_direct_reads";
     rocksdb_envoptions_set_use_direct_writes, rocksdb_envoptions_get_use_direct_writes(c_uchar) = 0 => "use_direct_writes";

@@ -57,11 +57,14 @@ impl Shared {
     }
 
     /// Returns the families to switch when `families` need to be switched and the program selected none: all
-    /// of them if they are flushed together.
+    /// of them if they are flushed together. Otherwise persisted statistics may be flushed with them.
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
             true => self.catalog.families().iter().cloned().collect(),
-            false => families.to_vec(),
+            false => {
+                let stats = self.lagging_stats(families);
+                families.iter().cloned().chain(stats).collect()
+            }
         }
     }
 
@@ -361,8 +364,10 @@ impl Shared {
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
+        let stats = self.lagging_stats(families);
+        let switches: Vec<_> = families.iter().cloned().chain(stats).collect();
         self.tree.lock().forced.seal(options.force_atomic_flush);
-        let switched = self.only_switch_memtables(families, true);
+        let switched = self.only_switch_memtables(&switches, true);
         self.tree.lock().forced.sealed(switched.is_ok());
         drop(lead);
         // Listeners are notified of the sealed memtable without the lead, which their calls may need, and

@@ -438,6 +438,11 @@ impl Sink for Arriving<'_> {
         Ok(())
     }
 
+    fn check_takes_writes(&self, family: u32, _seq: Option<SequenceNumber>) -> Result<()> {
+        let arrivals = self.families.get(&family);
+        arrivals.map_or(Ok(()), |arrivals| arrivals.family.check_takes_writes())
+    }
+
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
         if let Some(memtable) = self.memtable(family, seq) {
             memtable.add(seq, kind, key, value);

@@ -164,6 +164,16 @@ impl Family {
         &self.db.shared.context.dir
     }
 
+    /// Checks that the family takes writes, and not only ingested files.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` with `disallow_memtable_writes`.
+    #[inline]
+    pub fn check_takes_writes(&self) -> Result<()> {
+        self.state.check_takes_writes()
+    }
+
     /// Writes an error to the database's LOG.
     pub fn log_error(&self, line: &str) {
         self.db

@@ -7,6 +7,7 @@ use cairn_observe::statistics::history::Slice;
 use cairn_observe::threads::ThreadStatus;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::Priority;
+use cairn_types::Result;
 use cairn_version::compaction_score::ShapeOptions;
 
 use crate::db::Db;
@@ -102,11 +103,17 @@ impl Shared {
             .max(1)
     }
 
-    fn remember_stats(&self) {
+    fn remember_stats(self: &Arc<Self>) {
         if let Some(statistics) = self.telemetry.statistics() {
-            let limit = self.options().stats_history_buffer_size;
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let options = self.options();
             let seconds = self.context.world.clock.wall_seconds();
+            if options.persist_stats_to_disk {
+                let slice = self.timers.take_growth(seconds, statistics.tickers());
+                return slice
+                    .into_iter()
+                    .for_each(|slice| self.persist_stats(slice));
+            }
+            let limit = usize::try_from(options.stats_history_buffer_size).unwrap_or(usize::MAX);
             self.timers.remember(seconds, statistics.tickers(), limit);
         }
     }
@@ -145,9 +152,16 @@ impl Db {
 
     /// Returns the increases of tickers in intervals of `stats_persist_period_sec` that ended between `from`
     /// (inclusive) and `to` (exclusive), in seconds since 1970, oldest first. They are kept in memory, up to
-    /// `stats_history_buffer_size` bytes; the oldest are dropped first.
-    #[must_use]
-    pub fn stats_history(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {
-        self.shared().timers.history(from, to)
+    /// `stats_history_buffer_size` bytes, and the oldest are dropped first; with `persist_stats_to_disk` they are kept in
+    /// the column family [`STATS_FAMILY`](crate::STATS_FAMILY), without a limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of reads, with `persist_stats_to_disk`.
+    pub fn stats_history(&self, from: u64, to: u64) -> Result<Vec<Arc<Slice>>> {
+        match self.shared().options().persist_stats_to_disk {
+            true => self.persisted_stats(from, to),
+            false => Ok(self.shared().timers.history(from, to)),
+        }
     }
 }

@@ -140,7 +140,7 @@ impl Shared {
             )));
         }
         options.set_dynamic(changes)?;
-        if options.value_ttl.is_some() != self.context.dated {
+        if options.value_ttl.is_some() != family.view().family.dated {
             return Err(Error::invalid_argument(
                 "value_ttl: whether values carry the time of their writing is decided when the \
                  database is opened; 0 is for never",

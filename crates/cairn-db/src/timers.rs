@@ -99,6 +99,11 @@ impl Timers {
         self.history.lock().push(seconds, tickers, limit);
     }
 
+    /// Returns the increases of the `tickers` up to the time `seconds` since 1970 since the last call, without keeping them.
+    pub(crate) fn take_growth(&self, seconds: u64, tickers: Vec<u64>) -> Option<Slice> {
+        self.history.lock().take(seconds, tickers)
+    }
+
     /// Returns the intervals that ended between `from` (inclusive) and `to` (exclusive), in seconds since
     /// 1970.
     pub(crate) fn history(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {

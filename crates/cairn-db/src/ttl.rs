@@ -13,14 +13,19 @@ use cairn_types::{Error, Result};
 
 use crate::batch::WriteBatch;
 use crate::open::OpenRequest;
+use crate::stats_family::STATS_FAMILY;
 
 /// Makes the values of a family dated or not, as in the rest of the database. A family without a time to live
-/// in a database of dated values keeps its values forever.
+/// in a database of dated values keeps its values forever. The history of statistics has no dates.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` for a family with a time to live in a database without dates.
 pub(crate) fn agree(dated: bool, family: &str, options: &mut FamilyOptions) -> Result<()> {
+    if family == STATS_FAMILY {
+        options.value_ttl = None;
+        return Ok(());
+    }
     if dated {
         options.value_ttl.get_or_insert(0);
         return Ok(());

@@ -94,7 +94,7 @@ const FAMILY_OPTIONS: [Values; 29] = [
     ("enable_blob_columns", &["true", "false"]),
     ("max_successive_merges", &["0", "2"]),
 ];
-const TABLE_OPTIONS: [Values; 17] = [
+const TABLE_OPTIONS: [Values; 19] = [
     ("block_size", &["256", "1024", "4096"]),
     ("block_restart_interval", &["1", "4", "16"]),
     ("index_block_restart_interval", &["1", "4"]),
@@ -135,6 +135,14 @@ const TABLE_OPTIONS: [Values; 17] = [
     ("no_block_cache", &["false", "true"]),
     ("enable_index_compression", &["true", "false"]),
     ("pin_top_level_index_and_filter", &["true", "false"]),
+    ("detect_filter_construct_corruption", &["true", "false"]),
+    (
+        "flush_block_policy_factory",
+        &[
+            "FlushBlockBySizePolicyFactory",
+            "FlushBlockEveryKeyPolicyFactory",
+        ],
+    ),
 ];
 
 /// Merge operators.

@@ -75,6 +75,53 @@ set_in_code! {
     Option<Arc<ConcurrentTaskLimiter>> => "a limiter of compactions is set in code",
 }
 
+/// The rule by which data blocks end (RocksDB's `FlushBlockPolicyFactory`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlushBlockPolicy {
+    /// Before an entry that does not fit into `block_size`.
+    #[default]
+    BySize,
+    /// After each entry: a block has one.
+    EveryKey,
+    /// A class of the program that wrote the text, with which no table can be written.
+    Other(String),
+}
+
+impl FlushBlockPolicy {
+    const NAMES: [(FlushBlockPolicy, &str); 2] = [
+        (FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory"),
+        (
+            FlushBlockPolicy::EveryKey,
+            "FlushBlockEveryKeyPolicyFactory",
+        ),
+    ];
+}
+
+impl Text for FlushBlockPolicy {
+    fn parse(text: &str) -> Result<FlushBlockPolicy, Refusal> {
+        let (name, _) = object(text)?;
+        let mut names = Self::NAMES.into_iter();
+        Ok(match names.find(|(_, known)| *known == name) {
+            Some((policy, _)) => policy,
+            None if name == NULL || name.is_empty() => FlushBlockPolicy::BySize,
+            None if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"._:".contains(c)) => {
+                return Err("expected the name of a class".to_owned());
+            }
+            None => FlushBlockPolicy::Other(name.to_owned()),
+        })
+    }
+
+    fn print(&self) -> String {
+        let mut names = Self::NAMES.iter();
+        match (names.find(|(policy, _)| policy == self), self) {
+            (Some((_, name)), _) => (*name).to_owned(),
+            (None, FlushBlockPolicy::Other(name)) => name.clone(),
+            (None, _) => NULL.to_owned(),
+        }
+    }
+}
+
 /// RocksDB's name for its built-in statistics.
 const BASIC_STATISTICS: &str = "BasicStatistics";
 /// Cairn's name for the default statistics.

@@ -131,7 +131,7 @@ options! {
         /// True if the kernel is advised to expect random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.
-        is_fd_close_on_exec: bool = true, missing;
+        is_fd_close_on_exec: bool = true;
         /// Readahead of compactions, in bytes.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
         /// Size of the write buffer of a file, in bytes.
@@ -200,7 +200,7 @@ options! {
         /// Interval of statistics snapshots, in seconds; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic;
         /// True if the statistics snapshots are stored in a column family.
-        persist_stats_to_disk: bool = false, missing;
+        persist_stats_to_disk: bool = false;
         /// Memory limit of the statistics snapshots, in bytes.
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// True if dumps include the allocator's statistics.

@@ -261,7 +261,7 @@ options! {
         /// only; must be set when the family is created.
         cf_allow_ingest_behind: bool = false, recent;
         /// True if writes to memtables of the family are rejected.
-        disallow_memtable_writes: bool = false, missing, recent;
+        disallow_memtable_writes: bool = false, recent;
         /// Directories of the family's tables instead of the database's `db_paths`.
         cf_paths: Vec<DbPath> = Vec::new(), unwritten;
     }

@@ -56,7 +56,7 @@ pub use compaction_service::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
     CompactionServiceScheduleResponse,
 };
-pub use customizable::DbPath;
+pub use customizable::{DbPath, FlushBlockPolicy};
 pub use db::DbOptions;
 pub use enums::*;
 pub use family::FamilyOptions;

@@ -7,7 +7,7 @@ use cairn_format::protection::is_checksum_len;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
 
-use crate::customizable::DbPath;
+use crate::customizable::{DbPath, FlushBlockPolicy};
 use crate::db::DbOptions;
 use crate::enums::{
     ChargeDecision, CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode,
@@ -424,7 +424,10 @@ impl FamilyOptions {
         }
         names.extend(self.unsupported_direct_writes());
         names.extend(self.unsupported_styles());
-        // The options name objects that are not registered.
+        // The options name objects that do not exist or are not registered.
+        if let FlushBlockPolicy::Other(_) = self.table.flush_block_policy_factory {
+            names.push("flush_block_policy_factory");
+        }
         if self.compaction_filter.is_unresolved() {
             names.push("compaction_filter");
         }
@@ -673,12 +676,18 @@ mod tests {
 
     #[test]
     fn unsupported_options_are_rejected_by_name() {
-        let refused = family("inplace_update_support=true;disallow_memtable_writes=true");
+        let refused = family("inplace_update_support=true;compression_manager=theirs");
         let error = refused.check_supported().unwrap_err();
         assert!(
             error
                 .text()
-                .contains("inplace_update_support, disallow_memtable_writes"),
+                .contains("inplace_update_support, compression_manager"),
+            "{error}"
+        );
+        let policy = "block_based_table_factory={flush_block_policy_factory=TheirPolicy}";
+        let error = family(policy).check_supported().unwrap_err();
+        assert!(
+            error.text().contains("flush_block_policy_factory"),
             "{error}"
         );
         let old = family("block_based_table_factory={format_version=1}");

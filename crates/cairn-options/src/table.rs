@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::BlockCache;
 
+use crate::customizable::FlushBlockPolicy;
 use crate::enums::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexMode, IndexShortening, IndexType,
     KeyCommonPrefix, PrepopulateBlockCache,
@@ -39,8 +40,9 @@ options! {
         decouple_partitioned_filters: bool = true, dynamic, recent;
         /// True if filters are sized to allocator size classes.
         optimize_filters_for_memory: bool = true, dynamic, hint;
-        /// True if a filter is verified against its keys before it is written.
-        detect_filter_construct_corruption: bool = false, dynamic, missing;
+        /// True if a filter is verified against its keys before it is written, and the hashes of the keys against their
+        /// checksum. Requires format version 5.
+        detect_filter_construct_corruption: bool = false, dynamic;
         /// Index type.
         index_type: IndexType = IndexType::BinarySearch, dynamic;
         /// Search in index blocks.
@@ -98,8 +100,8 @@ options! {
         num_file_reads_for_auto_readahead: u64 = 2, dynamic;
         /// Bytes per bit of read-amplification bitmaps; 0 for none.
         read_amp_bytes_per_bit: u32 = 0, dynamic, missing;
-        /// Flush block policy.
-        flush_block_policy_factory: String = "FlushBlockBySizePolicyFactory".to_owned(), missing;
+        /// The rule by which data blocks end.
+        flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize;
         /// Factory of a user-defined index.
         user_defined_index_factory: String = "nullptr".to_owned(), missing, recent;
         /// True if a table without the user-defined index is rejected.

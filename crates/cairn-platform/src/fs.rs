@@ -81,6 +81,8 @@ pub struct FileMode {
     /// True to make new files accessible to their owner only (mode 0600 instead of 0644, subject to the
     /// umask).
     pub owner_only: bool,
+    /// True to keep the file open in programs that the process executes, instead of closing it (`O_CLOEXEC`).
+    pub inherited: bool,
     /// The expected frequency of accesses, by RocksDB's number of the temperature: 4 hot, 8 warm, 10 cool, 12 cold, 16
     /// ice; 0 if unknown. A hint for file systems that place files, given when a table or log is created, and when a
     /// table is opened for the reads of a database. The file systems of this crate ignore it.

@@ -369,13 +369,16 @@ impl Db {
     /// The history of the tickers: their increments per period of `stats_persist_period_sec`,
     /// oldest first, for periods that ended at or after `from` and before `to`, in seconds since
     /// 1970. The history is kept in at most `stats_history_buffer_size` bytes of memory; the oldest
-    /// periods are dropped first.
-    #[must_use]
+    /// periods are dropped first. With `persist_stats_to_disk` it is kept in a hidden column family, without a limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of reads, with `persist_stats_to_disk`.
     pub fn stats_history(
         &self,
         from: u64,
         to: u64,
-    ) -> Vec<std::sync::Arc<crate::observe::StatsSlice>> {
+    ) -> Result<Vec<std::sync::Arc<crate::observe::StatsSlice>>> {
         self.inner.stats_history(from, to)
     }
 

@@ -9,7 +9,7 @@ use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
-use cairn_types::KeyOrder;
+use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
@@ -47,6 +47,8 @@ pub(crate) struct FamilyState {
     last_epoch: AtomicU64,
     /// True if tables keep user-defined timestamps.
     pub(crate) persist_timestamps: bool,
+    /// True if the family is written by ingestion only.
+    only_ingests: bool,
     /// The charge of this state; `None` once the database is released.
     charge: Mutex<Option<CacheCharge>>,
 }
@@ -71,6 +73,7 @@ impl FamilyState {
             id: family.id,
             name: family.name.clone(),
             persist_timestamps: family.persist_timestamps,
+            only_ingests: options.disallow_memtable_writes,
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
             writes: FamilyWrites::new(&options),
@@ -101,6 +104,23 @@ impl FamilyState {
 
     pub(crate) fn order(&self) -> &KeyOrder {
         &self.order
+    }
+
+    /// Checks that the family is not written by ingestion only.
+    #[inline]
+    pub(crate) fn check_takes_writes(&self) -> Result<()> {
+        match self.only_ingests {
+            false => Ok(()),
+            true => Err(self.refused_write()),
+        }
+    }
+
+    #[cold]
+    fn refused_write(&self) -> Error {
+        Error::invalid_argument(format!(
+            "column family {:?} has disallow_memtable_writes: its entries are ingested",
+            self.name
+        ))
     }
 
     /// Returns the current options. Call it once and keep the result if several options must be consistent.

@@ -119,7 +119,7 @@ impl Sources {
             family: family.name.clone(),
             order: options.comparator.clone(),
             merge_operator: options.merge_operator.clone(),
-            dated: self.context.dated,
+            dated: options.value_ttl.is_some(),
             follows: self.context.follows.is_some(),
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,

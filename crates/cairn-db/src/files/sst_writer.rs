@@ -22,6 +22,7 @@ use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 use crate::files::host::{Components, Host};
 use crate::files::prepared_info::PreparedFileInfo;
 use crate::handle::Family;
+use crate::inherited_files;
 
 /// The database id in the properties of external tables.
 const WRITER_ID: &str = "SST Writer";
@@ -96,7 +97,7 @@ impl SstFileWriter {
         let random = &world.random;
         SstFileWriter {
             session: SessionId::from_random(random.next_u64(), random.next_u64()),
-            world: world.clone(),
+            world: inherited_files::world_of(db, world),
             db: db.clone(),
             family: family.clone(),
             target: None,

@@ -56,6 +56,15 @@ impl Sink for Memtables<'_> {
         self.logs.get(&family).copied().unwrap_or_default()
     }
 
+    fn check_takes_writes(&self, family: u32, seq: Option<SequenceNumber>) -> Result<()> {
+        let above = self.above.get(&family);
+        let is_flushed = seq.zip(above).is_some_and(|(seq, above)| seq <= *above);
+        match self.families.get(family).filter(|_| !is_flushed) {
+            Some(family) => family.check_takes_writes(),
+            None => Ok(()),
+        }
+    }
+
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
         if self.above.get(&family).is_some_and(|above| seq <= *above) {
             return;

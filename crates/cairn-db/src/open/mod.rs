@@ -48,11 +48,13 @@ use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::handoff;
+use crate::inherited_files;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
+use crate::stats_family::{self, STATS_FAMILY};
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::trace::QueryTrace;
@@ -188,11 +190,25 @@ enum Replay {
     ManifestOnly,
 }
 
+/// Checks that the family `id` with `options` is not the default one with an option that this cannot have.
+fn check_default(id: u32, options: &FamilyOptions) -> Result<()> {
+    match id == 0 && options.disallow_memtable_writes {
+        true => Err(Error::invalid_argument(
+            "the default column family cannot have disallow_memtable_writes",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn open_with(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
     replay: Replay,
 ) -> Result<Opened> {
+    let request = &OpenRequest {
+        world: inherited_files::world_of(request.options, &request.world),
+        ..*request
+    };
     let request = &handoff::with_checksums(request);
     request.options.validate()?;
     if !request.read_only {
@@ -379,7 +395,7 @@ pub(crate) fn order_of(
 ) -> Result<KeyOrder> {
     let given = descriptor(request, family).map(|given| &given.options.comparator);
     let given = given.or(request.others.map(|options| &options.comparator));
-    match given {
+    match given.filter(|_| family != STATS_FAMILY) {
         Some(order) if order.name() == recorded => Ok(order.clone()),
         None | Some(KeyOrder::Bytewise) => {
             KeyOrder::from_name(recorded).ok_or_else(|| mismatch(&KeyOrder::Bytewise, recorded))
@@ -426,6 +442,10 @@ fn match_families<'r>(
     let dated = ttl::is_dated(request);
     for family in &recovered.families {
         let given = descriptor(request, &family.name).map(|given| given.options.clone());
+        let given = match family.name == STATS_FAMILY {
+            true => Some(stats_family::options()),
+            false => given,
+        };
         let default = || (family.id == 0).then(FamilyOptions::default);
         let Some(mut given) = given.or(request.others.cloned()).or_else(default) else {
             left_out.push(family.name.as_str());
@@ -437,6 +457,7 @@ fn match_families<'r>(
         given.validate()?;
         if !request.read_only {
             given.check_supported()?;
+            check_default(family.id, &given)?;
         }
         let mut given = given.sanitize(options);
         if given.merge_operator.is_none() {
@@ -456,7 +477,11 @@ fn match_families<'r>(
         )));
     }
     if !request.options.create_missing_column_families {
-        let exists = |name: &str| recovered.families.iter().any(|family| family.name == name);
+        let creates_stats = request.options.persist_stats_to_disk && !request.read_only;
+        let exists = |name: &str| {
+            recovered.families.iter().any(|family| family.name == name)
+                || (name == STATS_FAMILY && creates_stats)
+        };
         if let Some(absent) = request.families.iter().find(|given| !exists(&given.name)) {
             return Err(Error::invalid_argument(format!(
                 "Column family not found: {} (create_missing_column_families is false)",
@@ -675,8 +700,11 @@ fn level(option: InfoLogLevel) -> Level {
     }
 }
 
-/// Creates the listed families that do not exist.
+/// Creates the listed families that do not exist, and that of persisted statistics.
 fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
+    if request.options.persist_stats_to_disk && !request.read_only {
+        db.open_persisted_stats()?;
+    }
     let is_missing = |given: &&FamilyDescriptor| db.family(&given.name).is_none();
     let missing: Vec<_> = request
         .families

@@ -33,6 +33,14 @@ pub(crate) trait Sink {
     ) -> Result<()> {
         Ok(())
     }
+    /// Checks that an entry, with the number `seq` if it has one, can be added to a family that exists.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the family is written by ingestion only.
+    fn check_takes_writes(&self, _family: u32, _seq: Option<SequenceNumber>) -> Result<()> {
+        Ok(())
+    }
     /// Takes an entry.
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]);
     /// Called after each complete batch; full memtables may be flushed.
@@ -359,6 +367,9 @@ fn push_prepared(
 ) -> Result<()> {
     let family = record.family();
     let order = family.and_then(|family| sink.order(family));
+    if let Some(family) = family.filter(|_| order.is_some()) {
+        sink.check_takes_writes(family, None)?;
+    }
     let running = order.map(|order| order.timestamp_size());
     let recorded = family.and_then(|family| sizes.get(&family).copied());
     if let Some(running) = running
@@ -392,6 +403,7 @@ pub(super) fn add(
     else {
         return Ok(next);
     };
+    sink.check_takes_writes(family, Some(seq))?;
     let running = order.timestamp_size();
     let recorded = match sizes {
         Some(sizes) => sizes.get(&family).copied().unwrap_or(0),

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::catalog::sources::create_dir;
 use crate::context::Follows;
+use crate::inherited_files;
 use crate::shared::Shared;
 
 /// The place of a database that follows another one.
@@ -59,7 +60,7 @@ pub(crate) fn open_empty(
     let open = OpenRequest {
         options: &options,
         read_only: true,
-        world: request.world.clone(),
+        world: inherited_files::world_of(&options, &request.world),
         ..*request
     };
     let fs = &*open.world.fs;

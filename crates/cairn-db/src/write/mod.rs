@@ -114,7 +114,7 @@ impl Shared {
 
     /// Writes `batch`, in its stored form, which has passed the checks.
     #[inline]
-    fn write_stored(
+    pub(crate) fn write_stored(
         self: &Arc<Self>,
         batch: &WriteBatch,
         options: &WriteOptions,
@@ -197,9 +197,7 @@ impl Shared {
             ));
         }
         batch.check()?;
-        if !options.ignore_missing_column_families {
-            self.check_families(batch)?;
-        }
+        self.check_families(batch, options.ignore_missing_column_families)?;
         // Relaxed: a batch for a family is written after the creation of the family.
         if self.signals.has_timestamps() || !batch.stamped().is_empty() {
             self.check_timestamps(batch)?;
@@ -315,18 +313,23 @@ impl Shared {
         committed
     }
 
-    /// Returns an error for a batch with dropped families, before any of it is logged.
-    fn check_families(&self, batch: &WriteBatch) -> Result<()> {
+    /// Returns an error for a batch with dropped families, unless `ignores_missing`, or with families that are written by
+    /// ingestion only, before any of it is logged.
+    fn check_families(&self, batch: &WriteBatch, ignores_missing: bool) -> Result<()> {
         if batch.families().is_empty() && batch.stamped().is_empty() {
             return Ok(());
         }
         let families = self.catalog.families();
         let stamped = batch.stamped().iter().map(|(id, _)| id);
         for id in batch.families().iter().chain(stamped) {
-            if families.get(*id).is_none() {
-                return Err(Error::invalid_argument(format!(
-                    "the batch writes to column family {id}, which does not exist or was dropped"
-                )));
+            match families.get(*id) {
+                Some(family) => family.check_takes_writes()?,
+                None if ignores_missing => {}
+                None => {
+                    return Err(Error::invalid_argument(format!(
+                        "the batch writes to column family {id}, which does not exist or was dropped"
+                    )));
+                }
             }
         }
         Ok(())

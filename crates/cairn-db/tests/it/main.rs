@@ -27,6 +27,7 @@ mod filters;
 mod flat;
 mod flushes;
 mod footprint;
+mod ingest_only;
 mod ingested_batches;
 mod limits;
 mod listeners;

@@ -235,3 +235,67 @@ fn mappings_and_reads_past_the_page_cache_exclude_each_other() {
         assert_eq!(error.unwrap().code(), Code::NotSupported);
     }
 }
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the list of descriptors is a directory of the kernel"
+)]
+/// The kinds of the files below `dir` that this process has open, without numbers, and whether programs that it executes
+/// have them open as well.
+fn open_files(dir: &Path) -> std::collections::BTreeSet<(String, bool)> {
+    let mut found = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir("/proc/self/fd").expect("Linux lists them") {
+        let descriptor = entry.expect("an entry").path();
+        let Ok(path) = std::fs::read_link(&descriptor) else {
+            continue;
+        };
+        let Ok(name) = path.strip_prefix(dir) else {
+            continue;
+        };
+        let number = descriptor.file_name().expect("a name");
+        let info = Path::new("/proc/self/fdinfo").join(number);
+        let info = std::fs::read_to_string(info).expect("its flags");
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        // O_CLOEXEC.
+        let is_closed = flags.expect("a number") & 0o2_000_000 != 0;
+        let name = name.to_string_lossy();
+        let kind = name.trim_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '/');
+        // A log in space that was reserved for it was created without a name.
+        let kind = if kind.starts_with('#') { ".log" } else { kind };
+        found.insert((kind.to_owned(), !is_closed));
+    }
+    found
+}
+
+#[test]
+fn executed_programs_have_files_open_only_if_the_option_says_so() {
+    for is_fd_close_on_exec in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        let options = DbOptions {
+            create_if_missing: true,
+            is_fd_close_on_exec,
+            ..DbOptions::default()
+        };
+        let db = open_with(&path, &options, World::posix()).unwrap();
+        fill(&db, 0);
+        // The next log may be a prepared file.
+        fill(&db, 1);
+        assert!(db.get(&key(1)).unwrap().is_some());
+        let written = path.join("written.sst");
+        let mut writer =
+            cairn_db::SstFileWriter::new(&World::posix(), &options, &FamilyOptions::default());
+        writer.open(&written).unwrap();
+        let found = open_files(&path);
+        for kind in [".log", ".sst", "MANIFEST", "written.sst"] {
+            let inherited = !is_fd_close_on_exec;
+            assert!(found.contains(&(kind.to_owned(), inherited)), "{found:?}");
+            assert!(!found.contains(&(kind.to_owned(), !inherited)), "{found:?}");
+        }
+        for kind in ["LOG", "LOCK"] {
+            assert!(found.contains(&(kind.to_owned(), false)), "{found:?}");
+        }
+        db.close().unwrap();
+    }
+}

@@ -9,7 +9,7 @@ use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
 
-use crate::basic::{db_options, open_at};
+use crate::basic::{self, db_options, open_at, small};
 use crate::wal::open_with;
 
 fn options_files(world: &World) -> Vec<String> {
@@ -330,4 +330,70 @@ fn unknown_options_of_a_newer_release_are_logged_and_ignored() {
     ] {
         assert!(log.contains(passed_over), "{log}");
     }
+}
+
+#[test]
+fn a_block_ends_after_each_key_if_the_policy_says_so() {
+    for index in ["kBinarySearch", "kTwoLevelIndexSearch"] {
+        let world = World::in_memory();
+        let partitioned = index == "kTwoLevelIndexSearch";
+        let table = format!(
+            "block_based_table_factory={{flush_block_policy_factory=FlushBlockEveryKeyPolicyFactory;index_type={index};\
+             partition_filters={partitioned};filter_policy=bloomfilter:10:false;metadata_block_size=512;\
+             detect_filter_construct_corruption=true;}}"
+        );
+        let mut options = small();
+        options.update_from(&table).unwrap();
+        let db = basic::open_with(&world, &db_options(), &options).unwrap();
+        let family = db.create_family("blocks", &options).unwrap();
+        for n in 0..300_u32 {
+            family.put(format!("{n:04}").as_bytes(), b"v").unwrap();
+        }
+        family.flush().unwrap();
+        let tables = family.properties_of_all_tables().unwrap();
+        let blocks: Vec<u64> = tables.values().map(|table| table.num_data_blocks).collect();
+        assert_eq!(blocks, [300]);
+        for n in 0..300_u32 {
+            assert!(family.get(format!("{n:04}").as_bytes()).unwrap().is_some());
+        }
+        assert!(family.get(b"0300").unwrap().is_none());
+        let mut iter = family.iter_with(&ReadOptions::default());
+        iter.seek_to_first();
+        let mut found = 0;
+        while iter.valid() {
+            found += 1;
+            iter.next();
+        }
+        iter.status().unwrap();
+        assert_eq!(found, 300);
+        let text = text_of(&world, &options_files(&world).pop().unwrap());
+        let line = "  flush_block_policy_factory=FlushBlockEveryKeyPolicyFactory\n";
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_policy_of_blocks_is_rejected_for_writing_only() {
+    let world = World::in_memory();
+    open_at(&world, &[]).unwrap().close().unwrap();
+    let mut options = small();
+    let table = "block_based_table_factory={flush_block_policy_factory=TheirPolicy;}";
+    options.update_from(table).unwrap();
+    let open = |read_only| {
+        cairn_db::open(&cairn_db::OpenRequest {
+            path: Path::new("/db"),
+            options: &db_options(),
+            families: &[],
+            others: Some(&options),
+            read_only,
+            world: world.clone(),
+        })
+    };
+    let error = open(false).map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::NotSupported);
+    assert!(
+        error.text().contains("flush_block_policy_factory"),
+        "{error}"
+    );
+    open(true).unwrap();
 }

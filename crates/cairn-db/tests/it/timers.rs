@@ -6,18 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_db::{Db, OpenRequest, open};
+use cairn_db::{Db, OpenRequest, STATS_FAMILY, WriteBatch, list_families, open};
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
 use cairn_observe::statistics::history::Slice;
 use cairn_observe::{CompactionReason, EventListener};
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions};
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions,
+};
 use cairn_platform::sync::Mutex;
 use cairn_platform::{Clock, Executor};
 use cairn_sim::SimWorld;
-use cairn_types::Code;
+use cairn_types::{Code, KeyOrder};
 
-use crate::basic::{db_options, small};
+use crate::basic::{db_options, open_with, small};
 
 fn open_on(sim: &SimWorld, options: &DbOptions, read_only: bool) -> Db {
     open(&OpenRequest {
@@ -106,10 +108,10 @@ fn the_history_has_the_increases_of_tickers_in_each_period() {
             db.put(&n.to_be_bytes(), b"1").unwrap();
         }
         let_pass(&sim, 10);
-        let slices = db.stats_history(0, u64::MAX);
+        let slices = db.stats_history(0, u64::MAX).unwrap();
         assert_eq!(slices.last().map(|slice| written(slice)), Some(period));
     }
-    let slices = db.stats_history(0, u64::MAX);
+    let slices = db.stats_history(0, u64::MAX).unwrap();
     assert_eq!(
         slices
             .iter()
@@ -126,6 +128,7 @@ fn the_history_has_the_increases_of_tickers_in_each_period() {
     }
     assert_eq!(
         db.stats_history(slices[1].seconds(), slices[2].seconds())
+            .unwrap()
             .len(),
         1
     );
@@ -133,7 +136,7 @@ fn the_history_has_the_increases_of_tickers_in_each_period() {
     db.set_db_options(&[("stats_persist_period_sec", "0")])
         .unwrap();
     let_pass(&sim, 30);
-    assert_eq!(db.stats_history(0, u64::MAX).len(), 3);
+    assert_eq!(db.stats_history(0, u64::MAX).unwrap().len(), 3);
 }
 
 /// Level 0 has deletions of all keys of level 6, in fewer tables than trigger a compaction.
@@ -388,4 +391,144 @@ fn overdue_files_are_spread_after_a_change() {
     let at_once = compactions(&sim, &times, 1);
     assert!(spread(&at_once[..FAMILIES]) <= 1, "{at_once:?}");
     db.close().unwrap();
+}
+
+fn persisting() -> DbOptions {
+    DbOptions {
+        stats_persist_period_sec: 10,
+        persist_stats_to_disk: true,
+        ..db_options()
+    }
+}
+
+/// Lets one period pass and waits until its statistics, which another thread writes, are the `count`th.
+fn pass_period(sim: &SimWorld, db: &Db, count: usize) {
+    let_pass(sim, 10);
+    while db.stats_history(0, u64::MAX).expect("a read").len() < count {
+        std::thread::yield_now();
+    }
+}
+
+fn keys_written(db: &Db) -> Vec<u64> {
+    let slices = db.stats_history(0, u64::MAX).expect("a read");
+    let slices = slices.iter();
+    slices
+        .map(|slice| slice.ticker(Ticker::NumberKeysWritten))
+        .collect()
+}
+
+#[test]
+fn a_persisted_history_outlives_the_database_and_keeps_no_logs() {
+    let sim = SimWorld::new(1);
+    let db = open_on(&sim, &persisting(), false);
+    let opened = sim.world.clock.wall_seconds();
+    let stats = db.family(STATS_FAMILY).unwrap();
+    for key in ["format", "compatible"] {
+        let key = format!("__persistent_stats_{key}_version__");
+        let value = stats.get(key.as_bytes()).unwrap();
+        assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    }
+    assert!(keys_written(&db).is_empty());
+    for period in 1..=3_u64 {
+        for n in 0..1000 * period {
+            db.put(&n.to_be_bytes(), b"1").unwrap();
+        }
+        pass_period(&sim, &db, period as usize);
+    }
+    // The writes of the statistics themselves are counted in the next period.
+    let own = Ticker::COUNT as u64;
+    assert_eq!(keys_written(&db), [1000 + 2, 2000 + own, 3000 + own]);
+    let slices = db.stats_history(0, u64::MAX).unwrap();
+    for (slice, seconds) in slices.iter().zip([10, 20, 30]) {
+        assert!((slice.seconds() - opened).abs_diff(seconds) <= 1);
+    }
+    let (second, third) = (slices[1].seconds(), slices[2].seconds());
+    assert_eq!(db.stats_history(second, third).unwrap(), slices[1..2]);
+    let logs = || {
+        let names = sim.world.fs.list(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.ends_with(".log")).count()
+    };
+    let most = (0..5).map(|round: u32| {
+        db.put(b"k", &round.to_be_bytes()).unwrap();
+        db.default_family().flush().unwrap();
+        logs()
+    });
+    assert!(most.max().unwrap() <= 3, "{} logs", logs());
+    assert_eq!(logs(), 1);
+    db.close().unwrap();
+    drop((db, stats));
+
+    // Without the option, the family is opened nevertheless, and keeps what it has.
+    let db = open_on(&sim, &db_options(), false);
+    assert!(db.stats_history(0, u64::MAX).unwrap().is_empty());
+    let names = list_families(Path::new("/db"), &sim.world).unwrap();
+    assert_eq!(names, ["default", STATS_FAMILY]);
+    db.close().unwrap();
+    drop(db);
+    for read_only in [true, false] {
+        let db = open_on(&sim, &persisting(), read_only);
+        assert_eq!(db.stats_history(0, u64::MAX).unwrap(), slices);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_persisted_history_of_unknown_form_is_begun_again() {
+    let sim = SimWorld::new(1);
+    // The comparator of the other families does not apply to it.
+    let reverse = FamilyOptions {
+        comparator: KeyOrder::from_name("rocksdb.ReverseBytewiseComparator").unwrap(),
+        ..small()
+    };
+    let open = || open_with(&sim.world, &persisting(), &reverse).unwrap();
+    let db = open();
+    pass_period(&sim, &db, 1);
+    let slices = db.stats_history(0, u64::MAX).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let known = [("1", "1", true), ("2", "1", true)];
+    let unknown = [("2", "2", false), ("x", "1", false)];
+    for (format, compatible, is_kept) in known.into_iter().chain(unknown) {
+        let db = open();
+        let mut batch = WriteBatch::new();
+        let family = db.family(STATS_FAMILY).unwrap();
+        for (key, value) in [("format", format), ("compatible", compatible)] {
+            let key = format!("__persistent_stats_{key}_version__");
+            batch.put_in(&family, key.as_bytes(), value.as_bytes());
+        }
+        db.write(&batch).unwrap();
+        drop(family);
+        db.close().unwrap();
+        drop(db);
+        let db = open();
+        let found = db.stats_history(0, u64::MAX).unwrap();
+        assert_eq!(found == slices, is_kept, "{format} {compatible}");
+        assert_eq!(found.is_empty(), !is_kept);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_persisted_history_has_no_dates() {
+    let sim = SimWorld::new(1);
+    let dated = FamilyOptions {
+        value_ttl: Some(5),
+        ..small()
+    };
+    let open = || open_with(&sim.world, &persisting(), &dated).unwrap();
+    for _opening in 0..2 {
+        let db = open();
+        let family = db.family(STATS_FAMILY).unwrap();
+        assert_eq!(family.options().value_ttl, None);
+        let before = db.stats_history(0, u64::MAX).unwrap().len();
+        pass_period(&sim, &db, before + 1);
+        family.flush().unwrap();
+        let forced = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            ..CompactRangeOptions::default()
+        };
+        family.compact_range(None, None, &forced).unwrap();
+        assert_eq!(db.stats_history(0, u64::MAX).unwrap().len(), before + 1);
+        db.close().unwrap();
+    }
 }

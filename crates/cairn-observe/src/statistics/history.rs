@@ -27,6 +27,19 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Creates a slice that ends at `seconds` since 1970, in which the tickers have `grown`, and others have not.
+    #[must_use]
+    pub fn new(seconds: u64, grown: impl IntoIterator<Item = (Ticker, u64)>) -> Slice {
+        let mut all = vec![0; Ticker::COUNT];
+        for (ticker, grown) in grown {
+            all[ticker as usize] = grown;
+        }
+        Slice {
+            seconds,
+            grown: all.into(),
+        }
+    }
+
     /// The end of the period, in seconds since 1970.
     #[must_use]
     pub fn seconds(&self) -> u64 {
@@ -65,21 +78,28 @@ impl History {
         self.last.get_or_insert_with(now);
     }
 
-    /// Ends a slice at `seconds` since 1970, with the current tickers `now`. The oldest slices
-    /// beyond `limit` bytes are dropped, including this one if it alone exceeds the limit.
+    /// Ends a slice at `seconds` since 1970, with the current tickers `now`, and returns it without keeping it. Returns
+    /// `None` for the first call unless the first slice has been started.
+    pub fn take(&mut self, seconds: u64, now: Vec<u64>) -> Option<Slice> {
+        let grown = |(now, last): (&u64, &u64)| now.checked_sub(*last).unwrap_or(*now);
+        let last = self.last.as_ref();
+        let slice = last.map(|last| Slice {
+            seconds,
+            grown: now.iter().zip(last).map(grown).collect(),
+        });
+        self.last = Some(now);
+        slice
+    }
+
+    /// [`History::take`], and keeps the slice. The oldest slices beyond `limit` bytes are dropped, including this one if
+    /// it alone exceeds the limit.
     pub fn push(&mut self, seconds: u64, now: Vec<u64>, limit: usize) {
-        if let Some(last) = &self.last {
-            let grown = |(now, last): (&u64, &u64)| now.checked_sub(*last).unwrap_or(*now);
-            let slice = Slice {
-                seconds,
-                grown: now.iter().zip(last).map(grown).collect(),
-            };
+        if let Some(slice) = self.take(seconds, now) {
             self.bytes += slice.memory();
             // If the clock was set back, the same second may occur again. The newer slice replaces the older.
             let before = self.slices.insert(seconds, Arc::new(slice));
             self.bytes -= before.map_or(0, |before| before.memory());
         }
-        self.last = Some(now);
         while self.bytes > limit
             && let Some((_, oldest)) = self.slices.pop_first()
         {

@@ -214,7 +214,8 @@ fn status_of(found: &Stat) -> Status {
 }
 
 fn common_flags(mode: FileMode) -> OFlags {
-    let mut flags = OFlags::CLOEXEC;
+    let mut flags = OFlags::empty();
+    flags.set(OFlags::CLOEXEC, !mode.inherited);
     flags.set(OFlags::NOFOLLOW, mode.no_follow);
     flags.set(OFlags::DIRECT, mode.direct);
     flags

@@ -150,6 +150,7 @@ const FROM_A_MAPPING: FileMode = FileMode {
     written_back: false,
     expected_len: 0,
     owner_only: false,
+    inherited: false,
     temperature: 0,
 };
 

@@ -5,7 +5,7 @@ use cairn_compress::{Compression, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::{CacheCharge, MemoryUse};
-use cairn_options::{DataBlockIndexType, TableOptions};
+use cairn_options::{DataBlockIndexType, FlushBlockPolicy, TableOptions};
 use cairn_types::Result;
 
 use crate::builder::compression_threads::{CompressionThreads, Done};
@@ -51,9 +51,13 @@ struct Sizes {
 
 impl Sizes {
     fn new(options: &TableOptions) -> Sizes {
-        let block_size = usize::try_from(options.block_size)
-            .unwrap_or(usize::MAX)
-            .max(1);
+        let block_size = match options.flush_block_policy_factory {
+            // A block with an entry is full.
+            FlushBlockPolicy::EveryKey => 1,
+            _ => usize::try_from(options.block_size)
+                .unwrap_or(usize::MAX)
+                .max(1),
+        };
         let deviation = options.block_size_deviation.clamp(0, 100).unsigned_abs() as usize;
         let align = if options.block_align {
             options.block_size.min(MAX_ALIGNMENT)

@@ -1,9 +1,10 @@
 //! Input of the table's filter: hashes of keys and prefixes. They are kept until the table is
 //! finished, because their number determines the size of the filter.
 
+use cairn_format::filter::{FilterKey, FilterKind};
 use cairn_format::hash::{hash32, hash64};
 use cairn_format::key::strip_timestamp;
-use cairn_types::PrefixExtractor;
+use cairn_types::{Error, PrefixExtractor, Result};
 
 use crate::builder::hash_buffer::HashBuffer;
 
@@ -24,6 +25,8 @@ pub(crate) struct FilterKeys {
     last_whole: Option<u64>,
     last_prefix: Option<u64>,
     first_prefix: Option<u64>,
+    /// The hashes combined with XOR, if filters are verified.
+    checksum: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -52,7 +55,39 @@ impl FilterKeys {
             last_whole: None,
             last_prefix: None,
             first_prefix: None,
+            checksum: None,
         }
+    }
+
+    /// Keeps a checksum of the hashes, with which [`FilterKeys::verify`] finds damage.
+    pub(crate) fn with_checksum(self) -> FilterKeys {
+        FilterKeys {
+            checksum: Some(0),
+            ..self
+        }
+    }
+
+    /// Verifies that the hashes are those that were added.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`.
+    pub(crate) fn verify(&self) -> Result<()> {
+        let all = || self.all().fold(0, |checksum, hash| checksum ^ hash);
+        match self.checksum.is_none_or(|checksum| checksum == all()) {
+            true => Ok(()),
+            false => Err(Error::corruption(
+                "the hashes of the keys of a filter were damaged in memory",
+            )),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, hash: u64) {
+        if let Some(checksum) = &mut self.checksum {
+            *checksum ^= hash;
+        }
+        self.hashes.push(hash);
     }
 
     #[inline]
@@ -72,7 +107,7 @@ impl FilterKeys {
             let hash = self.hash(key);
             if self.last_whole != Some(hash) {
                 self.last_whole = Some(hash);
-                self.hashes.push(hash);
+                self.push(hash);
             }
         }
         let prefix = self.extractor.as_ref().and_then(|e| e.prefix(key));
@@ -80,7 +115,7 @@ impl FilterKeys {
             let hash = self.hash(prefix);
             if self.last_prefix != Some(hash) {
                 self.last_prefix = Some(hash);
-                self.hashes.push(hash);
+                self.push(hash);
             }
             self.first_prefix.get_or_insert(hash);
         }
@@ -153,8 +188,25 @@ impl FilterKeys {
     }
 }
 
+/// Verifies that the filter `bits` of format version 5 or later matches the keys with these `hashes`.
+///
+/// # Errors
+///
+/// `Corruption`.
+pub(crate) fn verify_filter(bits: &[u8], mut hashes: impl Iterator<Item = u64>) -> Result<()> {
+    let kind = FilterKind::parse(bits);
+    match hashes.all(|hash| kind.may_match(bits, &FilterKey::with_hash(&[], hash))) {
+        true => Ok(()),
+        false => Err(Error::corruption(
+            "a filter that was built does not match all of its keys",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use cairn_format::filter::FilterPolicy;
+
     use super::*;
 
     #[test]
@@ -171,5 +223,35 @@ mod tests {
         let run: Vec<u64> = keys.run(1, 2).collect();
         assert_eq!(run, [b"b1", &b"b"[..], b"a", b"b"].map(hash64));
         assert_eq!(keys.run(0, 3).count(), keys.len());
+    }
+
+    #[test]
+    fn a_filter_without_a_key_and_damaged_hashes_are_corruption() {
+        for policy in ["bloomfilter:10:false", "ribbonfilter:10"] {
+            let policy = FilterPolicy::from_text(policy).unwrap();
+            let mut keys = FilterKeys::new(false, true, None, 0, false).with_checksum();
+            for n in 0..10_000_u32 {
+                keys.add(&n.to_be_bytes());
+            }
+            keys.verify().unwrap();
+            let bits = policy.builder(5, Some(0)).unwrap().build(keys.all());
+            verify_filter(&bits, keys.all()).unwrap();
+            for at in [0, bits.len() / 2, bits.len() - 6] {
+                let mut damaged = bits.clone();
+                damaged[at..(at + 64).min(bits.len() - 5)]
+                    .iter_mut()
+                    .for_each(|byte| *byte = !*byte);
+                let error = verify_filter(&damaged, keys.all()).unwrap_err();
+                assert!(error.is_corruption(), "{error}");
+            }
+            // A filter without some of the keys.
+            let other = policy
+                .builder(5, Some(0))
+                .unwrap()
+                .build(keys.all().skip(1000));
+            assert!(verify_filter(&other, keys.all()).is_err());
+            keys.hashes.damage();
+            assert!(keys.verify().unwrap_err().is_corruption());
+        }
     }
 }

@@ -9,6 +9,7 @@ use cairn_format::table::{Footer, Handle, MetaIndex, meta};
 use cairn_memory::CacheRole;
 use cairn_types::{Error, Result};
 
+use super::filter::verify_filter;
 use super::packer::Packer;
 use super::{BlockBasedBuilder, TableStats};
 use crate::metadata::Tier;
@@ -230,8 +231,13 @@ impl BlockBasedBuilder {
             };
             charge.set(filter.memory_usage() + builder.memory_to_build(keys));
         }
+        let verifies = self.params.verifies_filters();
         if !options.partition_filters {
             let bits = builder.build(filter.all());
+            if verifies {
+                verify_filter(&bits, filter.all())?;
+                filter.verify()?;
+            }
             let handle = self.output.append_block(&bits, Compression::None)?;
             self.warm((CacheRole::Filter, Tier::Whole), handle, &bits, None)?;
             parts.insert(&[meta::FULL_FILTER, meta::BUILTIN_FILTER].concat(), handle);
@@ -255,10 +261,15 @@ impl BlockBasedBuilder {
         let mut handles = Vec::with_capacity(runs.len());
         for &(first, end) in &runs {
             let bits = builder.build(filter.run(first, end));
+            if verifies {
+                verify_filter(&bits, filter.run(first, end))?;
+            }
             let handle = self.output.append_block(&bits, Compression::None)?;
             self.warm((CacheRole::Filter, Tier::Partition), handle, &bits, None)?;
             handles.push(handle);
         }
+        // After the last use of the hashes.
+        filter.verify()?;
         let raw = self.top_level(coding, &runs, &handles);
         let handle = self.output.append_block(&raw, Compression::None)?;
         let form = Some(coding.form(false));

@@ -45,6 +45,16 @@ impl HashBuffer {
         self.last.is_empty()
     }
 
+    /// Flips a bit of the last hash.
+    #[cfg(test)]
+    pub(crate) fn damage(&mut self) {
+        self.last
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|hash| *hash ^= 1);
+    }
+
     /// Returns the hashes from `start` to `end`, exclusive; `end` must not exceed the length.
     pub(crate) fn range(&self, start: usize, end: usize) -> impl Iterator<Item = u64> + Clone + '_ {
         (start / CHUNK..end.div_ceil(CHUNK)).flat_map(move |nth| {

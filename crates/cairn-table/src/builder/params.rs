@@ -240,13 +240,22 @@ impl BuildParams {
     /// Returns a collector of filter hashes, if the table gets a filter.
     pub(crate) fn filter_keys(&self, timestamp_size: usize) -> Option<FilterKeys> {
         self.filter_builder()?;
-        Some(FilterKeys::new(
+        let keys = FilterKeys::new(
             self.options.format_version < 5,
             self.options.whole_key_filtering,
             self.prefix_extractor.clone(),
             timestamp_size,
             self.options.partition_filters,
-        ))
+        );
+        Some(match self.verifies_filters() {
+            true => keys.with_checksum(),
+            false => keys,
+        })
+    }
+
+    /// True if filters are verified before they are written.
+    pub(crate) fn verifies_filters(&self) -> bool {
+        self.options.detect_filter_construct_corruption && self.options.format_version >= 5
     }
 
     /// Returns a builder of a filter or filter partition; `None` if the table gets none.

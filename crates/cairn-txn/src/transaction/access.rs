@@ -56,6 +56,9 @@ impl Transaction {
         access: Access,
     ) -> Result<()> {
         self.db.check_families(family)?;
+        if let Some(family) = family.filter(|_| !access.read_only) {
+            family.check_takes_writes()?;
+        }
         let (key, seq) = match &self.policy {
             Policy::Optimistic(_) if !access.validates => return Ok(()),
             Policy::Optimistic(_) => {

@@ -265,3 +265,30 @@ fn writes_that_are_not_indexed_are_committed_but_not_read() {
         assert!(db.db().get(b"d").unwrap().is_none());
     });
 }
+
+#[test]
+fn a_family_that_only_ingests_rejects_each_write_and_the_transaction_goes_on() {
+    each_policy(|db| {
+        let options = FamilyOptions {
+            disallow_memtable_writes: true,
+            ..FamilyOptions::default()
+        };
+        let family = db.db().create_family("loaded", &options).unwrap();
+        let mut txn = db.begin();
+        txn.put(b"a", b"1").unwrap();
+        assert_eq!(
+            codes(txn.put_in(&family, b"a", b"1")).0,
+            Code::InvalidArgument
+        );
+        assert_eq!(codes(txn.delete_in(&family, b"a")).0, Code::InvalidArgument);
+        assert_eq!(
+            codes(txn.put_untracked_in(&family, b"a", b"1")).0,
+            Code::InvalidArgument
+        );
+        txn.get_for_update_in(&family, b"a", &read(), true, true)
+            .unwrap();
+        txn.commit().unwrap();
+        assert_eq!(db.db().get(b"a").unwrap().unwrap(), b"1"[..]);
+        assert!(family.get(b"a").unwrap().is_none());
+    });
+}

@@ -18,6 +18,7 @@ mod logs;
 mod options;
 mod outgoing;
 mod perf;
+mod persisted_stats;
 mod policies;
 mod preserved;
 mod secondary;

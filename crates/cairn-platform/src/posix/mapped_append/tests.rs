@@ -11,6 +11,7 @@ const MAPPED: FileMode = FileMode {
     mapped: true,
     written_back: true,
     expected_len: 0,
+    inherited: false,
     temperature: 0,
 };
 
