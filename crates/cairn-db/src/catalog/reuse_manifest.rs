@@ -119,8 +119,7 @@ impl Catalog {
     }
 }
 
-/// Returns the files that were added to the tree of `before` to make it `now`; `None` if any file was
-/// removed.
+/// Returns the edit that makes the tree of `before` the tree `now`; `None` if any file was removed.
 fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
     let base = &before.version;
     let mut added = TreeEdit::default();
@@ -145,6 +144,16 @@ fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
         kept <= old.len() && kept_blobs <= base.blob_files().len(),
         "each file of the MANIFEST is found once"
     );
-    let is_all = kept == old.len() && kept_blobs == base.blob_files().len();
-    is_all.then_some(added)
+    if now.history_low() != base.history_low() {
+        added.history_low = Some(now.history_low().to_vec());
+    }
+    if kept < old.len() || kept_blobs < base.blob_files().len() {
+        return None;
+    }
+    debug_assert!(
+        base.with_edit(&added)
+            .is_ok_and(|next| next.as_edit().record(0) == now.as_edit().record(0)),
+        "the MANIFEST describes the tree after the opening"
+    );
+    Some(added)
 }

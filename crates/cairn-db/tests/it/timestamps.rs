@@ -718,6 +718,44 @@ fn tables_without_timestamps_keep_the_newest_version() {
     );
 }
 
+/// The flush of a recovery is recorded in the reused MANIFEST.
+#[test]
+fn a_reused_manifest_knows_the_history_of_tables_without_timestamps() {
+    let world = World::in_memory();
+    let in_memory = FamilyOptions {
+        persist_user_defined_timestamps: false,
+        ..stamped()
+    };
+    let reusing = || {
+        opened_as(&world, &in_memory, |request| {
+            let options = DbOptions {
+                reuse_manifest_on_open: true,
+                ..request.options.clone()
+            };
+            open(&OpenRequest {
+                options: &options,
+                world: request.world.clone(),
+                ..*request
+            })
+        })
+    };
+    let db = reusing().unwrap();
+    for number in [5, 7] {
+        db.put_with_timestamp(b"a", &ts(number), b"v").unwrap();
+    }
+    for _ in 0..2 {
+        db.close().unwrap();
+        let db = reusing().unwrap();
+        assert_eq!(db.full_history_ts_low().unwrap(), ts(8));
+        fails(
+            db.get_with(b"a", &at(5)),
+            Code::InvalidArgument,
+            "full_history_ts_low",
+        );
+        db.close().unwrap();
+    }
+}
+
 /// The range of a manual compaction has no timestamps, and neither have the bounds of range deletions in memtables.
 #[test]
 fn a_manual_compaction_flushes_range_deletions_in_its_range() {
