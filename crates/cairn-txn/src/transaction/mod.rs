@@ -233,9 +233,9 @@ impl Transaction {
         let mut transaction = Transaction::new(db, policy, write_options);
         transaction.bypass = BypassThresholds::new(options);
         if options.max_write_batch_size > 0 {
-            transaction
-                .batch
-                .set_max_bytes(options.max_write_batch_size);
+            // RocksDB counts the no-op, a byte, that becomes the marker of a prepare.
+            let most = options.max_write_batch_size - 1;
+            transaction.batch.set_max_bytes(most.max(1));
         }
         if options.set_snapshot {
             transaction.set_snapshot();

@@ -265,17 +265,24 @@ fn limits_of_locks_and_batches_are_reported() {
         max_num_locks: 1,
         ..TransactionDbOptions::default()
     });
-    let mut txn = begin(
-        &db,
-        TransactionOptions {
-            max_write_batch_size: 60,
-            ..TransactionOptions::default()
-        },
-    );
+    let limited = || {
+        begin(
+            &db,
+            TransactionOptions {
+                max_write_batch_size: 60,
+                ..TransactionOptions::default()
+            },
+        )
+    };
+    // 12 bytes of header, 1 of the no-op, 4 of kind, lengths and key.
+    let mut txn = limited();
     assert_eq!(
-        codes(txn.put(b"k", &[7; 100])),
+        codes(txn.put(b"k", &[7; 44])),
         (Code::Aborted, Subcode::MemoryLimit)
     );
+    txn.put(b"k", &[7; 43]).unwrap();
+    drop(txn);
+    let mut txn = limited();
     txn.put(b"k", b"1").unwrap();
     assert_eq!(
         codes(txn.put(b"l", b"1")),
