@@ -239,6 +239,45 @@ fn an_append_with_missing_sectors_is_ignored() {
     }
 }
 
+/// The sector of a torn append has the content of a write-ahead log that was deleted.
+#[test]
+fn a_torn_append_with_the_record_of_a_log_is_ignored() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let before = manifest.size() as usize;
+    manifest
+        .append(&[adds(1, vec![file(20, "c", "d")])])
+        .unwrap();
+    let whole = bytes(&fs);
+    let record = |payload: &[u8]| {
+        let covered = [&[1][..], payload].concat();
+        let sum = cairn_format::checksum::mask(cairn_format::checksum::crc32c(&covered));
+        let len = (payload.len() as u16).to_le_bytes();
+        [&sum.to_le_bytes()[..], &len, &covered].concat()
+    };
+    let with = |payload: &[u8]| {
+        let mut stale = whole[..before].to_vec();
+        stale.extend(b"the end of a record");
+        stale.extend(record(payload));
+        stale.resize(whole.len().max(stale.len()), 7);
+        overwrite(&fs, &stale);
+        read_back(&fs)
+    };
+    // A batch: sequence number 25, an entry.
+    let batch = *b"\x19\0\0\0\0\0\0\0\x01\0\0\0\x01\x01k\x01v";
+    let recovered = with(&batch).unwrap();
+    assert_eq!(numbers(&recovered), []);
+    assert_eq!(recovered.manifest_bytes, before as u64);
+    let edit = VersionEdit {
+        last_sequence: Some(SequenceNumber(9)),
+        ..VersionEdit::default()
+    };
+    let mut encoded = Vec::new();
+    edit.encode(&mut encoded);
+    let error = with(&encoded).unwrap_err();
+    assert!(error.is_corruption(), "another append follows");
+}
+
 /// Regression test: a power failure left the second record of a group without the first, whose
 /// sector was missing. The second was mistaken for a later append, and the MANIFEST for a damaged
 /// one.

@@ -5,10 +5,12 @@
 //! never acknowledged, so the MANIFEST ends before it. Damage to synced data looks different:
 //! non-zero sectors contain wrong bits, or valid records follow. A torn append must be ignored and
 //! damage must be reported, because files that are not in the MANIFEST are deleted. The records of
-//! an atomic group form one append; all but the first are marked as later records.
+//! an atomic group form one append; all but the first are marked as later records. A missing sector
+//! may also have what another file, since deleted, had there: the records of a write-ahead log have
+//! the same form, but are no edits.
 
 use cairn_format::checksum::{crc32c, unmask};
-use cairn_format::manifest::is_later_in_group;
+use cairn_format::manifest::{VersionEdit, is_later_in_group};
 use cairn_platform::RandomAccessFile;
 use cairn_types::Result;
 
@@ -79,5 +81,6 @@ fn has_a_record(rest: &[u8], offset: u64) -> bool {
         checksummed > MAX_CHECKSUMMED
             || unmask(u32::from_le_bytes([c0, c1, c2, c3])) == crc32c(covered)
                 && !is_later_in_group(&covered[1..])
+                && (kind == FIRST || VersionEdit::decode(&covered[1..]).is_ok())
     })
 }
