@@ -927,11 +927,12 @@ mod tests {
                                     as usize
                             });
                             let made = made.collect();
-                            // The first objects are handed on once the detaching thread runs.
-                            (0..10_000_000_u64).find(|_| {
+                            // The first objects are handed on once the detaching thread runs, unless it has failed.
+                            let is_running = |_: &u32| {
                                 std::thread::yield_now();
                                 detached.load(Acquire) > 0
-                            });
+                            };
+                            (0..10_000_000).find(is_running);
                             if give.send(made).is_err() {
                                 return;
                             }

@@ -61,10 +61,7 @@ impl Shared {
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
             true => self.catalog.families().iter().cloned().collect(),
-            false => {
-                let stats = self.lagging_stats(families);
-                families.iter().cloned().chain(stats).collect()
-            }
+            false => self.with_lagging_stats(families),
         }
     }
 
@@ -364,8 +361,7 @@ impl Shared {
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
-        let stats = self.lagging_stats(families);
-        let switches: Vec<_> = families.iter().cloned().chain(stats).collect();
+        let switches = self.with_lagging_stats(families);
         self.tree.lock().forced.seal(options.force_atomic_flush);
         let switched = self.only_switch_memtables(&switches, true);
         self.tree.lock().forced.sealed(switched.is_ok());

@@ -9,24 +9,21 @@ use std::sync::Arc;
 
 use cairn_format::checksum::crc32c;
 use cairn_format::names::FileName;
-use cairn_options::{HandoffFileType, HandoffFileTypes};
+use cairn_options::{DbOptions, HandoffFileType, HandoffFileTypes};
 use cairn_platform::fs::{FileMode, RandomAccessFile, Status};
 use cairn_platform::{FileSystem, World, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
-use crate::open::OpenRequest;
-
-/// Returns `request` in a world that passes checksums to its file system, if that verifies them.
-pub(crate) fn with_checksums<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
-    let mut world: World = request.world.clone();
-    let types = request.options.checksum_handoff_file_types;
+/// Returns `world` for a database with `options`: it passes checksums to its file system, if that verifies them.
+pub(crate) fn world_of(options: &DbOptions, mut world: World) -> World {
+    let types = options.checksum_handoff_file_types;
     if !types.is_empty() && world.fs.verifies_appends() {
         world.fs = Arc::new(HandoffFs {
             fs: world.fs.clone(),
             types,
         });
     }
-    OpenRequest { world, ..*request }
+    world
 }
 
 struct HandoffFs {

@@ -12,8 +12,7 @@ use cairn_platform::{FileSystem, World, WritableFile, wrapper};
 use cairn_types::Result;
 
 /// Returns `world` for a database with `options`.
-pub(crate) fn world_of(options: &DbOptions, world: &World) -> World {
-    let mut world = world.clone();
+pub(crate) fn world_of(options: &DbOptions, mut world: World) -> World {
     if !options.is_fd_close_on_exec {
         world.fs = Arc::new(InheritedFs(world.fs));
     }

@@ -158,8 +158,16 @@ impl Shared {
         self.write_stored(batch, options, None)
     }
 
-    /// Returns the family if it is to be flushed with `families`: it would be the only one to keep old logs.
-    pub(crate) fn lagging_stats(&self, families: &[Arc<FamilyState>]) -> Option<Arc<FamilyState>> {
+    /// Returns `families`, which are to be flushed, and that of statistics if it would be the only one to keep old logs.
+    pub(crate) fn with_lagging_stats(
+        &self,
+        families: &[Arc<FamilyState>],
+    ) -> Vec<Arc<FamilyState>> {
+        let stats = self.lagging_stats(families);
+        families.iter().cloned().chain(stats).collect()
+    }
+
+    fn lagging_stats(&self, families: &[Arc<FamilyState>]) -> Option<Arc<FamilyState>> {
         if !self.options().persist_stats_to_disk {
             return None;
         }

@@ -28,19 +28,17 @@ impl LockKey {
     }
 
     /// The key that stands for the range with the number `range`, which starts at `start`.
-    #[must_use]
-    pub fn of_range(family: u32, start: &[u8], range: u64) -> LockKey {
+    pub(crate) fn of_range(family: u32, start: &[u8], range: u64) -> LockKey {
+        let start = LockKey::new(family, start);
         LockKey {
-            hash: hash_of(family, start) ^ hash64(&range.to_le_bytes()),
+            hash: start.hash ^ hash64(&range.to_le_bytes()),
             range,
-            ..LockKey::new(family, start)
+            ..start
         }
     }
 
     /// True if it stands for a range.
-    #[must_use]
-    #[inline]
-    pub fn is_range(&self) -> bool {
+    pub(crate) fn is_range(&self) -> bool {
         self.range != 0
     }
 

@@ -89,21 +89,21 @@ pub enum FlushBlockPolicy {
 }
 
 impl FlushBlockPolicy {
-    const NAMES: [(FlushBlockPolicy, &str); 2] = [
-        (FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory"),
-        (
-            FlushBlockPolicy::EveryKey,
-            "FlushBlockEveryKeyPolicyFactory",
-        ),
-    ];
+    fn name(&self) -> &str {
+        match self {
+            FlushBlockPolicy::BySize => "FlushBlockBySizePolicyFactory",
+            FlushBlockPolicy::EveryKey => "FlushBlockEveryKeyPolicyFactory",
+            FlushBlockPolicy::Other(name) => name,
+        }
+    }
 }
 
 impl Text for FlushBlockPolicy {
     fn parse(text: &str) -> Result<FlushBlockPolicy, Refusal> {
         let (name, _) = object(text)?;
-        let mut names = Self::NAMES.into_iter();
-        Ok(match names.find(|(_, known)| *known == name) {
-            Some((policy, _)) => policy,
+        let mut known = [FlushBlockPolicy::BySize, FlushBlockPolicy::EveryKey].into_iter();
+        Ok(match known.find(|known| known.name() == name) {
+            Some(policy) => policy,
             None if name == NULL || name.is_empty() => FlushBlockPolicy::BySize,
             None if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"._:".contains(c)) => {
                 return Err("expected the name of a class".to_owned());
@@ -113,12 +113,7 @@ impl Text for FlushBlockPolicy {
     }
 
     fn print(&self) -> String {
-        let mut names = Self::NAMES.iter();
-        match (names.find(|(policy, _)| policy == self), self) {
-            (Some((_, name)), _) => (*name).to_owned(),
-            (None, FlushBlockPolicy::Other(name)) => name.clone(),
-            (None, _) => NULL.to_owned(),
-        }
+        self.name().to_owned()
     }
 }
 

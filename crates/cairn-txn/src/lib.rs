@@ -8,8 +8,9 @@
 //! TransactionDb             each write, and each read for update, locks its key until the transaction ends
 //! ```
 //!
-//! The crate owns the keys that a transaction has locked or must check (`tracker`); the locks are those of `cairn-locks`. It only uses public functions of the database: a commit is a write of one batch,
-//! and atomicity and durability are those of the batch.
+//! The crate owns the keys that a transaction has locked or must check (`tracker`); the locks are those of
+//! [`cairn_locks`]. It only uses public functions of the database: a commit is a write of one batch, and atomicity and
+//! durability are those of the batch.
 //!
 //! # Isolation
 //!
@@ -50,9 +51,8 @@
 //!
 //! # Cost
 //!
-//! A lock and its release take one mutex of a stripe each, and one allocation for the key. A transaction that waits
-//! also takes the lock of the wait graph, which all waiting transactions share. A commit takes no lock other than those
-//! of the write queue. An optimistic commit looks up each tracked key in the memtables.
+//! The cost of a lock is that of [`cairn_locks`]. A commit takes no lock other than those of the write queue. An optimistic
+//! commit looks up each tracked key in the memtables.
 //!
 //! # Write policies
 //!

@@ -11,13 +11,12 @@
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, KeyState, OpenRequest, WriteBatch};
+use cairn_locks::{LockKey, hash_of};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::{Mutex, MutexGuard};
 use cairn_types::{Error, Result};
 
 use crate::history;
-use cairn_locks::{LockKey, hash_of};
-
 use crate::key::key_of;
 use crate::options::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, ValidatePolicy,

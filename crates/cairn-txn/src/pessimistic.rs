@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Column, Db, Family, OpenRequest, Record, WriteBatch};
+use cairn_locks::{
+    DeadlockPath, LockKey, LockManager, LockStatus, Owner, RangeLockStatus, Request,
+};
 use cairn_options::{FamilyOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
@@ -17,9 +20,6 @@ use crate::history;
 use crate::key::{key_of, without_timestamp};
 use crate::options::{TransactionDbOptions, TransactionOptions, WritePolicy};
 use crate::transaction::{Parked, Transaction, retry};
-use cairn_locks::LockKey;
-use cairn_locks::Owner;
-use cairn_locks::{DeadlockPath, LockManager, LockStatus, RangeLockStatus, Request};
 
 /// The locks and names of the transactions of one database.
 pub(crate) struct Locking {

@@ -2,9 +2,8 @@
 
 use std::collections::hash_map::Entry;
 
-use cairn_types::SequenceNumber;
-
 use cairn_locks::{KeyMap, LockKey};
+use cairn_types::SequenceNumber;
 
 /// A tracked key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

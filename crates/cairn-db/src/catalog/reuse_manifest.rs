@@ -144,11 +144,11 @@ fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
         kept <= old.len() && kept_blobs <= base.blob_files().len(),
         "each file of the MANIFEST is found once"
     );
-    if now.history_low() != base.history_low() {
-        added.history_low = Some(now.history_low().to_vec());
-    }
     if kept < old.len() || kept_blobs < base.blob_files().len() {
         return None;
+    }
+    if now.history_low() != base.history_low() {
+        added.history_low = Some(now.history_low().to_vec());
     }
     debug_assert!(
         base.with_edit(&added)

@@ -97,7 +97,7 @@ impl SstFileWriter {
         let random = &world.random;
         SstFileWriter {
             session: SessionId::from_random(random.next_u64(), random.next_u64()),
-            world: inherited_files::world_of(db, world),
+            world: inherited_files::world_of(db, world.clone()),
             db: db.clone(),
             family: family.clone(),
             target: None,

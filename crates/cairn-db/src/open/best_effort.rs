@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::DbOptions;
 use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
-use super::{OpenRequest, descriptor};
+use super::{OpenRequest, given_options};
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::table_dirs;
 use crate::files::lost::Lost;
@@ -131,8 +131,6 @@ fn dirs_of(
     dir: &Path,
     family: &str,
 ) -> Vec<PathBuf> {
-    let given = descriptor(request, family).map(|given| &given.options);
-    let default = FamilyOptions::default();
-    let given = given.or(request.others).unwrap_or(&default);
-    table_dirs(dir, options, given)
+    let given = given_options(request, family).unwrap_or_default();
+    table_dirs(dir, options, &given)
 }

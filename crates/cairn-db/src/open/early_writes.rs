@@ -170,12 +170,11 @@ impl EarlyWrites {
                 Record::Noop => numbers.end_batch(),
                 record => {
                     let entry = entry(&record)?;
-                    let family = entry.as_ref().map(|(family, _)| *family);
                     let seq = entry.map(|(family, entry)| numbers.of(family, entry.key));
                     numbers.is_empty = false;
                     match (&mut part, seq) {
                         (Some(part), _) => {
-                            if let Some(family) = family.filter(|id| sink.order(*id).is_some()) {
+                            if let Some(family) = record.family() {
                                 sink.check_takes_writes(family, None)?;
                             }
                             part.records.push(&record)?;

@@ -45,6 +45,13 @@ pub(super) struct Memtables<'a> {
     pub(super) blobs: BTreeSet<(u32, FileNumber)>,
 }
 
+impl Memtables<'_> {
+    /// True if the entry `seq` of the family is in a table.
+    fn is_flushed(&self, family: u32, seq: SequenceNumber) -> bool {
+        self.above.get(&family).is_some_and(|above| seq <= *above)
+    }
+}
+
 impl Sink for Memtables<'_> {
     fn order(&self, family: u32) -> Option<KeyOrder> {
         self.families
@@ -57,16 +64,13 @@ impl Sink for Memtables<'_> {
     }
 
     fn check_takes_writes(&self, family: u32, seq: Option<SequenceNumber>) -> Result<()> {
-        let above = self.above.get(&family);
-        let is_flushed = seq.zip(above).is_some_and(|(seq, above)| seq <= *above);
-        match self.families.get(family).filter(|_| !is_flushed) {
-            Some(family) => family.check_takes_writes(),
-            None => Ok(()),
-        }
+        let is_flushed = seq.is_some_and(|seq| self.is_flushed(family, seq));
+        let family = self.families.get(family).filter(|_| !is_flushed);
+        family.map_or(Ok(()), |family| family.check_takes_writes())
     }
 
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
-        if self.above.get(&family).is_some_and(|above| seq <= *above) {
+        if self.is_flushed(family, seq) {
             return;
         }
         let Some(family) = self.families.get(family) else {
@@ -94,7 +98,7 @@ impl Sink for Memtables<'_> {
         key: &[u8],
         index: &[u8],
     ) -> Result<()> {
-        let is_flushed = self.above.get(&family).is_some_and(|above| seq <= *above);
+        let is_flushed = self.is_flushed(family, seq);
         let Some(family) = self.families.get(family).filter(|_| !is_flushed) else {
             return Ok(());
         };

@@ -21,6 +21,7 @@ pub(crate) mod replay;
 pub(crate) mod secondary;
 mod wals;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,11 +206,11 @@ fn open_with(
     above: &BTreeMap<u32, SequenceNumber>,
     replay: Replay,
 ) -> Result<Opened> {
+    let world = inherited_files::world_of(request.options, request.world.clone());
     let request = &OpenRequest {
-        world: inherited_files::world_of(request.options, &request.world),
+        world: handoff::world_of(request.options, world),
         ..*request
     };
-    let request = &handoff::with_checksums(request);
     request.options.validate()?;
     if !request.read_only {
         request.options.check_supported()?;
@@ -353,9 +354,10 @@ fn recover_manifest(
         }
         None => {
             files::refuse_orphaned_logs(fs, dir, options)?;
-            let given = descriptor(request, "default").map(|given| &given.options);
-            let given = given.or(request.others);
-            let order = given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
+            let given = given_options(request, "default");
+            let order = given
+                .as_ref()
+                .map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
             let persists = given.is_none_or(|options| options.persist_user_defined_timestamps);
             Ok(new_database(order, persists))
         }
@@ -379,11 +381,16 @@ pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
     }
 }
 
-fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDescriptor> {
-    request
-        .families
-        .iter()
-        .find(|descriptor| descriptor.name == name)
+/// Returns the options that a request gives an existing family, of its own or for families that it does not list. Persisted
+/// statistics have fixed options.
+fn given_options<'a>(request: &OpenRequest<'a>, family: &str) -> Option<Cow<'a, FamilyOptions>> {
+    if family == STATS_FAMILY {
+        return Some(Cow::Owned(stats_family::options()));
+    }
+    let mut listed = request.families.iter();
+    let given = listed.find(|given| given.name == family);
+    let given = given.map(|given| &given.options);
+    given.or(request.others).map(Cow::Borrowed)
 }
 
 /// Returns the comparator of a family with the comparator `recorded`. A built-in one is used without being
@@ -393,9 +400,8 @@ pub(crate) fn order_of(
     family: &str,
     recorded: &str,
 ) -> Result<KeyOrder> {
-    let given = descriptor(request, family).map(|given| &given.options.comparator);
-    let given = given.or(request.others.map(|options| &options.comparator));
-    match given.filter(|_| family != STATS_FAMILY) {
+    let given = given_options(request, family);
+    match given.as_ref().map(|given| &given.comparator) {
         Some(order) if order.name() == recorded => Ok(order.clone()),
         None | Some(KeyOrder::Bytewise) => {
             KeyOrder::from_name(recorded).ok_or_else(|| mismatch(&KeyOrder::Bytewise, recorded))
@@ -441,13 +447,9 @@ fn match_families<'r>(
     let mut left_out = Vec::new();
     let dated = ttl::is_dated(request);
     for family in &recovered.families {
-        let given = descriptor(request, &family.name).map(|given| given.options.clone());
-        let given = match family.name == STATS_FAMILY {
-            true => Some(stats_family::options()),
-            false => given,
-        };
+        let given = given_options(request, &family.name).map(Cow::into_owned);
         let default = || (family.id == 0).then(FamilyOptions::default);
-        let Some(mut given) = given.or(request.others.cloned()).or_else(default) else {
+        let Some(mut given) = given.or_else(default) else {
             left_out.push(family.name.as_str());
             continue;
         };

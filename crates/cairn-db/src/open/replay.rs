@@ -33,7 +33,7 @@ pub(crate) trait Sink {
     ) -> Result<()> {
         Ok(())
     }
-    /// Checks that an entry, with the number `seq` if it has one, can be added to a family that exists.
+    /// Checks that an entry, with the number `seq` if it has one, can be added to the family, if that exists.
     ///
     /// # Errors
     ///
@@ -367,7 +367,7 @@ fn push_prepared(
 ) -> Result<()> {
     let family = record.family();
     let order = family.and_then(|family| sink.order(family));
-    if let Some(family) = family.filter(|_| order.is_some()) {
+    if let Some(family) = family {
         sink.check_takes_writes(family, None)?;
     }
     let running = order.map(|order| order.timestamp_size());

@@ -60,7 +60,7 @@ pub(crate) fn open_empty(
     let open = OpenRequest {
         options: &options,
         read_only: true,
-        world: inherited_files::world_of(&options, &request.world),
+        world: inherited_files::world_of(&options, request.world.clone()),
         ..*request
     };
     let fs = &*open.world.fs;

@@ -743,8 +743,9 @@ fn a_reused_manifest_knows_the_history_of_tables_without_timestamps() {
     for number in [5, 7] {
         db.put_with_timestamp(b"a", &ts(number), b"v").unwrap();
     }
+    db.close().unwrap();
+    drop(db);
     for _ in 0..2 {
-        db.close().unwrap();
         let db = reusing().unwrap();
         assert_eq!(db.full_history_ts_low().unwrap(), ts(8));
         fails(

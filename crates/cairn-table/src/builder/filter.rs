@@ -59,7 +59,8 @@ impl FilterKeys {
         }
     }
 
-    /// Keeps a checksum of the hashes, with which [`FilterKeys::verify`] finds damage.
+    /// Keeps a checksum of the hashes: without it, [`FilterKeys::verify_hashes`] and [`FilterKeys::verify_filter`] verify
+    /// nothing.
     pub(crate) fn with_checksum(self) -> FilterKeys {
         FilterKeys {
             checksum: Some(0),
@@ -72,12 +73,32 @@ impl FilterKeys {
     /// # Errors
     ///
     /// `Corruption`.
-    pub(crate) fn verify(&self) -> Result<()> {
+    pub(crate) fn verify_hashes(&self) -> Result<()> {
         let all = || self.all().fold(0, |checksum, hash| checksum ^ hash);
         match self.checksum.is_none_or(|checksum| checksum == all()) {
             true => Ok(()),
             false => Err(Error::corruption(
                 "the hashes of the keys of a filter were damaged in memory",
+            )),
+        }
+    }
+
+    /// Verifies that the filter `bits` of format version 5 or later matches the keys with these `hashes`.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`.
+    pub(crate) fn verify_filter(
+        &self,
+        bits: &[u8],
+        mut hashes: impl Iterator<Item = u64>,
+    ) -> Result<()> {
+        let kind = FilterKind::parse(bits);
+        let mut matches = |hash| kind.may_match(bits, &FilterKey::with_hash(&[], hash));
+        match self.checksum.is_none() || hashes.all(&mut matches) {
+            true => Ok(()),
+            false => Err(Error::corruption(
+                "a filter that was built does not match all of its keys",
             )),
         }
     }
@@ -188,21 +209,6 @@ impl FilterKeys {
     }
 }
 
-/// Verifies that the filter `bits` of format version 5 or later matches the keys with these `hashes`.
-///
-/// # Errors
-///
-/// `Corruption`.
-pub(crate) fn verify_filter(bits: &[u8], mut hashes: impl Iterator<Item = u64>) -> Result<()> {
-    let kind = FilterKind::parse(bits);
-    match hashes.all(|hash| kind.may_match(bits, &FilterKey::with_hash(&[], hash))) {
-        true => Ok(()),
-        false => Err(Error::corruption(
-            "a filter that was built does not match all of its keys",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use cairn_format::filter::FilterPolicy;
@@ -233,15 +239,15 @@ mod tests {
             for n in 0..10_000_u32 {
                 keys.add(&n.to_be_bytes());
             }
-            keys.verify().unwrap();
+            keys.verify_hashes().unwrap();
             let bits = policy.builder(5, Some(0)).unwrap().build(keys.all());
-            verify_filter(&bits, keys.all()).unwrap();
+            keys.verify_filter(&bits, keys.all()).unwrap();
             for at in [0, bits.len() / 2, bits.len() - 6] {
                 let mut damaged = bits.clone();
                 damaged[at..(at + 64).min(bits.len() - 5)]
                     .iter_mut()
                     .for_each(|byte| *byte = !*byte);
-                let error = verify_filter(&damaged, keys.all()).unwrap_err();
+                let error = keys.verify_filter(&damaged, keys.all()).unwrap_err();
                 assert!(error.is_corruption(), "{error}");
             }
             // A filter without some of the keys.
@@ -249,9 +255,9 @@ mod tests {
                 .builder(5, Some(0))
                 .unwrap()
                 .build(keys.all().skip(1000));
-            assert!(verify_filter(&other, keys.all()).is_err());
+            assert!(keys.verify_filter(&other, keys.all()).is_err());
             keys.hashes.damage();
-            assert!(keys.verify().unwrap_err().is_corruption());
+            assert!(keys.verify_hashes().unwrap_err().is_corruption());
         }
     }
 }

@@ -9,7 +9,6 @@ use cairn_format::table::{Footer, Handle, MetaIndex, meta};
 use cairn_memory::CacheRole;
 use cairn_types::{Error, Result};
 
-use super::filter::verify_filter;
 use super::packer::Packer;
 use super::{BlockBasedBuilder, TableStats};
 use crate::metadata::Tier;
@@ -231,13 +230,10 @@ impl BlockBasedBuilder {
             };
             charge.set(filter.memory_usage() + builder.memory_to_build(keys));
         }
-        let verifies = self.params.verifies_filters();
         if !options.partition_filters {
             let bits = builder.build(filter.all());
-            if verifies {
-                verify_filter(&bits, filter.all())?;
-                filter.verify()?;
-            }
+            filter.verify_filter(&bits, filter.all())?;
+            filter.verify_hashes()?;
             let handle = self.output.append_block(&bits, Compression::None)?;
             self.warm((CacheRole::Filter, Tier::Whole), handle, &bits, None)?;
             parts.insert(&[meta::FULL_FILTER, meta::BUILTIN_FILTER].concat(), handle);
@@ -261,15 +257,13 @@ impl BlockBasedBuilder {
         let mut handles = Vec::with_capacity(runs.len());
         for &(first, end) in &runs {
             let bits = builder.build(filter.run(first, end));
-            if verifies {
-                verify_filter(&bits, filter.run(first, end))?;
-            }
+            filter.verify_filter(&bits, filter.run(first, end))?;
             let handle = self.output.append_block(&bits, Compression::None)?;
             self.warm((CacheRole::Filter, Tier::Partition), handle, &bits, None)?;
             handles.push(handle);
         }
         // After the last use of the hashes.
-        filter.verify()?;
+        filter.verify_hashes()?;
         let raw = self.top_level(coding, &runs, &handles);
         let handle = self.output.append_block(&raw, Compression::None)?;
         let form = Some(coding.form(false));

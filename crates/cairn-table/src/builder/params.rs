@@ -247,15 +247,12 @@ impl BuildParams {
             timestamp_size,
             self.options.partition_filters,
         );
-        Some(match self.verifies_filters() {
+        let verifies =
+            self.options.detect_filter_construct_corruption && self.options.format_version >= 5;
+        Some(match verifies {
             true => keys.with_checksum(),
             false => keys,
         })
-    }
-
-    /// True if filters are verified before they are written.
-    pub(crate) fn verifies_filters(&self) -> bool {
-        self.options.detect_filter_construct_corruption && self.options.format_version >= 5
     }
 
     /// Returns a builder of a filter or filter partition; `None` if the table gets none.

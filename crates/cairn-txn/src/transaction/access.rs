@@ -4,14 +4,13 @@ use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBat
 use cairn_format::batch::DEFAULT_FAMILY;
 use cairn_format::key::strip_timestamp;
 use cairn_indexed::{BaseDeltaIter, IndexedBatch};
+use cairn_locks::{Endpoint, LockKey, Request};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::{NextSnapshot, Pessimistic, Policy, Transaction, WriteCounts};
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
-use cairn_locks::LockKey;
-use cairn_locks::{Endpoint, Request};
 
 /// The access to a key for which it is locked or tracked.
 #[derive(Clone, Copy)]

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, WriteBatch};
 use cairn_indexed::IndexedBatch;
+use cairn_locks::{Owner, Range, TransactionState};
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -26,8 +27,6 @@ use crate::optimistic::Validation;
 use crate::options::TransactionOptions;
 use crate::pessimistic::Locking;
 use crate::tracker::Tracker;
-use cairn_locks::Range;
-use cairn_locks::{Owner, TransactionState};
 use save_points::SavePoint;
 use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;

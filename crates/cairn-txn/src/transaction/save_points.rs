@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cairn_db::Snapshot;
+use cairn_locks::TransactionState;
 use cairn_types::{Error, Result};
 
 use super::{NextSnapshot, Policy, Transaction, WriteCounts};
 use crate::tracker::Tracker;
-use cairn_locks::TransactionState;
 
 /// A save point.
 pub(super) struct SavePoint {

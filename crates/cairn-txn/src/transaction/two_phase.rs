@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use cairn_db::{CommitParts, Db, Family, PreparedTransaction, WriteBatch};
 use cairn_indexed::IndexedBatch;
+use cairn_locks::{LockKey, Owner, Range, Request, TransactionState};
 use cairn_options::WriteOptions;
 use cairn_types::{Error, Result};
 
@@ -23,9 +24,6 @@ use crate::key::{key_of, without_timestamp};
 use crate::options::TransactionOptions;
 use crate::pessimistic::{Locking, wait_time};
 use crate::tracker::Tracker;
-use cairn_locks::LockKey;
-use cairn_locks::{Owner, TransactionState};
-use cairn_locks::{Range, Request};
 
 /// A prepared transaction without a handle.
 pub(crate) struct Parked {

@@ -78,6 +78,7 @@ fn has_a_record(rest: &[u8], offset: u64) -> bool {
         }
         checksummed += len;
         let covered = &rest[at + HEADER - 1..at + HEADER + len];
+        // Whether a first fragment begins an edit is not known without the others.
         checksummed > MAX_CHECKSUMMED
             || unmask(u32::from_le_bytes([c0, c1, c2, c3])) == crc32c(covered)
                 && !is_later_in_group(&covered[1..])
