@@ -211,9 +211,17 @@ impl FilterKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use cairn_format::filter::FilterPolicy;
+    use cairn_format::key::append_internal;
+    use cairn_options::{IndexType, TableOptions};
+    use cairn_platform::fs::{FileMode, FileSystem};
+    use cairn_platform::mem::MemFileSystem;
+    use cairn_types::{SequenceNumber, ValueKind};
 
     use super::*;
+    use crate::builder::{BlockBasedBuilder, BuildParams};
 
     #[test]
     fn a_range_of_blocks_has_its_hashes_and_the_adjacent_prefixes() {
@@ -258,6 +266,45 @@ mod tests {
             assert!(keys.verify_filter(&other, keys.all()).is_err());
             keys.hashes.damage();
             assert!(keys.verify_hashes().unwrap_err().is_corruption());
+        }
+    }
+
+    /// Builds a table whose last hash is damaged before the filter is built.
+    fn table_of_damaged_hashes(verifies: bool, partitioned: bool) -> Result<()> {
+        let fs = MemFileSystem::new();
+        let file = fs.create("/table".as_ref(), FileMode::default())?;
+        let options = TableOptions {
+            filter_policy: FilterPolicy::from_text("bloomfilter:10"),
+            partition_filters: partitioned,
+            index_type: match partitioned {
+                true => IndexType::TwoLevelIndexSearch,
+                false => IndexType::BinarySearch,
+            },
+            detect_filter_construct_corruption: verifies,
+            ..TableOptions::default()
+        };
+        let params = BuildParams {
+            options: Arc::new(options),
+            ..BuildParams::default()
+        };
+        let mut builder = BlockBasedBuilder::create(file, params)?;
+        for n in 0..1000_u32 {
+            let mut key = Vec::new();
+            let user = n.to_be_bytes();
+            append_internal(&mut key, &user, SequenceNumber(1), ValueKind::Value);
+            builder.add(&key, b"value")?;
+        }
+        let keys = builder.filter.as_mut();
+        keys.expect("the table has a filter").hashes.damage();
+        builder.finish().map(drop)
+    }
+
+    #[test]
+    fn damaged_hashes_fail_the_table_if_filters_are_verified() {
+        for partitioned in [false, true] {
+            let error = table_of_damaged_hashes(true, partitioned).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            table_of_damaged_hashes(false, partitioned).unwrap();
         }
     }
 }
