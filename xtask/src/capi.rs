@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{c_test, exchange, leaks, unsupported};
+use crate::{c_test, exchange, leaks};
 
 /// C programs that must exit with success.
 const PROGRAMS: [&str; 17] = [
@@ -81,7 +81,6 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     if selection.has("c++") {
         exceptions(root, &libraries)?;
     }
-    refused(root, &libraries)?;
     if selection.has("c_test") {
         c_test::run(root, &libraries)?;
     }
@@ -193,26 +192,6 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
         }
         println!("exception {case}: passed");
     }
-    Ok(())
-}
-
-/// Sets every unsupported option: each must be rejected with an error that names it.
-fn refused(root: &Path, libraries: &Path) -> Result<(), String> {
-    let work = libraries.join("capi-refused");
-    fresh(&work)?;
-    let (text, count) = unsupported::calls(root);
-    let source = work.join("refused.c");
-    std::fs::write(&source, text).map_err(|error| format!("{}: {error}", source.display()))?;
-    let program = compile_file(root, libraries, &work, "refused", &source)?;
-    let done = start(libraries, &program, &work.join("dir"), &[])?;
-    if !done.status.success() {
-        return Err(format!(
-            "setting unsupported options failed with {}:\n{}",
-            done.status,
-            String::from_utf8_lossy(&done.stderr)
-        ));
-    }
-    println!("{count} unsupported options: refused by name");
     Ok(())
 }
 

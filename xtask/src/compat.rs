@@ -110,18 +110,6 @@ fn count(lines: &[String]) -> Result<String, String> {
     Ok(words.join(", ") + ".")
 }
 
-/// The names of the options whose rows have the keyword `word`.
-pub fn names(root: &Path, word: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for file in GROUPS.iter().flat_map(|(_, files)| *files) {
-        let path = root.join("crates/cairn-options/src").join(file);
-        let source = sources::read(root, &path).text;
-        let with = rows(&source).filter(|row| row.words.contains(&word));
-        names.extend(with.map(|row| row.name.to_owned()));
-    }
-    names
-}
-
 /// The lines of the list of rows with the keyword `word`. An empty group has no line.
 fn list(root: &Path, word: &str) -> Vec<String> {
     let mut lines = Vec::new();

@@ -77,7 +77,6 @@ mod sources;
 mod stages;
 mod tidy;
 mod tool_requirements;
-mod unsupported;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -131,6 +131,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         seams(source, &mut complaints);
     }
     circles::check(&rust, &mut complaints);
+    modules(&rust, &mut complaints);
     limits::check(&rust, &mut complaints);
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
@@ -214,6 +215,41 @@ fn leftovers(source: &Source, complaints: &mut Vec<String>) {
                     source.path
                 ));
             }
+        }
+    }
+}
+
+/// Checks that every file in a folder of modules is one: a file that no module declares is not compiled.
+fn modules(rust: &[Source], complaints: &mut Vec<String>) {
+    let is_declared = |parents: &[String], name: &str, file: &str| {
+        let words = [format!("mod {name};"), format!("\"{file}\"]")];
+        rust.iter().any(|source| {
+            parents.contains(&source.path) && words.iter().any(|word| source.text.contains(word))
+        })
+    };
+    for source in rust {
+        let Some((folder, file)) = source.path.rsplit_once('/') else {
+            continue;
+        };
+        let is_root = ["main.rs", "lib.rs", "build.rs"].contains(&file);
+        let holds_roots = ["tests", "benches", "examples", "bin", "fuzz_targets"];
+        let (above, own) = folder.rsplit_once('/').unwrap_or(("", folder));
+        if is_root || holds_roots.contains(&own) {
+            continue;
+        }
+        let (folder, name) = match file {
+            "mod.rs" => (above, own),
+            _ => (folder, file.trim_end_matches(".rs")),
+        };
+        let inside = rust.iter().map(|source| &source.path);
+        let siblings =
+            inside.filter(|path| path.rsplit_once('/').is_some_and(|(of, _)| of == folder));
+        let parents: Vec<String> = siblings.cloned().chain([format!("{folder}.rs")]).collect();
+        if !is_declared(&parents, name, file) {
+            complaints.push(format!(
+                "{}: no module declares this file, so it is not compiled",
+                source.path
+            ));
         }
     }
 }

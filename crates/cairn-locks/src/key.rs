@@ -5,25 +5,60 @@ use std::sync::Arc;
 
 use cairn_format::hash::hash64;
 
-/// A key of a column family. Clones share the bytes.
+/// The longest key that a [`LockKey`] contains.
+const INLINE: usize = 30;
+
+/// The bytes of a key. Those of most keys are copied with it, which takes less time than an allocation; clones of longer
+/// ones share theirs.
+#[derive(Clone, Debug)]
+enum Bytes {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Shared(Arc<[u8]>),
+}
+
+impl Bytes {
+    #[inline]
+    fn new(key: &[u8]) -> Bytes {
+        let mut bytes = [0; INLINE];
+        match bytes.get_mut(..key.len()) {
+            Some(start) => {
+                start.copy_from_slice(key);
+                let len = key.len() as u8;
+                Bytes::Inline { len, bytes }
+            }
+            None => Bytes::Shared(key.into()),
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// A key of a column family.
 #[derive(Clone, Debug)]
 pub struct LockKey {
     hash: u64,
     family: u32,
     /// The number of the range that has this key as its start; 0 for a key.
     range: u64,
-    bytes: Arc<[u8]>,
+    bytes: Bytes,
 }
 
 impl LockKey {
     /// The key `bytes` of the family with the id `family`.
     #[must_use]
+    #[inline]
     pub fn new(family: u32, bytes: &[u8]) -> LockKey {
         LockKey {
             hash: hash_of(family, bytes),
             family,
             range: 0,
-            bytes: bytes.into(),
+            bytes: Bytes::new(bytes),
         }
     }
 
@@ -53,7 +88,7 @@ impl LockKey {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_slice()
     }
 
     /// The hash of family and key.
@@ -77,7 +112,7 @@ impl PartialEq for LockKey {
         self.hash == other.hash
             && self.family == other.family
             && self.range == other.range
-            && self.bytes == other.bytes
+            && self.bytes() == other.bytes()
     }
 }
 
@@ -112,3 +147,20 @@ impl Hasher for Hashed {
 
 /// A map whose keys are [`LockKey`]s.
 pub type KeyMap<T> = std::collections::HashMap<LockKey, T, BuildHasherDefault<Hashed>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_any_length_are_kept() {
+        let long: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        for len in (0..2 * INLINE).chain([255, 256, 257, 1_000]) {
+            let key = LockKey::new(3, &long[..len]);
+            assert_eq!(key.bytes(), &long[..len]);
+            assert_eq!(key.clone(), LockKey::new(3, &long[..len]));
+            assert_ne!(key, LockKey::new(4, &long[..len]));
+            assert_ne!(key, LockKey::of_range(3, &long[..len], 1));
+        }
+    }
+}

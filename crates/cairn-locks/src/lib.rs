@@ -6,9 +6,10 @@
 //!
 //! # Cost
 //!
-//! A lock and its release take one mutex of a stripe each. A key is allocated once and shared by the table, the wait graph
-//! and the transaction. A transaction that waits also takes the mutex of the wait graph, which all waiting transactions
-//! share. Without locks of ranges, a lock of a key reads one counter for them.
+//! A lock and its release take one mutex of a stripe each. A key of up to 30 bytes is copied into the table, the wait
+//! graph and the transaction; a longer one is allocated once and shared by them. A transaction that waits also takes the
+//! mutex of the wait graph, which all waiting transactions share. Without locks of ranges, a lock of a key reads one
+//! counter for them.
 
 mod key;
 mod manager;

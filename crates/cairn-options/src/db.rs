@@ -123,8 +123,9 @@ options! {
         /// calls. Data is still copied to the block cache. A failing device, or another process
         /// truncating an open file, may then terminate the process.
         allow_mmap_reads: bool = false;
-        /// True if files are written through a memory mapping.
-        allow_mmap_writes: bool = false, missing;
+        /// Permission to write files through a memory mapping. Logs are written so wherever the file system permits it,
+        /// and other files never.
+        allow_mmap_writes: bool = false, hint;
         /// Execution of reads that are known together, such as those of a batch of gets: `kAuto`, `kUring`,
         /// `kThreads` or `kBlocking`. Cairn's own option. The property `cairn.io` is the mode in use.
         io_mode: IoMode = IoMode::Auto, unwritten;

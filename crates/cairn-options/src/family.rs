@@ -79,8 +79,8 @@ options! {
         paranoid_memory_checks: bool = false, dynamic, recent;
         /// Extractor of the prefix whose last insertion serves as a hint for the next.
         memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
-        /// True if a put may overwrite the value in the memtable.
-        inplace_update_support: bool = false, missing;
+        /// Permission to overwrite values in the memtable, which would change what snapshots and pinned values show.
+        inplace_update_support: bool = false, hint;
         /// Number of locks for in-place updates.
         inplace_update_num_locks: u64 = 10_000, dynamic, hint;
         /// Garbage ratio at which a memtable is compacted in memory instead of flushed.

@@ -36,10 +36,10 @@ fn require(holds: bool, why: &str) -> Result<()> {
     }
 }
 
-/// Rejects unsupported options.
 /// The most blob files that writes of a family append to.
 const MAX_BLOB_PARTITIONS: u32 = 1024;
 
+/// Rejects unsupported options.
 fn refuse_missing(names: &[&str]) -> Result<()> {
     match names {
         [] => Ok(()),
@@ -676,12 +676,14 @@ mod tests {
 
     #[test]
     fn unsupported_options_are_rejected_by_name() {
-        let refused = family("inplace_update_support=true;compression_manager=theirs");
+        let refused = family(
+            "compression_manager=theirs;block_based_table_factory={fail_if_no_udi_on_open=true}",
+        );
         let error = refused.check_supported().unwrap_err();
         assert!(
             error
                 .text()
-                .contains("inplace_update_support, compression_manager"),
+                .contains("compression_manager, fail_if_no_udi_on_open"),
             "{error}"
         );
         let policy = "block_based_table_factory={flush_block_policy_factory=TheirPolicy}";
@@ -692,12 +694,6 @@ mod tests {
         );
         let old = family("block_based_table_factory={format_version=1}");
         assert!(old.validate().is_ok() && old.check_supported().is_err());
-        assert!(
-            DbOptions::from_text("allow_mmap_writes=true")
-                .unwrap()
-                .check_supported()
-                .is_err()
-        );
     }
 
     #[test]

@@ -98,8 +98,9 @@ options! {
         initial_auto_readahead_size: u64 = 8 << 10, dynamic;
         /// Number of sequential reads that starts automatic readahead.
         num_file_reads_for_auto_readahead: u64 = 2, dynamic;
-        /// Bytes per bit of read-amplification bitmaps; 0 for none.
-        read_amp_bytes_per_bit: u32 = 0, dynamic, missing;
+        /// Bytes per bit of the bitmaps that estimate read amplification for the tickers `rocksdb.read.amp.*`, rounded down
+        /// to a power of two; 0 for none. For tables that are opened with statistics.
+        read_amp_bytes_per_bit: u32 = 0, dynamic;
         /// The rule by which data blocks end.
         flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize;
         /// Factory of a user-defined index.

@@ -49,6 +49,7 @@ mod prepared_ingestions;
 mod preserved;
 mod properties;
 mod range_conversion;
+mod read_amp;
 mod reads;
 mod remote;
 mod repair;

@@ -62,7 +62,6 @@ const ZERO: &[(&str, &str)] = &[
         "number.superversion_",
         "a view is reached by one pointer, and no thread keeps one",
     ),
-    ("read.amp.", "read_amp_bytes_per_bit is refused"),
     ("blobdb.num.", "of the stacked BlobDB"),
     ("blobdb.bytes.", "of the stacked BlobDB"),
     ("blobdb.write.", "of the stacked BlobDB"),
@@ -264,6 +263,7 @@ fn reads_and_writes(opener: &Opener) {
     };
     family.table.filter_policy = Some(FilterPolicy::Bloom { bits_per_key: 10.0 });
     family.table.cache_index_and_filter_blocks = true;
+    family.table.read_amp_bytes_per_bit = 32;
     let db = opener.fresh(&family);
     let put = |from: u32, to: u32| {
         for n in from..to {

@@ -144,6 +144,19 @@ impl BlockLayout {
         self.restarts
     }
 
+    /// The offset of the restart points, which follow keys and values.
+    #[must_use]
+    pub fn restarts_at(&self) -> usize {
+        self.restarts_at as usize
+    }
+
+    /// True if all values follow all keys.
+    #[inline]
+    #[must_use]
+    pub fn has_separate_values(&self) -> bool {
+        self.separated
+    }
+
     /// True if the block has no entries.
     #[inline]
     #[must_use]

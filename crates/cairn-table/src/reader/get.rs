@@ -564,6 +564,7 @@ impl Table {
                 found.user_key = padded;
             }
             *matched = true;
+            self.count_read_amp(lack.handle, (block, &layout), data);
             let value = ValueRef {
                 buffer: block,
                 range: data.value_range(),

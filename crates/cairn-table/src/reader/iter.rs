@@ -132,7 +132,7 @@ pub struct TableIter {
     filter: PrefixFilter,
     target: Vec<u8>,
     padding: Padding,
-    /// True if a step within a block needs more work: the key is built, or the entry is verified.
+    /// True if entries need more work: the key is built, the entry is verified, or its use is counted.
     slow: bool,
     valid: bool,
     error: Option<Error>,
@@ -352,6 +352,7 @@ impl TableIter {
     #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
+        self.count_use();
         let bytes = self.bytes();
         let key = match self.padding.pads {
             true => &self.padding.key,
@@ -371,6 +372,7 @@ impl TableIter {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
+        self.count_use();
         self.data.value(self.bytes())
     }
 
@@ -381,8 +383,21 @@ impl TableIter {
     /// Unless the iterator is valid.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
+        self.count_use();
         let block = self.block.as_ref().expect("the iterator is valid");
         (block.0.clone(), self.data.value_range())
+    }
+
+    /// Counts the entry, whose value is read, for the estimate of read amplification.
+    #[inline]
+    fn count_use(&self) {
+        if self.slow
+            && self.valid
+            && let Some((block, layout)) = &self.block
+        {
+            self.table
+                .count_read_amp(self.block_handle, (block, layout), &self.data);
+        }
     }
 
     /// Passes the entries of the current block after the current one to `visit`, or, if `back`, the current one

@@ -13,6 +13,7 @@ mod lookup_trace;
 mod open;
 mod planned_reads;
 mod prefetch;
+mod read_amp;
 mod scan_plan;
 mod table;
 mod table_stats;

@@ -26,6 +26,7 @@ use super::filter::{Bits, Filter};
 use super::guard::guarded_index;
 use super::image;
 use super::index::{Index, RootWords};
+use super::read_amp::ReadAmp;
 use super::table::{MetaBlock, Table};
 use crate::metadata::{Tier, is_pinned, metadata_priority, unique_id};
 
@@ -396,7 +397,6 @@ impl Opening<'_> {
             limit: self.limit,
             cache_file: cache_file(&params, id),
             metadata_priority: metadata_priority(&params.options),
-            pins_partitions: is_pinned(&params.options, params.level, Tier::Partition),
             words: match params.block_checksum_len {
                 0 => words(&properties, &order, global_seqno),
                 // The tail of a block has checksums instead.
@@ -413,6 +413,7 @@ impl Opening<'_> {
             tombstones,
             prefix_extractor,
             image: None,
+            read_amp: ReadAmp::new(&params),
             charge: None,
             params,
         })

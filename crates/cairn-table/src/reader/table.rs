@@ -23,8 +23,10 @@ use super::image::Image;
 use super::index::{Index, IndexIter, Landing};
 use super::lookup_trace::{TracedLookups, TracedReader};
 use super::open::OpenParams;
+use super::read_amp::ReadAmp;
 use super::tier_stats::count_lookup_below;
 use crate::block_stats::part_of;
+use crate::metadata::{Tier, is_pinned};
 
 /// A metadata block: held in memory, or looked up in the cache.
 pub(crate) struct MetaBlock {
@@ -162,7 +164,6 @@ pub struct Table {
     pub(crate) limit: u64,
     pub(crate) cache_file: [u64; 2],
     pub(crate) metadata_priority: CachePriority,
-    pub(crate) pins_partitions: bool,
     pub(crate) properties: Properties,
     pub(crate) parts: MetaIndex,
     /// The key order in the file.
@@ -180,6 +181,8 @@ pub struct Table {
     pub(crate) words: u64,
     /// The blocks of a table that has none in its file.
     pub(super) image: Option<Image>,
+    /// The estimate of read amplification, if it is wanted.
+    pub(super) read_amp: Option<Box<ReadAmp>>,
     /// The charge of the memory that the table holds.
     pub(crate) charge: Option<CacheCharge>,
     pub(crate) params: OpenParams,
@@ -537,6 +540,9 @@ impl Table {
             })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
         let buffer = self.guarded_on_load(lack, buffer);
+        if lack.role == CacheRole::Data {
+            self.begin_read_amp(lack.handle, &buffer);
+        }
         // The cache charges the block instead.
         drop(reading);
         let cache = self.params.cache.as_ref().filter(|_| fill);
@@ -597,7 +603,7 @@ impl Table {
         tail: impl Fn(Handle) -> Option<&'t [u8]>,
         io: &Io,
     ) -> Result<()> {
-        if !self.pins_partitions {
+        if !is_pinned(&self.params.options, self.params.level, Tier::Partition) {
             return Ok(());
         }
         if self.index.two_level {

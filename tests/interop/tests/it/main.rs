@@ -21,6 +21,7 @@ mod perf;
 mod persisted_stats;
 mod policies;
 mod preserved;
+mod read_amp;
 mod secondary;
 mod sizes;
 mod timestamps;
