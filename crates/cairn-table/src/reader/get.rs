@@ -564,7 +564,7 @@ impl Table {
                 found.user_key = padded;
             }
             *matched = true;
-            self.count_read_amp(lack.handle, (block, &layout), data);
+            self.count_use((lack.handle, block), (&layout, data));
             let value = ValueRef {
                 buffer: block,
                 range: data.value_range(),

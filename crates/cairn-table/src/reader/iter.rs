@@ -395,8 +395,8 @@ impl TableIter {
             && self.valid
             && let Some((block, layout)) = &self.block
         {
-            self.table
-                .count_read_amp(self.block_handle, (block, layout), &self.data);
+            let block = (self.block_handle, block);
+            self.table.count_use(block, (layout, &self.data));
         }
     }
 

@@ -413,7 +413,7 @@ impl Opening<'_> {
             tombstones,
             prefix_extractor,
             image: None,
-            read_amp: ReadAmp::new(&params),
+            read_amp: ReadAmp::new(params.options.read_amp_bytes_per_bit, &params.meter),
             charge: None,
             params,
         })

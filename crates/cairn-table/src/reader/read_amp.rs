@@ -16,12 +16,9 @@ use std::ops::Range;
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
 use cairn_format::hash::hash64;
 use cairn_format::table::Handle;
-use cairn_observe::statistics::Ticker;
+use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::Buffer;
 use cairn_platform::sync::Mutex;
-
-use super::open::OpenParams;
-use super::table::Table;
 
 /// The number of bitmaps from which on those of blocks that are not cached are dropped.
 const FEW: usize = 64;
@@ -31,6 +28,7 @@ pub(crate) struct ReadAmp {
     /// The binary logarithm of the bytes of a granule.
     shift: u32,
     marked: Mutex<Marked>,
+    meter: Meter,
 }
 
 struct Marked {
@@ -77,47 +75,39 @@ impl Bitmap {
 }
 
 impl ReadAmp {
-    /// The bitmaps of a table that is opened with `params`, if they are wanted.
-    pub(crate) fn new(params: &OpenParams) -> Option<Box<ReadAmp>> {
-        let granule = params.options.read_amp_bytes_per_bit;
-        params.meter.statistics()?;
+    /// No bitmaps yet, of granules of `bytes` bytes. `None` if the option is 0, or nothing counts them.
+    pub(crate) fn new(bytes: u32, meter: &Meter) -> Option<Box<ReadAmp>> {
+        meter.statistics()?;
         Some(Box::new(ReadAmp {
-            shift: granule.checked_ilog2()?,
+            shift: bytes.checked_ilog2()?,
             marked: Mutex::new(Marked {
                 blocks: HashMap::new(),
                 limit: FEW,
             }),
+            meter: meter.clone(),
         }))
     }
-}
 
-impl Table {
-    /// Counts a data block that was read.
-    #[inline]
-    pub(crate) fn begin_read_amp(&self, handle: Handle, block: &Buffer) {
-        if let Some(amp) = &self.read_amp {
-            self.begin_bitmap(amp, handle, block);
-        }
-    }
-
-    /// Gives the block an empty bitmap.
+    /// Counts `block`, a data block at `handle` that was read, and gives it an empty bitmap.
     #[cold]
-    fn begin_bitmap(&self, amp: &ReadAmp, handle: Handle, block: &Buffer) {
+    pub(crate) fn begin(
+        &self,
+        (handle, block): (Handle, &Buffer),
+        is_cached: impl Fn(Handle) -> bool,
+    ) {
         let Ok(layout) = BlockLayout::parse(block, BlockKind::Data) else {
             return;
         };
-        self.drop_bitmaps(amp);
+        self.drop_bitmaps(is_cached);
         let len = layout.restarts_at();
-        let bitmap = Bitmap::new(handle, len, amp.shift);
-        amp.marked.lock().blocks.insert(handle, bitmap);
-        self.params
-            .meter
-            .add(Ticker::ReadAmpTotalReadBytes, len as u64);
+        let bitmap = Bitmap::new(handle, len, self.shift);
+        self.marked.lock().blocks.insert(handle, bitmap);
+        self.meter.add(Ticker::ReadAmpTotalReadBytes, len as u64);
     }
 
     /// Drops the bitmaps of blocks that are not cached, if their number has doubled.
-    fn drop_bitmaps(&self, amp: &ReadAmp) {
-        let marked = amp.marked.lock();
+    fn drop_bitmaps(&self, is_cached: impl Fn(Handle) -> bool) {
+        let marked = self.marked.lock();
         if marked.blocks.len() < marked.limit {
             return;
         }
@@ -125,8 +115,8 @@ impl Table {
         // The cache is not called under the mutex.
         drop(marked);
         let handles = handles.into_iter();
-        let gone: Vec<Handle> = handles.filter(|&handle| !self.has_cached(handle)).collect();
-        let mut marked = amp.marked.lock();
+        let gone: Vec<Handle> = handles.filter(|&handle| !is_cached(handle)).collect();
+        let mut marked = self.marked.lock();
         for handle in gone {
             marked.blocks.remove(&handle);
         }
@@ -134,35 +124,28 @@ impl Table {
     }
 
     /// Counts the entry of `cursor` in `block`, the data block at `handle`: its value is read.
-    #[inline]
-    pub(crate) fn count_read_amp(
-        &self,
-        handle: Handle,
-        (block, layout): (&Buffer, &BlockLayout),
-        cursor: &DataCursor,
-    ) {
-        if let Some(amp) = &self.read_amp {
-            let entry = match layout.has_separate_values() {
-                true => cursor.value_range(),
-                false => cursor.entry_range(),
-            };
-            self.mark_used(amp, handle, block, &entry);
-        }
-    }
-
     #[cold]
-    fn mark_used(&self, amp: &ReadAmp, handle: Handle, block: &Buffer, entry: &Range<usize>) {
-        let has_bitmap = amp.marked.lock().blocks.contains_key(&handle);
+    pub(crate) fn count(
+        &self,
+        (handle, block): (Handle, &Buffer),
+        (layout, cursor): (&BlockLayout, &DataCursor),
+        is_cached: impl Fn(Handle) -> bool,
+    ) {
+        let entry = match layout.has_separate_values() {
+            true => cursor.value_range(),
+            false => cursor.entry_range(),
+        };
+        let has_bitmap = self.marked.lock().blocks.contains_key(&handle);
         if !has_bitmap {
             // The block was cached by another opening of the file, or by its writer.
-            self.begin_bitmap(amp, handle, block);
+            self.begin((handle, block), is_cached);
         }
-        let useful = match amp.marked.lock().blocks.get_mut(&handle) {
-            Some(bitmap) => bitmap.mark(entry, amp.shift),
+        let useful = match self.marked.lock().blocks.get_mut(&handle) {
+            Some(bitmap) => bitmap.mark(&entry, self.shift),
             None => 0,
         };
-        let ticker = Ticker::ReadAmpEstimateUsefulBytes;
-        self.params.meter.add(ticker, useful as u64);
+        self.meter
+            .add(Ticker::ReadAmpEstimateUsefulBytes, useful as u64);
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
-use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
 use cairn_format::trace::block_cache::CacheCaller;
@@ -412,6 +412,21 @@ impl Table {
         }
     }
 
+    /// Counts the entry of `cursor` in `block`, the data block at `handle`, for the estimate of read amplification: its
+    /// value is read.
+    #[inline]
+    pub(crate) fn count_use(
+        &self,
+        (handle, block): (Handle, &Buffer),
+        (layout, cursor): (&BlockLayout, &DataCursor),
+    ) {
+        if let Some(amp) = &self.read_amp {
+            amp.count((handle, block), (layout, cursor), |handle| {
+                self.has_cached(handle)
+            });
+        }
+    }
+
     /// Prefetches the cache slot of the data block at `handle`.
     #[inline]
     pub(crate) fn announce(&self, handle: Handle) {
@@ -540,8 +555,10 @@ impl Table {
             })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
         let buffer = self.guarded_on_load(lack, buffer);
-        if lack.role == CacheRole::Data {
-            self.begin_read_amp(lack.handle, &buffer);
+        if let Some(amp) = &self.read_amp
+            && lack.role == CacheRole::Data
+        {
+            amp.begin((lack.handle, &buffer), |handle| self.has_cached(handle));
         }
         // The cache charges the block instead.
         drop(reading);
