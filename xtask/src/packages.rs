@@ -171,7 +171,7 @@ pub fn install(parts: &[Part]) -> Vec<String> {
         println!("installing with {}", words.join(" "));
         let mut command = Command::new(words[0]);
         // The tools run for a second, so optimizing them takes longer than it saves.
-        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
         command.env("CARGO_PROFILE_RELEASE_LTO", "off");
         command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         if let Err(why) = succeed(command.args(&words[1..])) {

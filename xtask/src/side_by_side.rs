@@ -35,14 +35,14 @@ pub fn take(selection: &mut Selection) -> Vec<&'static str> {
     chosen
 }
 
-/// Runs `stages`, one more at a time than there are cores, without the tools that `absent` lists. Stops at the first
+/// Runs `stages`, two more at a time than there are cores, without the tools that `absent` lists. Stops at the first
 /// failure. Returns a line of the summary for each.
 ///
 /// # Errors
 ///
 /// A stage failed or could not be started.
 pub fn run(root: &Path, stages: &[&'static str], absent: &str) -> Result<Vec<String>, String> {
-    let at_a_time = 1 + std::thread::available_parallelism().map_or(1, usize::from);
+    let at_a_time = 2 + std::thread::available_parallelism().map_or(1, usize::from);
     let mut waiting = stages.iter();
     let mut running: Vec<Running> = Vec::new();
     let mut summary = Vec::new();
