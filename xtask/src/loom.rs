@@ -11,11 +11,12 @@ use std::process::{Command, Stdio};
 use crate::commands::announce;
 
 /// Crates with loom tests. The full names of such tests contain `loom`.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
     "cairn-platform",
     "cairn-memory",
     "cairn-memtable",
     "cairn-observe",
+    "cairn-locks",
     "cairn-db",
 ];
 

@@ -14,6 +14,7 @@
 mod key;
 mod manager;
 mod owner;
+mod sync;
 
 pub use key::{Hashed, KeyMap, LockKey, hash_of};
 pub use manager::{

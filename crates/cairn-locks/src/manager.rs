@@ -29,10 +29,12 @@
 
 mod deadlocks;
 mod graph;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod ranges;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, not(shuttle), not(loom)))]
 mod tests;
 
 use std::collections::HashMap;
@@ -41,7 +43,6 @@ use std::time::Duration;
 
 use cairn_platform::Clock;
 use cairn_platform::sync::Ordering;
-use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
 use cairn_types::{Code, Error, Result, Subcode};
 
 pub use deadlocks::{DeadlockInfo, DeadlockPath};
@@ -49,6 +50,7 @@ pub use ranges::{Endpoint, Range, RangeLockStatus};
 
 use crate::key::{KeyMap, LockKey};
 use crate::owner::Owner;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use deadlocks::Deadlocks;
 use graph::{WaitGraph, Waiter};
 use ranges::{Deadline, Ranges};

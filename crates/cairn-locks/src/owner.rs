@@ -1,7 +1,8 @@
 //! The states of transactions, and the part of a transaction that others see: its id, its state and its expiration.
 
 use cairn_platform::sync::Ordering;
-use cairn_platform::sync::modelled::AtomicU8;
+
+use crate::sync::AtomicU8;
 
 /// The state of a transaction. The numbers are RocksDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use cairn_platform::sync::Ordering;
-use cairn_platform::sync::modelled::{AtomicU8, Signal};
 
 use super::Holders;
 use super::deadlocks::DeadlockInfo;
 use crate::key::{KeyMap, LockKey};
 use crate::owner::Owner;
+use crate::sync::{AtomicU8, Signal};
 
 /// A transaction that waits for a lock.
 pub(crate) struct Waiter {

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use cairn_format::key::compare_plain;
 use cairn_platform::sync::Ordering as Memory;
-use cairn_platform::sync::modelled::{AtomicU64, Mutex};
 use cairn_types::{Error, KeyOrder, Result};
 
 use super::{LockManager, Request, timed_out};
 use crate::key::LockKey;
+use crate::sync::{AtomicU64, Mutex};
 
 /// An end of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
