@@ -20,6 +20,10 @@
 //! not larger than twice what the scan has visited, so that a short scan does not read much in vain. With a
 //! fixed readahead, all chunks together have its size.
 //!
+//! Reads that end when they are started, because the page cache has the bytes, gain nothing from the background. After
+//! some of them a forward scan is *direct*: it has no scout and holds one chunk, the bytes after the block that it needs,
+//! until some reads do not end at once. The kernel ends a few of the reads early that it has the bytes for.
+//!
 //! A read that fails is forgotten, and the block that the scan needs is read alone: readahead never reports an
 //! error. All memory is freed with the iterator, that of a read under way when it ends.
 
@@ -53,6 +57,11 @@ const MAX_GAP: u64 = 16 << 10;
 const MAX_BLOCK: u64 = 8 << 20;
 /// The number of blocks that the scout passes in a step of the scan.
 const MAX_SCOUTED: usize = 1024;
+/// The score of reads that end at once from which on the scan is direct. Such a read adds one, up to twice the score,
+/// and another one takes away [`LATE`].
+const PROMPT: u32 = 4;
+/// See [`PROMPT`].
+const LATE: u32 = 3;
 /// The number of index blocks known to the scout that are kept for the scan.
 const MAX_KNOWN: usize = 2;
 
@@ -165,6 +174,8 @@ pub(crate) struct Ahead {
     size: u64,
     depth: usize,
     epoch: u32,
+    /// The score of reads that ended when they were started.
+    prompt: u32,
     /// The bytes that were read and not used; `None` before the first read.
     discarded: Option<u64>,
     /// The buffer of the chunk that was dropped last, for the next read of the same step.
@@ -191,6 +202,7 @@ impl Ahead {
             size: 0,
             depth: 1,
             epoch: 0,
+            prompt: 0,
             discarded: None,
             spent: None,
         };
@@ -358,13 +370,47 @@ impl Ahead {
             return None;
         }
         self.forget_chunks();
-        self.scout = walk.clone();
-        self.scouting = Scouting::Going;
-        let range = self.next_range(table, true)?;
+        let range = match self.is_direct() {
+            true => self.direct_range(table, walk, handle),
+            false => {
+                self.scout = walk.clone();
+                self.scouting = Scouting::Going;
+                self.next_range(table, true)?
+            }
+        };
         let reading = charge(table, &range);
         self.start(table, range, reading);
         self.read_on(table);
         self.request()
+    }
+
+    /// True if the scan reads without the scout.
+    fn is_direct(&self) -> bool {
+        self.prompt >= PROMPT && !self.back
+    }
+
+    /// The bytes from the block at `handle` on, the current one of `walk`, up to the size of a chunk, the end of the
+    /// data blocks, or the bound of the scan.
+    fn direct_range(&mut self, table: &Table, walk: &IndexIter, handle: Handle) -> Range<u64> {
+        let size = self.size.max(self.first_size(table));
+        let most = table.data_end().saturating_sub(handle.end());
+        let wanted = size.saturating_sub(len_of(&(handle.offset..handle.end())));
+        let mut more = wanted.min(most);
+        if let Some(upper) = self.plan.upper.as_deref().filter(|_| self.plan.trims) {
+            more = trimmed(table, walk, more, upper);
+        }
+        if wanted >= most {
+            self.scouting = Scouting::AtEnd;
+        }
+        self.grow(table, size);
+        handle.offset..handle.end() + more
+    }
+
+    /// Doubles the size of chunks, which is `size`, unless it is fixed.
+    fn grow(&mut self, table: &Table, size: u64) {
+        if self.options.readahead == 0 {
+            self.size = size.saturating_mul(2).min(max_size(table));
+        }
     }
 
     /// Doubles the depth if it was too small for the first chunk, which the scan has to wait for.
@@ -381,6 +427,10 @@ impl Ahead {
     fn start(&mut self, table: &Table, range: Range<u64>, charge: Option<CacheCharge>) {
         let request = request_of(table, &range);
         let started = self.plan.io.start_into(&request, self.spent.take());
+        self.prompt = match has_ended(&started.request()) {
+            true => (self.prompt + 1).min(2 * PROMPT),
+            false => self.prompt.saturating_sub(LATE),
+        };
         self.discarded.get_or_insert(0);
         table.count_ahead(request.len);
         self.chunks.push_back(Chunk {
@@ -425,6 +475,11 @@ impl Ahead {
     /// Starts the reads that the depth admits.
     fn read_on(&mut self, table: &Table) {
         while self.scouting == Scouting::Going && self.admits_another() {
+            if self.is_direct() && !self.chunks.is_empty() {
+                // The scan reads on without the scout when it gets to the end of these chunks.
+                self.scouting = Scouting::Idle;
+                return;
+            }
             let Some(range) = self.next_range(table, false) else {
                 return;
             };
@@ -490,8 +545,8 @@ impl Ahead {
                 break;
             }
         }
-        if range.is_some() && self.options.readahead == 0 {
-            self.size = size.saturating_mul(2).min(max_size(table));
+        if range.is_some() {
+            self.grow(table, size);
         }
         range
     }
@@ -650,6 +705,7 @@ impl Ahead {
         }
         self.reads = before.reads;
         self.visited = before.visited;
+        self.prompt = before.prompt;
         self.back = back;
         self.continues = true;
         self.scout = IndexIter::new(table);
