@@ -7,7 +7,7 @@ use crate::options::{OptionSet, pairs};
 
 /// An option name and its values.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 18] = [
+const DB_OPTIONS: [Values; 19] = [
     ("allow_2pc", &["false", "true"]),
     ("atomic_flush", &["false", "true"]),
     ("max_total_wal_size", &["0", "16384", "100000"]),
@@ -27,8 +27,9 @@ const DB_OPTIONS: [Values; 18] = [
     ("recycle_log_file_num", &["0", "2"]),
     // The limit is ten tables.
     ("max_open_files", &["-1", "20"]),
+    ("allow_mmap_writes", &["true", "false"]),
 ];
-const FAMILY_OPTIONS: [Values; 29] = [
+const FAMILY_OPTIONS: [Values; 30] = [
     // 64 KiB is the minimum.
     ("write_buffer_size", &["65536"]),
     ("max_write_buffer_number", &["2", "4"]),
@@ -93,8 +94,9 @@ const FAMILY_OPTIONS: [Values; 29] = [
     ("blob_space_target", &["0", "1.3"]),
     ("enable_blob_columns", &["true", "false"]),
     ("max_successive_merges", &["0", "2"]),
+    ("inplace_update_support", &["true", "false"]),
 ];
-const TABLE_OPTIONS: [Values; 19] = [
+const TABLE_OPTIONS: [Values; 20] = [
     ("block_size", &["256", "1024", "4096"]),
     ("block_restart_interval", &["1", "4", "16"]),
     ("index_block_restart_interval", &["1", "4"]),
@@ -143,6 +145,7 @@ const TABLE_OPTIONS: [Values; 19] = [
             "FlushBlockEveryKeyPolicyFactory",
         ],
     ),
+    ("read_amp_bytes_per_bit", &["0", "1", "32"]),
 ];
 
 /// Merge operators.
