@@ -95,6 +95,12 @@ impl Cairn {
         self.family.comparator.timestamp_size() > 0
     }
 
+    /// True if tables store no timestamps. The entries of an external table then have the oldest timestamp.
+    #[must_use]
+    pub fn strips_timestamps(&self) -> bool {
+        self.has_timestamps() && !self.family.persist_user_defined_timestamps
+    }
+
     /// Returns the timestamp of the next writes.
     #[must_use]
     pub fn now(&self) -> [u8; TIMESTAMP_LEN] {

@@ -17,6 +17,8 @@ struct Family {
     alive: bool,
     /// The moment of its last write.
     last_written: usize,
+    /// The moments of writes in external tables.
+    ingested: Vec<usize>,
 }
 
 /// The result of one write to a key.
@@ -120,6 +122,7 @@ impl Model {
             ranges: Vec::new(),
             alive: true,
             last_written: 0,
+            ingested: Vec::new(),
         });
     }
 
@@ -165,6 +168,24 @@ impl Model {
             }
         }
         self.moments.push(seq);
+    }
+
+    /// Applies the writes in external tables.
+    pub fn write_external(&mut self, writes: &[Write]) {
+        self.write(writes);
+        let now = self.now();
+        for write in writes {
+            if let Some(index) = self.index(&write.family) {
+                self.families[index].ingested.push(now);
+            }
+        }
+    }
+
+    /// True if external tables were written to a family after the moment `after`, and by the moment `upto`.
+    #[must_use]
+    pub fn was_ingested(&self, number: usize, after: usize, upto: usize) -> bool {
+        let mut ingested = self.families[number].ingested.iter();
+        ingested.any(|&moment| moment > after && moment <= upto)
     }
 
     /// Advances the moment without a change, for a batch that was not executed.

@@ -224,7 +224,9 @@ impl SstFileWriter {
         self.add(ValueKind::Value, key, None, value)
     }
 
-    /// Like [`SstFileWriter::put`], with a timestamp, for comparators with timestamps.
+    /// Like [`SstFileWriter::put`], with a timestamp, for comparators with timestamps. Without
+    /// `persist_user_defined_timestamps` the table does not store it, and reads at any timestamp show the entry once it is
+    /// ingested, as in RocksDB.
     ///
     /// # Errors
     ///

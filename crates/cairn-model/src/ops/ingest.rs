@@ -209,7 +209,7 @@ impl Operation for Ingest {
     }
 
     fn apply(&self, model: &mut Model) {
-        model.write(&self.0.writes());
+        model.write_external(&self.0.writes());
     }
 
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {

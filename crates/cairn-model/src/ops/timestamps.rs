@@ -67,9 +67,13 @@ impl Operation for Past {
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         let Past(family, at) = self;
         let known = runner.model().keys(family);
+        let is_shown = shows_later_tables(runner.model(), family, *at);
         let Some(cairn) = with_timestamps(runner)? else {
             return Ok(Promise::Nothing);
         };
+        if cairn.strips_timestamps() && is_shown {
+            return Ok(Promise::Nothing);
+        }
         let Some(found) = past(cairn, family, *at, &known)? else {
             return Ok(Promise::Nothing);
         };
@@ -159,9 +163,13 @@ impl Operation for Versions {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         let Versions { family, from, at } = self;
+        let is_shown = shows_later_tables(runner.model(), family, 0);
         let Some(cairn) = with_timestamps(runner)? else {
             return Ok(Promise::Nothing);
         };
+        if cairn.strips_timestamps() && is_shown {
+            return Ok(Promise::Nothing);
+        }
         let oldest = cairn.oldest_moment(family)?;
         if *at < oldest {
             return Ok(Promise::Nothing);
@@ -274,6 +282,12 @@ impl Operation for Forget {
         raised?;
         Ok(Promise::Nothing)
     }
+}
+
+/// True if external tables were written to `family` after `moment`: without timestamps in tables, their entries have the
+/// oldest one, and a read at `moment` shows them.
+fn shows_later_tables(model: &Model, family: &str, moment: usize) -> bool {
+    model.was_ingested(model.number(family), moment, model.now())
 }
 
 /// The database, if its families have timestamps.
