@@ -3,8 +3,7 @@
 //! A data block has a bitmap with a bit for every `read_amp_bytes_per_bit` bytes, rounded down to a power of two. An entry
 //! whose value is read sets the bit of its first granule, and counts as useful with all of its granules if the bit was not
 //! set. Granules begin at a different place in each block, so that lengths of entries which divide a granule do not distort
-//! the estimate. All as in RocksDB, except that the entry at
-//! which a lookup of an absent key ends is not useful.
+//! the estimate. All as in RocksDB, except that the entry at which a lookup of an absent key ends is not useful.
 //!
 //! Cost: a read of a value takes the mutex of the table. The bitmaps take a bit per granule of the blocks that were read
 //! and are still cached; those of others are dropped whenever their number has doubled. Without the option, a read of a
