@@ -287,7 +287,7 @@ impl Operation for Forget {
 /// True if external tables were written to `family` after `moment`: without timestamps in tables, their entries have the
 /// oldest one, and a read at `moment` shows them.
 fn shows_later_tables(model: &Model, family: &str, moment: usize) -> bool {
-    model.was_ingested(model.number(family), moment, model.now())
+    model.has_family(family) && model.was_ingested(model.number(family), moment, model.now())
 }
 
 /// The database, if its families have timestamps.
