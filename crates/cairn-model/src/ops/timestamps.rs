@@ -274,9 +274,10 @@ impl Operation for Forget {
         let handle = cairn.family(family)?;
         let raised = handle.increase_full_history_ts_low(&stamp(low as u64));
         if low < oldest {
-            return match raised.map_err(|error| error.code()) {
-                Err(Code::InvalidArgument) => Ok(Promise::Nothing),
-                _ => Err(Failure::wrong("full_history_ts_low was lowered")),
+            return match raised {
+                Ok(()) => Err(Failure::wrong("full_history_ts_low was lowered")),
+                Err(error) if error.code() == Code::InvalidArgument => Ok(Promise::Nothing),
+                Err(error) => Err(error.into()),
             };
         }
         raised?;
