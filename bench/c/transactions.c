@@ -18,6 +18,7 @@ enum { ROUNDS = 4, OPERATIONS = 200000, KEYS = 1000000, MAX_THREADS = 64 };
 static enum { PLAIN, PUT, PESSIMISTIC, OPTIMISTIC, PREPARED } mode;
 static const char* const MODES[] = {"plain", "put", "pessimistic", "optimistic", "prepared"};
 
+#define LOAD(name) name = function("rocksdb_" #name)
 #define DECLARED(result, name, ...) static result (*name)(__VA_ARGS__)
 DECLARED(void, put, void*, void*, const char*, size_t, const char*, size_t, char**);
 DECLARED(void, transactiondb_put, void*, void*, const char*, size_t, const char*, size_t, char**);
@@ -112,16 +113,16 @@ int main(int argc, char** argv) {
   FUNCTION(void*, writeoptions_create, void);
   FUNCTION(void*, transaction_options_create, void);
   FUNCTION(void*, optimistictransaction_options_create, void);
-  put = function("rocksdb_put");
-  transactiondb_put = function("rocksdb_transactiondb_put");
-  transaction_begin = function("rocksdb_transaction_begin");
-  optimistictransaction_begin = function("rocksdb_optimistictransaction_begin");
-  transaction_get_for_update = function("rocksdb_transaction_get_for_update");
-  transaction_put = function("rocksdb_transaction_put");
-  transaction_set_name = function("rocksdb_transaction_set_name");
-  transaction_prepare = function("rocksdb_transaction_prepare");
-  transaction_commit = function("rocksdb_transaction_commit");
-  transaction_rollback = function("rocksdb_transaction_rollback");
+  LOAD(put);
+  LOAD(transactiondb_put);
+  LOAD(transaction_begin);
+  LOAD(optimistictransaction_begin);
+  LOAD(transaction_get_for_update);
+  LOAD(transaction_put);
+  LOAD(transaction_set_name);
+  LOAD(transaction_prepare);
+  LOAD(transaction_commit);
+  LOAD(transaction_rollback);
 
   char* err = NULL;
   void* options = options_create();

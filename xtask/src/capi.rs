@@ -197,16 +197,6 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
 
 fn compile(root: &Path, libraries: &Path, work: &Path, name: &str) -> Result<PathBuf, String> {
     let source = root.join(format!("capi/tests/{name}.c"));
-    compile_file(root, libraries, work, name, &source)
-}
-
-fn compile_file(
-    root: &Path,
-    libraries: &Path,
-    work: &Path,
-    name: &str,
-    source: &Path,
-) -> Result<PathBuf, String> {
     let program = work.join(name);
     printed(
         compiler()

@@ -482,6 +482,33 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_no_module_declares_is_reported() {
+        let source = |path: &str, text: &str| Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        let rust = [
+            source("a/src/lib.rs", "mod one;\nmod two;\n"),
+            source("a/src/one.rs", "#[path = \"one_tests.rs\"]\nmod tests;\n"),
+            source("a/src/one_tests.rs", ""),
+            source("a/src/two/mod.rs", "mod inner;\n"),
+            source("a/src/two/inner.rs", ""),
+            source("a/src/two/lost.rs", ""),
+            source("a/tests/it/main.rs", "mod present;\n"),
+            source("a/tests/it/present.rs", ""),
+            source("a/tests/it/absent.rs", ""),
+            source("a/tests/alone.rs", ""),
+        ];
+        let mut complaints = Vec::new();
+        modules(&rust, &mut complaints);
+        let found: Vec<_> = complaints
+            .iter()
+            .filter_map(|it| it.split(':').next())
+            .collect();
+        assert_eq!(found, ["a/src/two/lost.rs", "a/tests/it/absent.rs"]);
+    }
+
+    #[test]
     fn a_component_that_reaches_over_its_seam_is_reported() {
         let found = |path: &str, text: &str| {
             let (path, text) = (path.to_owned(), text.to_owned());

@@ -28,6 +28,8 @@
 //! L6. No key is locked that is in a locked range of another owner. Ranges of different owners do not overlap.
 
 mod deadlocks;
+#[cfg(all(test, any(loom, shuttle)))]
+mod explored;
 mod graph;
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -174,9 +174,9 @@ impl Model {
     pub fn write_external(&mut self, writes: &[Write]) {
         self.write(writes);
         let now = self.now();
-        for write in writes {
-            if let Some(index) = self.index(&write.family) {
-                self.families[index].ingested.push(now);
+        for family in &mut self.families {
+            if family.alive && family.last_written == now {
+                family.ingested.push(now);
             }
         }
     }

@@ -38,9 +38,13 @@ fn opened(world: &World, statistics: &Arc<Statistics>, table: &str) -> Db {
     .unwrap()
 }
 
-/// A table with an older and a newer version of each key.
-fn filled(world: &World, statistics: &Arc<Statistics>) {
-    let db = opened(world, statistics, "");
+/// A database with an older and a newer version of each key in a table, and its statistics.
+fn filled() -> (World, Arc<Statistics>) {
+    let (world, statistics) = (
+        World::in_memory(),
+        Arc::new(Statistics::new(StatsLevel::All)),
+    );
+    let db = opened(&world, &statistics, "");
     let write = |value| (0..ENTRIES).for_each(|n| db.put(&key(n), &[value; 100]).unwrap());
     write(b'o');
     let snapshot = db.snapshot();
@@ -48,6 +52,7 @@ fn filled(world: &World, statistics: &Arc<Statistics>) {
     db.flush().unwrap();
     drop(snapshot);
     db.close().unwrap();
+    (world, statistics)
 }
 
 /// The bytes of the blocks read, and the useful ones.
@@ -69,11 +74,7 @@ fn scan(db: &Db) {
 
 #[test]
 fn entries_are_useful_once_and_blocks_count_when_they_are_read() {
-    let (world, statistics) = (
-        World::in_memory(),
-        Arc::new(Statistics::new(StatsLevel::All)),
-    );
-    filled(&world, &statistics);
+    let (world, statistics) = filled();
     assert_eq!(counts(&statistics), (0, 0));
     let db = opened(&world, &statistics, "read_amp_bytes_per_bit=16");
     for n in (0..ENTRIES).step_by(50) {
@@ -99,11 +100,7 @@ fn entries_are_useful_once_and_blocks_count_when_they_are_read() {
 
 #[test]
 fn bitmaps_of_blocks_that_are_not_cached_do_not_accumulate() {
-    let (world, statistics) = (
-        World::in_memory(),
-        Arc::new(Statistics::new(StatsLevel::All)),
-    );
-    filled(&world, &statistics);
+    let (world, statistics) = filled();
     for table in ["no_block_cache=true", "block_cache=64K"] {
         let db = opened(
             &world,
@@ -123,22 +120,8 @@ fn bitmaps_of_blocks_that_are_not_cached_do_not_accumulate() {
 }
 
 #[test]
-fn without_statistics_nothing_is_counted() {
-    let (world, statistics) = (
-        World::in_memory(),
-        Arc::new(Statistics::new(StatsLevel::All)),
-    );
-    filled(&world, &statistics);
-    let family = "block_based_table_factory={read_amp_bytes_per_bit=16}";
-    let family = FamilyOptions::from_text(family).unwrap();
-    let db = open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &db_options(),
-        families: &[],
-        others: Some(&family),
-        read_only: true,
-        world,
-    });
-    scan(&db.unwrap());
+fn without_the_option_nothing_is_counted() {
+    let (world, statistics) = filled();
+    scan(&opened(&world, &statistics, ""));
     assert_eq!(counts(&statistics), (0, 0));
 }

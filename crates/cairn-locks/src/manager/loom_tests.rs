@@ -1,5 +1,5 @@
-//! The lock manager under loom: all interleavings of two transactions, and those of three with up to two preemptions. What an exclusive lock
-//! guards is seen by its next holder, no wake-up is lost, every deadlock is found, and no lock remains.
+//! The lock manager under loom: all interleavings of two transactions, and those of three with up to two preemptions. What
+//! an exclusive lock guards is seen by its next holder, no wake-up is lost, every deadlock is found, and no lock remains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use cairn_types::KeyOrder;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
+use super::explored::{key, lock, request};
 use super::*;
 
 /// A time that stands still, so that an interleaving is the same whenever it is repeated.
@@ -33,27 +34,6 @@ impl Guarded {
 
     fn increment(&self) {
         self.0.store(self.get() + 1, Ordering::Relaxed);
-    }
-}
-
-fn key(n: usize) -> LockKey {
-    LockKey::new(0, &[n as u8])
-}
-
-fn lock(locks: &LockManager, id: u64, n: usize, exclusive: bool) -> bool {
-    let owner = Owner::new(id, 0);
-    let request = Request {
-        owner: &owner,
-        exclusive,
-        timeout: None,
-        detect: Some(50),
-    };
-    match locks.lock(&key(n), &request) {
-        Ok(()) => true,
-        Err(error) => {
-            assert_eq!(error.subcode(), Subcode::Deadlock);
-            false
-        }
     }
 }
 
@@ -148,13 +128,6 @@ fn loom_upgrades() {
 #[test]
 fn loom_a_range_and_a_key_in_it() {
     explore(|locks, guarded, id| {
-        let owner = Owner::new(id, 0);
-        let request = Request {
-            owner: &owner,
-            exclusive: true,
-            timeout: None,
-            detect: Some(50),
-        };
         if id == 1 {
             assert!(lock(locks, id, 5, true));
             guarded.increment();
@@ -162,6 +135,8 @@ fn loom_a_range_and_a_key_in_it() {
             return 1;
         }
         let ends = (Endpoint::at(&[1]), Endpoint::at(&[9]));
+        let owner = Owner::new(id, 0);
+        let request = request(&owner, true);
         let range = locks.lock_range(0, &KeyOrder::Bytewise, ends, &request);
         let range = range.expect("there is no deadlock");
         guarded.increment();

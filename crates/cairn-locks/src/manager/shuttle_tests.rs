@@ -6,33 +6,13 @@ use std::sync::Arc;
 use cairn_platform::World;
 use shuttle::thread;
 
+use super::explored::{key, lock};
 use super::*;
 
 const SCHEDULES: usize = 6_000;
 
 fn manager() -> Arc<LockManager> {
     Arc::new(LockManager::new(2, None, 5, World::posix().clock))
-}
-
-fn key(n: usize) -> LockKey {
-    LockKey::new(0, &[n as u8])
-}
-
-fn lock(locks: &LockManager, id: u64, n: usize, exclusive: bool) -> bool {
-    let owner = Owner::new(id, 0);
-    let request = Request {
-        owner: &owner,
-        exclusive,
-        timeout: None,
-        detect: Some(50),
-    };
-    match locks.lock(&key(n), &request) {
-        Ok(()) => true,
-        Err(error) => {
-            assert_eq!(error.subcode(), Subcode::Deadlock);
-            false
-        }
-    }
 }
 
 fn explore(work: impl Fn(&LockManager, u64) + Send + Sync + Copy + 'static) {

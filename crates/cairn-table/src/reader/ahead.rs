@@ -22,7 +22,7 @@
 //!
 //! Reads that end when they are started, because the page cache has the bytes, gain nothing from the background. After
 //! some of them a forward scan is *direct*: it has no scout and holds one chunk, the bytes after the block that it needs,
-//! until some reads do not end at once. The kernel ends a few of the reads early that it has the bytes for.
+//! until some reads do not end at once. One alone proves little: the kernel may return a part of bytes that it has.
 //!
 //! A read that fails is forgotten, and the block that the scan needs is read alone: readahead never reports an
 //! error. All memory is freed with the iterator, that of a read under way when it ends.
@@ -394,12 +394,12 @@ impl Ahead {
     fn direct_range(&mut self, table: &Table, walk: &IndexIter, handle: Handle) -> Range<u64> {
         let size = self.size.max(self.first_size(table));
         let most = table.data_end().saturating_sub(handle.end());
-        let wanted = size.saturating_sub(len_of(&(handle.offset..handle.end())));
+        let wanted = size.saturating_sub(handle.end() - handle.offset);
         let mut more = wanted.min(most);
         if let Some(upper) = self.plan.upper.as_deref().filter(|_| self.plan.trims) {
             more = trimmed(table, walk, more, upper);
         }
-        if wanted >= most {
+        if more == most {
             self.scouting = Scouting::AtEnd;
         }
         self.grow(table, size);

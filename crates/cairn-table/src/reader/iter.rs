@@ -132,7 +132,7 @@ pub struct TableIter {
     filter: PrefixFilter,
     target: Vec<u8>,
     padding: Padding,
-    /// True if entries need more work: the key is built, the entry is verified, or its use is counted.
+    /// See [`Table::has_slow_entries`].
     slow: bool,
     valid: bool,
     error: Option<Error>,

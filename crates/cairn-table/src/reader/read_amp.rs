@@ -5,9 +5,9 @@
 //! set. Granules begin at a different place in each block, so that lengths of entries which divide a granule do not distort
 //! the estimate. All as in RocksDB, except that the entry at which a lookup of an absent key ends is not useful.
 //!
-//! Cost: a read of a value takes the mutex of the table. The bitmaps take a bit per granule of the blocks that were read
-//! and are still cached; those of others are dropped whenever their number has doubled. Without the option, a read of a
-//! value tests one pointer.
+//! Cost: a read of a value takes the mutex of the bitmaps of the table. They take a bit per granule of the blocks that were
+//! read and are still cached; those of others are dropped whenever their number has doubled. They are not charged to the
+//! block cache. Without the option, a get tests a pointer, and an iterator a flag.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -134,17 +134,20 @@ impl ReadAmp {
             true => cursor.value_range(),
             false => cursor.entry_range(),
         };
-        let has_bitmap = self.marked.lock().blocks.contains_key(&handle);
-        if !has_bitmap {
+        let useful = self.mark(handle, &entry).or_else(|| {
             // The block was cached by another opening of the file, or by its writer.
             self.begin((handle, block), is_cached);
-        }
-        let useful = match self.marked.lock().blocks.get_mut(&handle) {
-            Some(bitmap) => bitmap.mark(&entry, self.shift),
-            None => 0,
-        };
-        self.meter
-            .add(Ticker::ReadAmpEstimateUsefulBytes, useful as u64);
+            self.mark(handle, &entry)
+        });
+        let ticker = Ticker::ReadAmpEstimateUsefulBytes;
+        self.meter.add(ticker, useful.unwrap_or(0) as u64);
+    }
+
+    /// See [`Bitmap::mark`]; `None` if the block at `handle` has no bitmap.
+    fn mark(&self, handle: Handle, entry: &Range<usize>) -> Option<usize> {
+        let mut marked = self.marked.lock();
+        let bitmap = marked.blocks.get_mut(&handle)?;
+        Some(bitmap.mark(entry, self.shift))
     }
 }
 

@@ -412,6 +412,11 @@ impl Table {
         }
     }
 
+    /// True if a step to an entry is more than decoding it: its key is built, it is verified, or its use is counted.
+    pub(super) fn has_slow_entries(&self) -> bool {
+        self.pad > 0 || self.guards() || self.read_amp.is_some()
+    }
+
     /// Counts the entry of `cursor` in `block`, the data block at `handle`, for the estimate of read amplification: its
     /// value is read.
     #[inline]

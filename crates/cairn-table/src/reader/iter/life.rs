@@ -64,7 +64,7 @@ impl TableIter {
                 pads: table.pad > 0,
                 key: Vec::new(),
             },
-            slow: table.pad > 0 || table.guards() || table.read_amp.is_some(),
+            slow: table.has_slow_entries(),
             table: ReadTable(Some(table)),
             supplied: SuppliedBlocks::of_reader(options.caller, options.fill_cache),
             options,
@@ -88,7 +88,7 @@ impl TableIter {
         self.data.set_global_seqno(table.global_seqno);
         self.prefetch.set_fixed(options.readahead);
         self.padding.pads = table.pad > 0;
-        self.slow = self.padding.pads || table.guards() || table.read_amp.is_some();
+        self.slow = table.has_slow_entries();
         self.supplied.reader = Some(TracedReader {
             caller: options.caller,
             fills: options.fill_cache,
