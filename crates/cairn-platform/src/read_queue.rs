@@ -22,8 +22,9 @@ use std::time::Duration;
 use cairn_types::{Error, Result};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
-use crate::buffer::{Buffer, Memory, pool};
+use crate::buffer::{Allocation, Buffer, Memory, pool};
 use crate::clock::Clock;
+use crate::posix::MemoryKind;
 
 /// A read of a batch, with the memory that it fills.
 pub struct BatchRead {
@@ -32,6 +33,7 @@ pub struct BatchRead {
     /// The number of bytes read, after the read.
     pub got: Result<usize>,
     len: usize,
+    kind: MemoryKind,
     /// Empty while a transfer has it.
     memory: Memory,
     /// The transfer that executes the read.
@@ -39,24 +41,25 @@ pub struct BatchRead {
 }
 
 impl BatchRead {
-    /// A read of `len` bytes at `offset`, whose memory has `room` more bytes at its end.
+    /// A read of `len` bytes at `offset` into memory of `allocation`.
     #[must_use]
-    pub fn new(offset: u64, len: usize, room: usize) -> BatchRead {
-        BatchRead::new_into(offset, len, room, None)
+    pub fn new(offset: u64, len: usize, allocation: Allocation) -> BatchRead {
+        BatchRead::new_into(offset, len, allocation, None)
     }
 
-    /// [`BatchRead::new`], reusing the memory of `spent` if it has a suitable length and is not shared.
+    /// [`BatchRead::new`], reusing the memory of `spent` if it is like new memory and not shared.
     pub(crate) fn new_into(
         offset: u64,
         len: usize,
-        room: usize,
+        allocation: Allocation,
         spent: Option<Buffer>,
     ) -> BatchRead {
         BatchRead {
             offset,
             got: Ok(0),
             len,
-            memory: Buffer::spent_memory(spent, len + room),
+            kind: allocation.kind,
+            memory: Buffer::spent_memory(spent, len, allocation),
             transfer: None,
         }
     }
@@ -254,7 +257,7 @@ impl ReadQueue {
         (offset, len): (u64, usize),
         alignment: usize,
     ) {
-        let memory = pool::memory(len + alignment);
+        let memory = pool::memory(len + alignment, read.kind);
         let start = memory.as_ptr().align_offset(alignment);
         assert!(start < alignment, "a byte pointer can be aligned");
         let transfer = Transfer::new(file.clone(), offset, memory, start, len, true);
@@ -281,7 +284,7 @@ impl ReadQueue {
         // The transfer is lost if the ring failed while the kernel used its memory.
         let Some(transfer) = transfer else {
             if read.memory.len() < read.len {
-                read.memory = pool::memory(read.len);
+                read.memory = pool::memory(read.len, read.kind);
             }
             return Some(Transferred {
                 got: Err(Errno::IO),

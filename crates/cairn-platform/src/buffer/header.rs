@@ -18,7 +18,7 @@
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
-use super::slab::Memory;
+use super::slab::{Extent, Memory};
 use super::word::RefWord;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 
@@ -29,10 +29,11 @@ const NONE: u32 = u32::MAX;
 #[repr(align(64))]
 pub(crate) struct Header {
     word: RefWord,
-    /// The memory of the buffer, a [`Memory`] of `capacity` bytes.
+    /// The memory of the buffer, a [`Memory`] of `extent`.
     memory: AtomicPtr<u8>,
     key: [AtomicU64; 2],
-    capacity: AtomicU32,
+    /// The [`Extent`] of the memory.
+    extent: AtomicU32,
     /// The lengths of the buffer and its tail as cached.
     len: AtomicU32,
     tail: AtomicU32,
@@ -51,10 +52,10 @@ const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
     /// Starts a use of the header with one reference.
-    fn begin(&self, memory: NonNull<u8>, capacity: u32) {
+    fn begin(&self, memory: NonNull<u8>, extent: Extent) {
         // Relaxed: the fields are published with the word.
         self.memory.store(memory.as_ptr(), Ordering::Relaxed);
-        self.capacity.store(capacity, Ordering::Relaxed);
+        self.extent.store(extent.bits(), Ordering::Relaxed);
         self.word.begin();
     }
 
@@ -81,7 +82,7 @@ impl Header {
     /// Returns the memory of a buffer without references.
     fn take_memory(&self) -> Memory {
         // SAFETY: H1: `begin` stored both, and this is the end of their use.
-        unsafe { Memory::from_raw(self.memory(), self.capacity()) }
+        unsafe { Memory::from_raw(self.memory(), self.extent()) }
     }
 
     /// The number of references.
@@ -95,9 +96,10 @@ impl Header {
         NonNull::new(self.memory.load(Ordering::Relaxed)).unwrap_or(NonNull::dangling())
     }
 
+    /// The size and the kind of the memory.
     #[inline]
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity.load(Ordering::Relaxed) as usize
+    pub(super) fn extent(&self) -> Extent {
+        Extent::from_bits(self.extent.load(Ordering::Relaxed))
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -350,7 +352,7 @@ fn new_segment(segment: usize) -> &'static [Header] {
         word: RefWord::new(),
         memory: AtomicPtr::new(std::ptr::null_mut()),
         key: [AtomicU64::new(0), AtomicU64::new(0)],
-        capacity: AtomicU32::new(0),
+        extent: AtomicU32::new(0),
         len: AtomicU32::new(0),
         tail: AtomicU32::new(0),
         hits: AtomicU32::new(0),
@@ -365,10 +367,9 @@ fn new_segment(segment: usize) -> &'static [Header] {
 
 /// Creates a header for a buffer in `memory`, with one reference.
 pub(super) fn begin(memory: Memory) -> &'static Header {
-    let capacity = super::length(memory.len());
     let header = HEADERS.take();
-    let (memory, _) = memory.into_raw();
-    header.begin(memory, capacity);
+    let (memory, extent) = memory.into_raw();
+    header.begin(memory, extent);
     header
 }
 

@@ -71,7 +71,7 @@ mod tests {
             (64, 0),
             (1 << 19, 128),
         ] {
-            let buffer = Buffer::with_tail(&vec![1; len], &vec![2; tail]);
+            let buffer = Buffer::from(vec![1; len]).with_tail(&vec![2; tail]);
             let hint = PrefetchHint::from_bits(buffer.hint().to_bits());
             assert_eq!(hint, buffer.hint());
             let start = buffer.as_ptr().addr();

@@ -5,7 +5,8 @@
 //! to a buffer with [`Buffer::pin`], without a lock, even though the number may be stale.
 //!
 //! The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
-//! longer than both, to leave room for a tail or because sizes are rounded (`slab`).
+//! longer than both, to leave room for a tail or because sizes are rounded (`slab`). All of it is memory of one kind
+//! ([`MemoryKind`]).
 //!
 //! Invariant: the bytes visible through a buffer never change. A tail is written only to memory that is not
 //! visible through any existing buffer.
@@ -32,13 +33,14 @@ pub use hint::PrefetchHint;
 pub(crate) use slab::Memory;
 pub use slab::{BufferMemory, buffer_memory};
 
+use crate::posix::MemoryKind;
 use crate::{prefetch, prefetch_address};
 
 /// A reference-counted, immutable buffer; see the module's documentation. Cloning increments the reference
 /// count.
 pub struct Buffer {
     header: &'static Header,
-    /// The first of the header's `capacity` bytes.
+    /// The first byte of the header's memory.
     memory: NonNull<u8>,
     len: u32,
     tail: u32,
@@ -65,28 +67,66 @@ impl Drop for Buffer {
     }
 }
 
-impl Buffer {
-    /// Copies `bytes` and appends the tail `tail`.
+/// The memory to allocate for a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// The kind of memory.
+    pub kind: MemoryKind,
+    /// The number of bytes to allocate for a tail, in addition to the bytes of the buffer; see
+    /// [`Buffer::append_tail`].
+    pub room: usize,
+}
+
+impl Allocation {
+    /// Memory of `kind`, without room for a tail.
     #[must_use]
-    pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
-        let mut memory = pool::memory(bytes.len() + tail.len());
-        let (first, rest) = memory.split_at_mut(bytes.len());
-        first.copy_from_slice(bytes);
-        rest[..tail.len()].copy_from_slice(tail);
-        let mut buffer = Buffer::of(memory, bytes.len());
-        buffer.tail = length(tail.len());
-        buffer
+    pub fn of_kind(kind: MemoryKind) -> Allocation {
+        Allocation { kind, room: 0 }
     }
 
-    /// Copies `bytes`, with room for a tail of `room` bytes; see [`Buffer::append_tail`].
+    /// Ordinary memory with room for a tail of `room` bytes.
     #[must_use]
-    pub fn with_room(bytes: &[u8], room: usize) -> Buffer {
-        let mut memory = match room {
-            0 => return Buffer::from(bytes),
-            _ => pool::memory(bytes.len() + room),
-        };
+    pub fn with_room(room: usize) -> Allocation {
+        Allocation {
+            room,
+            ..Allocation::default()
+        }
+    }
+
+    /// Memory for a buffer of `len` bytes, with arbitrary content.
+    fn memory(self, len: usize) -> Memory {
+        pool::memory(len + self.room, self.kind)
+    }
+}
+
+impl Buffer {
+    /// Copies `bytes` to memory of `allocation`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8], allocation: Allocation) -> Buffer {
+        let mut memory = allocation.memory(bytes.len());
         memory[..bytes.len()].copy_from_slice(bytes);
         Buffer::of(memory, bytes.len())
+    }
+
+    /// Copies the buffer to memory of `kind`.
+    #[must_use]
+    pub fn copied_to(&self, kind: MemoryKind) -> Buffer {
+        self.copied_with(self.tail(), kind)
+    }
+
+    /// Copies the bytes of the buffer, and appends the tail `tail` instead of that of the buffer. The memory is of the
+    /// same kind.
+    #[must_use]
+    pub fn with_tail(&self, tail: &[u8]) -> Buffer {
+        self.copied_with(tail, self.memory_kind())
+    }
+
+    fn copied_with(&self, tail: &[u8], kind: MemoryKind) -> Buffer {
+        let room = tail.len();
+        let mut buffer = Buffer::copy_of(self, Allocation { kind, room });
+        let is_appended = buffer.append_tail(tail);
+        debug_assert!(is_appended, "there is room, and the copy is not shared");
+        buffer
     }
 
     /// Appends `tail` in place. Returns false if the buffer has a tail, there is not enough room, or there
@@ -183,42 +223,55 @@ impl Buffer {
     #[inline]
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        self.header.capacity()
+        self.header.extent().size()
     }
 
-    /// Creates a buffer of `len` bytes written by `fill`, with room for a tail of `room` bytes. The memory
-    /// passed to `fill` is zeroed or has the content of an earlier buffer.
+    /// The kind of the memory.
+    #[must_use]
+    pub fn memory_kind(&self) -> MemoryKind {
+        self.header.extent().kind()
+    }
+
+    /// Creates a buffer of `len` bytes written by `fill` in memory of `allocation`. The memory passed to `fill` is
+    /// zeroed or has the content of an earlier buffer.
     ///
     /// # Errors
     ///
     /// Those of `fill`.
     pub fn filled<E>(
         len: usize,
-        room: usize,
+        allocation: Allocation,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
-        Buffer::refilled(None, len, room, fill)
+        Buffer::refilled(None, len, allocation, fill)
     }
 
-    /// Like [`Buffer::filled`], reusing the memory of `spent` if it has a suitable length and is not shared.
+    /// Like [`Buffer::filled`], reusing the memory of `spent` if it is like that of a new buffer and not shared.
     pub(crate) fn refilled<E>(
         spent: Option<Buffer>,
         len: usize,
-        room: usize,
+        allocation: Allocation,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
-        let mut memory = Buffer::spent_memory(spent, len + room);
+        let mut memory = Buffer::spent_memory(spent, len, allocation);
         fill(&mut memory[..len])?;
         Ok(Buffer::of(memory, len))
     }
 
-    /// Returns memory of at least `len` bytes, with arbitrary content: that of `spent` if it has a suitable length and
-    /// is not shared.
-    pub(crate) fn spent_memory(spent: Option<Buffer>, len: usize) -> Memory {
+    /// Returns memory of `allocation` for a buffer of `len` bytes, with arbitrary content: that of `spent` if it is the
+    /// same and not shared.
+    pub(crate) fn spent_memory(
+        spent: Option<Buffer>,
+        len: usize,
+        allocation: Allocation,
+    ) -> Memory {
         spent
-            .filter(|spent| pool::fits(spent.memory_usage(), len))
+            .filter(|spent| {
+                let memory = (spent.memory_usage(), spent.memory_kind());
+                memory == (slab::rounded(len + allocation.room), allocation.kind)
+            })
             .and_then(Buffer::into_memory)
-            .unwrap_or_else(|| pool::memory(len))
+            .unwrap_or_else(|| allocation.memory(len))
     }
 
     /// Returns the memory of the buffer, unless it is shared.
@@ -342,7 +395,7 @@ impl Buffer {
         let header = header::numbered(number)?;
         Some(Entry {
             len: header.len() as usize,
-            memory_usage: header.capacity(),
+            memory_usage: header.extent().size(),
             hits: header.hits(),
             is_held: header.holders() > 1,
             key: header.key(),
@@ -383,9 +436,7 @@ impl From<Vec<u8>> for Buffer {
 
 impl From<&[u8]> for Buffer {
     fn from(bytes: &[u8]) -> Buffer {
-        let mut memory = pool::memory(bytes.len());
-        memory[..bytes.len()].copy_from_slice(bytes);
-        Buffer::of(memory, bytes.len())
+        Buffer::copy_of(bytes, Allocation::default())
     }
 }
 

@@ -5,11 +5,12 @@
 //! of a table have similar lengths, so the new block reuses the memory of the old one.
 //!
 //! Each thread retains at most [`MAX_BUFFERS`] buffers and [`MAX_BYTES`]. Lengths are rounded to those of the slabs
-//! (`slab`), so that a buffer fits all blocks of about its length.
+//! (`slab`), so that a buffer fits all blocks of about its length. Memory is reused for buffers of the same kind only.
 
 use std::cell::RefCell;
 
-use super::slab::{Memory, rounded};
+use super::slab::Memory;
+use crate::posix::MemoryKind;
 
 /// The maximum number of buffers retained by a thread.
 const MAX_BUFFERS: usize = 8;
@@ -21,11 +22,6 @@ const MIN_LENGTH: usize = 1 << 10;
 thread_local! {
     /// The buffers retained by the thread.
     static POOL: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
-}
-
-/// True if a buffer of `length` bytes may be used for `len` bytes.
-pub(crate) fn fits(length: usize, len: usize) -> bool {
-    length == rounded(len)
 }
 
 /// Adds `piece` to the pool, unless it is of an unsuitable length.
@@ -44,25 +40,28 @@ pub(crate) fn keep(piece: Memory) {
     });
 }
 
-/// Returns memory of at least `len` bytes, with arbitrary content.
-pub(crate) fn memory(len: usize) -> Memory {
+/// Returns memory of `kind` of at least `len` bytes, with arbitrary content.
+pub(crate) fn memory(len: usize, kind: MemoryKind) -> Memory {
     let taken = |pool: &RefCell<Vec<Memory>>| {
         let mut pool = pool.borrow_mut();
-        let at = pool.iter().rposition(|piece| fits(piece.len(), len))?;
+        let at = pool.iter().rposition(|piece| piece.fits(len, kind))?;
         Some(pool.swap_remove(at))
     };
     let taken = POOL.try_with(taken).ok().flatten();
-    taken.unwrap_or_else(|| Memory::new(len))
+    taken.unwrap_or_else(|| Memory::new(len, kind))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ORDINARY: MemoryKind = MemoryKind::ALL[0];
+
     #[test]
     fn memory_is_reused_for_suitable_lengths() {
         let at = |memory: &Memory| memory.as_ptr().addr();
-        let kept = Memory::new(4200);
+        let memory = |len| super::memory(len, ORDINARY);
+        let kept = Memory::new(4200, ORDINARY);
         let place = at(&kept);
         keep(kept);
         assert_ne!(at(&memory(4500)), place, "too short");
@@ -70,16 +69,30 @@ mod tests {
         let again = memory(4100 + 200);
         assert_eq!(at(&again), place);
         assert_ne!(at(&memory(4300)), place, "taken once");
-        keep(Memory::new(MAX_BYTES + 1));
-        keep(Memory::new(10));
+        keep(Memory::new(MAX_BYTES + 1, ORDINARY));
+        keep(Memory::new(10, ORDINARY));
         POOL.with(|pool| assert!(pool.borrow().is_empty()));
+    }
+
+    #[test]
+    fn memory_is_reused_for_the_same_kind_only() {
+        for (kind, other) in [(0, 1), (1, 0)] {
+            let (kind, other) = (MemoryKind::ALL[kind], MemoryKind::ALL[other]);
+            let kept = Memory::new(4200, kind);
+            let place = kept.as_ptr().addr();
+            keep(kept);
+            let fresh = memory(4200, other);
+            assert!(fresh.as_ptr().addr() != place && fresh.kind() == other);
+            let again = memory(4200, kind);
+            assert!(again.as_ptr().addr() == place && again.kind() == kind);
+        }
     }
 
     #[test]
     fn the_pool_is_bounded() {
         let sizes = |len| {
             for _ in 0..2 * MAX_BUFFERS {
-                keep(Memory::new(len));
+                keep(Memory::new(len, ORDINARY));
             }
             POOL.with(|pool| pool.borrow().len())
         };

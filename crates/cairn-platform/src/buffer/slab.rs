@@ -10,17 +10,19 @@
 //! of allocation, or at random from a constant mix of lengths. If the lengths change, the last pieces of a class keep
 //! their spans allocated. [`buffer_memory`] reports the idle memory, which a memory budget charges to its cache.
 //!
-//! An allocation takes the lock of its class. Threads keep pieces of evicted buffers for reuse (`pool`).
+//! Each kind of memory has its own spans and runs. An allocation takes the lock of its class and kind. Threads keep pieces of evicted buffers for reuse (`pool`).
 //!
 //! Invariants:
 //!
 //! S1. The description of a span is in the first page of its area. As long as the span exists, it is accessed only
 //!     with the lock of the span's class held.
 //! S2. A piece that is not in `free` of its span belongs to one [`Memory`].
+//! S3. The pages of a span are of the kind of its class.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use crate::posix::MemoryKind;
 use crate::posix::pages::{self, PAGE, area_of};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
@@ -50,14 +52,20 @@ const DESCRIPTIONS: usize = 64;
 /// The number of spans among which the fullest is searched.
 const CHOICES: usize = 8;
 
-static CLASS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
+static CLASS: [[Mutex<Class>; CLASSES]; MemoryKind::ALL.len()] =
+    [const { [const { Mutex::new(Class::new()) }; CLASSES] }; MemoryKind::ALL.len()];
+
+/// A class of pieces of `kind`.
+fn class_with(kind: MemoryKind, class: usize) -> &'static Mutex<Class> {
+    &CLASS[kind.index()][class]
+}
 
 /// Bytes of pieces and runs in use.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of spans that were never part of a piece.
 static UNTOUCHED: AtomicUsize = AtomicUsize::new(0);
 
-/// The memory of all buffers of the process, in bytes.
+/// The memory of all buffers of the process, of all kinds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferMemory {
     /// Memory of buffers.
@@ -125,7 +133,7 @@ impl SpanAt {
     }
 }
 
-/// The spans of a class that have free pieces.
+/// The spans of a class and a kind that have free pieces.
 struct Class {
     partial: Vec<SpanAt>,
 }
@@ -143,14 +151,14 @@ impl Class {
         unsafe { &mut *at.0.as_ptr() }
     }
 
-    /// Takes a piece of `size` bytes.
-    fn take(&mut self, size: usize) -> NonNull<u8> {
+    /// Takes a piece of `size` bytes. `kind` is that of the class.
+    fn take(&mut self, size: usize, kind: MemoryKind) -> NonNull<u8> {
         let first = self.partial.len().saturating_sub(CHOICES);
         let choices = first..self.partial.len();
         let fullest = choices.max_by_key(|&index| self.span(self.partial[index]).used);
         let at = match fullest {
             Some(index) => self.partial[index],
-            None => self.new_span(size),
+            None => self.new_span(size, kind),
         };
         let span = self.span(at);
         let piece = span.take();
@@ -189,8 +197,8 @@ impl Class {
     }
 
     /// Adds an empty span.
-    fn new_span(&mut self, size: usize) -> SpanAt {
-        let start = pages::take(SPAN, SPAN / PAGE);
+    fn new_span(&mut self, size: usize, kind: MemoryKind) -> SpanAt {
+        let start = pages::take(SPAN, SPAN / PAGE, kind);
         let at = SpanAt::of(start);
         let mut free = [0; SPAN / SMALLEST / 64];
         for piece in 0..SPAN / size {
@@ -264,16 +272,50 @@ pub(super) fn rounded(len: usize) -> usize {
     match class_of(len) {
         _ if len == 0 => 0,
         Some((_, size)) => size,
-        // A length has 32 bits.
-        None => len.next_multiple_of(PAGE).min(u32::MAX as usize).max(len),
+        None => len.next_multiple_of(PAGE),
     }
 }
+
+/// The size and the kind of memory in 32 bits: units of [`SHORT_STEP`] bytes, and the kind in the lowest bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent(u32);
+
+impl Extent {
+    /// The extent of `size` bytes, a result of [`rounded`].
+    fn new(size: usize, kind: MemoryKind) -> Extent {
+        debug_assert!(size.is_multiple_of(SHORT_STEP), "sizes are whole units");
+        let units = u32::try_from(size / SHORT_STEP * 2).expect("a buffer is less than 4 GiB");
+        Extent(units | kind.index() as u32)
+    }
+
+    pub(super) fn from_bits(bits: u32) -> Extent {
+        Extent(bits)
+    }
+
+    pub(super) fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn size(self) -> usize {
+        (self.0 / 2) as usize * SHORT_STEP
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> MemoryKind {
+        MemoryKind::ALL[(self.0 & 1) as usize]
+    }
+}
+
+// One bit holds every kind.
+const _: () = assert!(MemoryKind::ALL.len() == 2);
 
 /// Owned memory for a buffer. It has arbitrary content: zeros, or that of an earlier buffer.
 pub(crate) struct Memory {
     start: NonNull<u8>,
     /// A result of [`rounded`].
     len: usize,
+    kind: MemoryKind,
 }
 
 // SAFETY: the value owns the memory.
@@ -282,25 +324,40 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory of at least `len` bytes. Aborts like a failed allocation if there is none.
-    pub(crate) fn new(len: usize) -> Memory {
+    /// Memory of `kind` of at least `len` bytes. Aborts like a failed allocation if there is none.
+    pub(crate) fn new(len: usize, kind: MemoryKind) -> Memory {
         let size = rounded(len);
         LIVE.fetch_add(size, Ordering::Relaxed);
         let start = match class_of(len) {
             _ if len == 0 => NonNull::dangling(),
             Some((class, size)) => {
                 LIVE_IN_SPANS.fetch_add(size, Ordering::Relaxed);
-                CLASS[class].lock().take(size)
+                class_with(kind, class).lock().take(size, kind)
             }
-            None => pages::take(size.next_multiple_of(PAGE), 1),
+            None => pages::take(size, 1, kind),
         };
-        Memory { start, len: size }
+        let len = size;
+        Memory { start, len, kind }
     }
 
-    /// The start and the length of the memory, which [`Memory::from_raw`] takes back.
-    pub(super) fn into_raw(self) -> (NonNull<u8>, usize) {
+    /// The kind of the memory.
+    pub(crate) fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// True if new memory of `kind` for `len` bytes would be like this.
+    pub(super) fn fits(&self, len: usize, kind: MemoryKind) -> bool {
+        self.kind == kind && self.len == rounded(len)
+    }
+
+    fn extent(&self) -> Extent {
+        Extent::new(self.len, self.kind)
+    }
+
+    /// The start and the extent of the memory, which [`Memory::from_raw`] takes back.
+    pub(super) fn into_raw(self) -> (NonNull<u8>, Extent) {
         let memory = std::mem::ManuallyDrop::new(self);
-        (memory.start, memory.len)
+        (memory.start, memory.extent())
     }
 
     /// The memory that [`Memory::into_raw`] returned.
@@ -308,8 +365,12 @@ impl Memory {
     /// # Safety
     ///
     /// Both are from one call, and are passed once.
-    pub(super) unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Memory {
-        Memory { start, len }
+    pub(super) unsafe fn from_raw(start: NonNull<u8>, extent: Extent) -> Memory {
+        Memory {
+            start,
+            len: extent.size(),
+            kind: extent.kind(),
+        }
     }
 }
 
@@ -319,6 +380,7 @@ impl Default for Memory {
         Memory {
             start: NonNull::dangling(),
             len: 0,
+            kind: MemoryKind::default(),
         }
     }
 }
@@ -330,16 +392,16 @@ impl Drop for Memory {
             _ if self.len == 0 => return,
             Some((class, size)) => {
                 LIVE_IN_SPANS.fetch_sub(size, Ordering::Relaxed);
-                let span = CLASS[class].lock().give(self.start, size);
+                let span = class_with(self.kind, class).lock().give(self.start, size);
                 match span {
                     Some(span) => (span, SPAN),
                     None => return,
                 }
             }
-            None => (self.start, self.len.next_multiple_of(PAGE)),
+            None => (self.start, self.len),
         };
         // SAFETY: the value owned the run, or it is a span that no class has any more.
-        unsafe { pages::give(start, len) };
+        unsafe { pages::give(start, len, self.kind) };
     }
 }
 
@@ -382,11 +444,14 @@ mod tests {
         assert_eq!((rounded(0), rounded(LARGEST + 1)), (0, LARGEST + PAGE));
     }
 
-    /// The class of a test, separate from those of the process.
+    const ORDINARY: MemoryKind = MemoryKind::ALL[0];
+    const UNDUMPED: MemoryKind = MemoryKind::ALL[1];
+
+    /// The pieces of a class of a test, separate from those of the process.
     fn filled(class: &mut Class, size: usize, count: usize) -> Vec<NonNull<u8>> {
         let mut pieces = Vec::new();
         for n in 0..count {
-            let piece = class.take(size);
+            let piece = class.take(size, ORDINARY);
             // SAFETY: the piece is this test's.
             unsafe { piece.as_ptr().write_bytes(n as u8, size) };
             pieces.push(piece);
@@ -398,7 +463,7 @@ mod tests {
         let span = class.give(piece, size);
         if let Some(span) = span {
             // SAFETY: the span is no longer part of the class.
-            unsafe { pages::give(span, SPAN) };
+            unsafe { pages::give(span, SPAN, ORDINARY) };
         }
         span.is_some()
     }
@@ -432,7 +497,7 @@ mod tests {
             assert!(!give(&mut class, *piece, size));
         }
         assert_eq!(class.partial.len(), 2);
-        assert_eq!(class.take(size), pieces[1]);
+        assert_eq!(class.take(size, ORDINARY), pieces[1]);
         assert!(give(&mut class, pieces[15], size));
         for (n, piece) in pieces[..8].iter().enumerate() {
             assert_eq!(give(&mut class, *piece, size), n == 7);
@@ -440,9 +505,54 @@ mod tests {
     }
 
     #[test]
+    fn extents_have_size_and_kind() {
+        for kind in MemoryKind::ALL {
+            for len in [0, 1, LARGEST, LARGEST + 1, u32::MAX as usize] {
+                let extent = Extent::new(rounded(len), kind);
+                assert_eq!((extent.size(), extent.kind()), (rounded(len), kind));
+                assert_eq!(Extent::from_bits(extent.bits()), extent);
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_do_not_mix() {
+        let areas = |memory: &[Memory]| -> std::collections::HashSet<usize> {
+            let pieces = memory.iter().filter(|it| it.len() <= pages::AREA / 2);
+            pieces.map(|it| area_of(it.start).addr().get()).collect()
+        };
+        let lens = [100, 700, 4000, 30_000, 100_000, 3 << 20];
+        let rounds = if cfg!(miri) { 1 } else { 40 };
+        let memory = |kind| -> Vec<Memory> {
+            let lens = lens.iter().cycle().take(lens.len() * rounds);
+            lens.map(|&len| Memory::new(len, kind)).collect()
+        };
+        let (ordinary, undumped) = (memory(ORDINARY), memory(UNDUMPED));
+        assert!(areas(&ordinary).is_disjoint(&areas(&undumped)));
+    }
+
+    #[test]
+    fn memory_returns_to_its_kind() {
+        // A class that other tests do not use.
+        let (class, size) = class_of(LARGEST - 4000).unwrap();
+        let has = |kind, at| class_with(kind, class).lock().partial.contains(&at);
+        for (kind, other) in [(ORDINARY, UNDUMPED), (UNDUMPED, ORDINARY)] {
+            // Both pieces of a span.
+            let memory = [Memory::new(size, kind), Memory::new(size, kind)];
+            let at = SpanAt::of(memory[0].start);
+            assert!(at == SpanAt::of(memory[1].start) && !has(kind, at));
+            let [first, second] = memory;
+            drop(first);
+            assert!(has(kind, at) && !has(other, at));
+            drop(second);
+            assert!(!has(kind, at));
+        }
+    }
+
+    #[test]
     fn memory_is_counted() {
         let memory: Vec<Memory> = [0, 1, 5000, LARGEST, LARGEST + 1, 3 << 20]
-            .map(Memory::new)
+            .map(|len| Memory::new(len, ORDINARY))
             .into();
         let bytes: usize = memory.iter().map(|memory| memory.len()).sum();
         assert!(buffer_memory().live >= bytes);
@@ -459,7 +569,8 @@ mod tests {
                     let mut held: Vec<Memory> = Vec::new();
                     for n in 0..rounds {
                         let len = 3000 + n * 97 % 3000;
-                        let mut memory = Memory::new(len);
+                        let kind = MemoryKind::ALL[n % 2];
+                        let mut memory = Memory::new(len, kind);
                         memory[0] = thread;
                         memory[len - 1] = thread;
                         if held.len() == 30 {

@@ -4,6 +4,13 @@ use super::*;
 
 const KEY: [u64; 2] = [3, 4];
 
+/// The two kinds of memory.
+const KINDS: [MemoryKind; 2] = MemoryKind::ALL;
+
+fn with_room(bytes: &[u8], room: usize) -> Buffer {
+    Buffer::copy_of(bytes, Allocation::with_room(room))
+}
+
 fn published(buffer: Buffer) -> u32 {
     buffer.publish(KEY, EntryNote::default()).expect("new")
 }
@@ -14,8 +21,8 @@ fn a_buffer_shows_its_bytes() {
         let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
         let buffer = Buffer::from(bytes.clone());
         assert_eq!((&*buffer, buffer.tail()), (&*bytes, &[][..]));
-        assert_eq!(*Buffer::with_room(&bytes, 30), *bytes);
-        let tailed = Buffer::with_tail(&bytes, &[7; 9]);
+        assert_eq!(*with_room(&bytes, 30), *bytes);
+        let tailed = buffer.with_tail(&[7; 9]);
         assert_eq!((&*tailed, tailed.tail()), (&*bytes, &[7; 9][..]));
         let copy = buffer.clone();
         drop(buffer);
@@ -36,7 +43,7 @@ fn memory_is_reused_unless_it_is_shared() {
     let spent = Buffer::from(vec![1; 3000]);
     let before = at(&spent);
     let filled = |spent| {
-        let filled = Buffer::refilled(spent, 3000, 0, |bytes| {
+        let filled = Buffer::refilled(spent, 3000, Allocation::default(), |bytes| {
             bytes.fill(2);
             Ok::<(), ()>(())
         });
@@ -48,10 +55,8 @@ fn memory_is_reused_unless_it_is_shared() {
     let third = filled(Some(second));
     assert_ne!(at(&third), before);
     assert_eq!(*held, [2; 3000]);
-    assert_eq!(
-        Buffer::filled(10, 0, |_| Err("no")).expect_err("refused"),
-        "no"
-    );
+    let refused = Buffer::filled(10, Allocation::default(), |_| Err("no"));
+    assert_eq!(refused.expect_err("refused"), "no");
     third.recycle();
     held.clone().recycle();
     assert_eq!((*held)[0], 2);
@@ -59,7 +64,7 @@ fn memory_is_reused_unless_it_is_shared() {
 
 #[test]
 fn an_entry_is_found_while_it_is_published() {
-    let buffer = Buffer::with_tail(&[1; 100], &[2; 10]);
+    let buffer = Buffer::from(vec![1; 100]).with_tail(&[2; 10]);
     let number = published(buffer.clone());
     let found = Buffer::pin(number, KEY).expect("published");
     assert!(found.is_same(&buffer));
@@ -89,7 +94,7 @@ fn a_buffer_is_published_once() {
 
 #[test]
 fn a_tail_is_added_in_place_if_the_cache_alone_has_the_buffer() {
-    let number = published(Buffer::with_room(&[1; 100], 20));
+    let number = published(with_room(&[1; 100], 20));
     let pinned = || Buffer::pin(number, KEY).expect("published");
     let before = pinned();
     let refused = pinned().publish_tail(number, &[2; 20]).expect_err("shared");
@@ -105,7 +110,7 @@ fn a_tail_is_added_in_place_if_the_cache_alone_has_the_buffer() {
         .publish_tail(number, &[3; 2])
         .expect_err("it has one");
     assert_eq!(again.tail(), [2; 20]);
-    let other = Buffer::with_room(&[1; 100], 20);
+    let other = with_room(&[1; 100], 20);
     assert!(other.publish_tail(number, &[3; 2]).is_err());
     drop((again, Buffer::unpublish(number)));
 }
@@ -125,6 +130,36 @@ fn headers_are_reused() {
     }
     // Other tests use headers as well.
     assert!(most < 20_000, "{most}");
+}
+
+#[test]
+fn copies_and_reused_memory_are_of_one_kind() {
+    let kind_of = |buffer: &Buffer| {
+        let index = buffer.memory_kind().index();
+        assert_eq!(KINDS[index], buffer.memory_kind());
+        index
+    };
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        for len in [0, 100, 5000, 40_000, 3 << 20] {
+            let filled = Buffer::filled(len, Allocation::of_kind(kind), |bytes| {
+                bytes.fill(3);
+                Ok::<(), ()>(())
+            });
+            let filled = filled.expect("filled");
+            assert_eq!((kind_of(&filled), filled.len()), (at, len));
+            let tailed = filled.with_tail(&[5; 70]);
+            assert_eq!((kind_of(&tailed), tailed.tail()), (at, &[5; 70][..]));
+            let other = KINDS[1 - at];
+            let copy = tailed.copied_to(other);
+            assert_eq!(kind_of(&copy), 1 - at);
+            assert_eq!((&*copy, copy.tail()), (&*filled, &[5; 70][..]));
+            // The memory of another kind is not reused.
+            let refilled = Buffer::refilled(Some(copy), len, Allocation { kind, room: 70 }, |_| {
+                Ok::<(), ()>(())
+            });
+            assert_eq!(kind_of(&refilled.expect("filled")), at);
+        }
+    }
 }
 
 /// Threads pin entries by stale numbers while others publish and remove them.

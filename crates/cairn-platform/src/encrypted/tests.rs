@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 
 use super::*;
-use crate::MemFileSystem;
+use crate::{Allocation, MemFileSystem};
 use crate::posix::SystemRandom;
 use crate::read_queue::BatchRead;
 use crate::sync::{AtomicBool, Ordering};
@@ -182,7 +182,7 @@ fn batched_reads_equal_single_reads() {
     put(&encrypted, path, &bytes);
     let file = encrypted.open(path, FileMode::default()).unwrap();
     let offsets = [5, 2950, 4000];
-    let reads = offsets.map(|offset| BatchRead::new(offset, 100, 0));
+    let reads = offsets.map(|offset| BatchRead::new(offset, 100, Allocation::default()));
     let mut reads = FileReads::new(reads.into());
     let mut queue = ReadQueue::default();
     file.start_reads(&mut reads, &mut queue);

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 use rustix::io::Errno;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Allocation, Buffer};
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
@@ -51,19 +51,19 @@ pub struct ReadRequest {
     pub offset: u64,
     /// The number of bytes. Must have been checked against the length of the file.
     pub len: usize,
-    /// The room to allocate for a tail ([`Buffer::append_tail`]).
-    pub room: usize,
+    /// The memory to read into.
+    pub allocation: Allocation,
 }
 
 impl ReadRequest {
-    /// A request for `len` bytes at `offset` of `file`, without room for a tail.
+    /// A request for `len` bytes at `offset` of `file`, into ordinary memory without room for a tail.
     #[must_use]
     pub fn new(file: Arc<dyn RandomAccessFile>, offset: u64, len: usize) -> ReadRequest {
         ReadRequest {
             file,
             offset,
             len,
-            room: 0,
+            allocation: Allocation::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl ReadRequest {
                 self.file.path().display()
             )));
         }
-        Buffer::refilled(spent, self.len, self.room, |buf| {
+        Buffer::refilled(spent, self.len, self.allocation, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
     }
@@ -228,7 +228,7 @@ impl Io {
         self.read_into(request, None)
     }
 
-    /// [`Io::read_now`] that reuses the memory of `spent` if it has the same length and is not shared. Large
+    /// [`Io::read_now`] that reuses the memory of `spent` if it is like new memory and not shared. Large
     /// allocations cost as much as the read itself.
     ///
     /// # Errors

@@ -32,8 +32,9 @@ impl QueuedReads {
     #[inline]
     pub(super) fn start(requests: &[ReadRequest], mut queue: ReadQueue) -> QueuedReads {
         let start = |of_file: &[ReadRequest]| {
-            let read =
-                |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
+            let read = |request: &ReadRequest| {
+                BatchRead::new(request.offset, request.len, request.allocation)
+            };
             let reads = of_file.iter().map(read).collect();
             start_file(&of_file[0], reads, &mut queue)
         };
@@ -48,7 +49,7 @@ impl QueuedReads {
         spent: Option<Buffer>,
         mut queue: ReadQueue,
     ) -> QueuedReads {
-        let read = BatchRead::new_into(request.offset, request.len, request.room, spent);
+        let read = BatchRead::new_into(request.offset, request.len, request.allocation, spent);
         let files = vec![start_file(request, vec![read], &mut queue)];
         QueuedReads { files, queue }
     }

@@ -27,7 +27,7 @@ use super::workers::{Workers, contained};
 use crate::buffer::Memory;
 use crate::clock::Clock;
 use crate::executor::Priority;
-use crate::posix::SystemClock;
+use crate::posix::{MemoryKind, SystemClock};
 use crate::posix::process::ThreadsOfProcess;
 use crate::posix::ring::KernelRing;
 use crate::read_queue::{Ring, Ticket, Transfer};
@@ -199,7 +199,7 @@ impl Service {
     /// Pushes the bell and as many calls as fit.
     fn push_all(&mut self, ring: &mut impl Ring) {
         if !self.armed {
-            let memory = Memory::new(8);
+            let memory = Memory::new(8, MemoryKind::default());
             let transfer = Transfer::new(self.bell.clone(), 0, memory, 0, 8, false);
             self.armed = self.push(ring, Place::Bell, transfer).is_ok();
         }

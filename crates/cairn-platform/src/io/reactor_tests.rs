@@ -162,7 +162,7 @@ fn flight_of(file: &Arc<File>, len: usize) -> (Arc<Flight<Part>>, Call) {
     let call = Call {
         flight: flight.clone(),
         ticket: 0,
-        transfer: Transfer::new(file.clone(), 0, Memory::new(len), 0, len, false),
+        transfer: Transfer::new(file.clone(), 0, Memory::new(len, MemoryKind::default()), 0, len, false),
     };
     (flight, call)
 }
@@ -256,7 +256,7 @@ proptest! {
             let mut waiting = Vec::new();
             for &(offset, len, dropped) in &ranges {
                 let flight = Arc::new(Flight::new(1));
-                let memory = Memory::new(len);
+                let memory = Memory::new(len, MemoryKind::default());
                 let transfer = Transfer::new(file.clone(), offset as u64, memory, 0, len, false);
                 let call = Call { flight: flight.clone(), ticket: 3, transfer };
                 assert!(thread.submit(vec![call], || true).is_ok());
@@ -300,7 +300,7 @@ fn reads_survive_a_ring_that_fails() {
     let mut flights = Vec::new();
     for _ in 0..6 {
         let (flight, mut call) = flight_of(&file, 20);
-        call.transfer = Transfer::new(file.clone(), 1, Memory::new(20), 0, 20, false);
+        call.transfer = Transfer::new(file.clone(), 1, Memory::new(20, MemoryKind::default()), 0, 20, false);
         assert!(thread.submit(vec![call], || true).is_ok());
         flights.push(flight);
     }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::faulty_ring::{Fault, FaultyRing, fault};
 use super::*;
 use crate::buffer::Memory;
+use crate::posix::MemoryKind;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
 use crate::read_queue::Transfer;
@@ -126,7 +127,7 @@ fn plain_file(dir: &Path) -> Arc<File> {
 
 fn transfers(file: &Arc<File>, ranges: &[(u64, usize)]) -> Vec<Option<Transfer>> {
     let transfer = |&(offset, len): &(u64, usize)| {
-        let memory = Memory::new(len);
+        let memory = Memory::new(len, MemoryKind::default());
         Some(Transfer::new(file.clone(), offset, memory, 0, len, false))
     };
     ranges.iter().map(transfer).collect()

@@ -5,13 +5,13 @@
 //! are allocated as runs.
 //!
 //! Runs are cut from areas of 2 MiB, first fit in the order of the areas, so that later areas become empty and are
-//! unmapped. Longer runs are mapped individually.
+//! unmapped. Longer runs are mapped individually. Each kind of memory has its own areas.
 //!
 //! The pages of a freed run stay resident for reuse, up to a limit: `MAX_IDLE`, plus the size of all runs divided by
 //! `IDLE_DIVISOR`. If the limit is exceeded, all idle pages are returned to the kernel (`madvise`), by the thread that
 //! frees a run and by those that free the next ones: each returns about `SLICE` pages, so that none is delayed by
 //! more than a fraction of a millisecond. The cost per freed page is thus constant, and resident memory exceeds that
-//! of the runs by at most the limit.
+//! of the runs by at most the limit. The limit applies to each kind of memory.
 //!
 //! Invariants:
 //!
@@ -19,6 +19,7 @@
 //!     the index of the area in the list.
 //! P2. A page is marked as used while it is being returned to the kernel.
 //! P3. The start of a run has the provenance of its area.
+//! P4. The whole of an area or of an individual mapping is of the kind of its runs.
 
 #![expect(
     unsafe_code,
@@ -29,6 +30,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
 use super::huge::{HUGE_PAGE, HugePage};
+use super::memory_kind::MemoryKind;
 use super::region::{self, page_size};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
@@ -59,7 +61,7 @@ const SLICE: usize = LONGEST / PAGE + LONGEST / PAGE / IDLE_DIVISOR + 1;
 /// The number of free pages that stay mapped when an area is unmapped.
 const MAPPED_EMPTY: usize = 128;
 
-/// A run of pages, readable and writable. It contains zeros, or the data of an earlier run.
+/// A run of pages of ordinary memory, readable and writable. It contains zeros, or the data of an earlier run.
 #[derive(Debug)]
 pub struct Pages {
     start: NonNull<u8>,
@@ -77,7 +79,7 @@ impl Pages {
     pub fn new(len: usize) -> Pages {
         let len = len.max(1).next_multiple_of(PAGE);
         Pages {
-            start: take(len, 1),
+            start: take(len, 1, MemoryKind::default()),
             len,
         }
     }
@@ -101,7 +103,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the run was taken in `new`, and its only owner is dropped.
-        unsafe { give(self.start, self.len) };
+        unsafe { give(self.start, self.len, MemoryKind::default()) };
     }
 }
 
@@ -117,20 +119,31 @@ pub struct PageUse {
 /// The memory of all runs of the process.
 #[must_use]
 pub fn page_use() -> PageUse {
-    let areas = AREAS.lock();
-    PageUse {
+    let mut sum = PageUse {
         // Relaxed: a sum that orders nothing.
-        used: areas.used * PAGE + LONG.load(Ordering::Relaxed),
-        idle: areas.idle * PAGE,
+        used: LONG.load(Ordering::Relaxed),
+        idle: 0,
+    };
+    for areas in &AREAS {
+        let areas = areas.lock();
+        sum.used += areas.used * PAGE;
+        sum.idle += areas.idle * PAGE;
     }
+    sum
 }
 
 /// Bytes of the runs that are mapped individually.
 static LONG: AtomicUsize = AtomicUsize::new(0);
 
-static AREAS: Mutex<Areas> = Mutex::new(Areas::new());
+static AREAS: [Mutex<Areas>; MemoryKind::ALL.len()] =
+    [const { Mutex::new(Areas::new()) }; MemoryKind::ALL.len()];
 
-/// The areas of the process. An area and the numbers of its pages have the same index.
+/// The areas of a kind of memory.
+fn areas_of(kind: MemoryKind) -> &'static Mutex<Areas> {
+    &AREAS[kind.index()]
+}
+
+/// The areas of one kind of memory. An area and the numbers of its pages have the same index.
 struct Areas {
     areas: Vec<Area>,
     counts: Vec<Counts>,
@@ -355,34 +368,43 @@ pub(crate) fn area_of(start: NonNull<u8>) -> NonNull<u8> {
     NonNull::new(area).expect("an area does not start at 0")
 }
 
-/// Takes `len` bytes, a multiple of [`PAGE`], at a multiple of `align` pages if they are cut from an area.
-pub(crate) fn take(len: usize, align: usize) -> NonNull<u8> {
+/// Takes `len` bytes of `kind`, a multiple of [`PAGE`], at a multiple of `align` pages if they are cut from an area.
+pub(crate) fn take(len: usize, align: usize, kind: MemoryKind) -> NonNull<u8> {
     debug_assert!(len > 0 && len.is_multiple_of(PAGE), "whole pages");
     if len > LONGEST {
-        let len = len.next_multiple_of(page_size());
-        LONG.fetch_add(len, Ordering::Relaxed);
-        return region::memory::map(len).unwrap_or_else(|| {
-            let layout = Layout::from_size_align(len, PAGE);
-            handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))
-        });
+        return map_long(len.next_multiple_of(page_size()), kind);
     }
-    let len = len / PAGE;
+    let (len, areas) = (len / PAGE, areas_of(kind));
     loop {
-        if let Some(start) = AREAS.lock().take(len, align) {
+        if let Some(start) = areas.lock().take(len, align) {
             return start;
         }
         // Without the lock, because mapping is slow.
         let memory = HugePage::of_small_pages();
-        AREAS.lock().add(memory);
+        // SAFETY: the range is the page (P4).
+        unsafe { kind.apply(memory.base(), HUGE_PAGE) };
+        areas.lock().add(memory);
     }
+}
+
+/// Maps a run of `len` bytes individually.
+fn map_long(len: usize, kind: MemoryKind) -> NonNull<u8> {
+    LONG.fetch_add(len, Ordering::Relaxed);
+    let Some(start) = region::memory::map(len) else {
+        let layout = Layout::from_size_align(len, PAGE);
+        handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))
+    };
+    // SAFETY: the range is the new mapping (P4).
+    unsafe { kind.apply(start, len) };
+    start
 }
 
 /// Frees a run.
 ///
 /// # Safety
 ///
-/// `start` is from [`take`] with the same `len`, and nothing uses the memory any more.
-pub(crate) unsafe fn give(start: NonNull<u8>, len: usize) {
+/// `start` is from [`take`] with the same `len` and `kind`, and nothing uses the memory any more.
+pub(crate) unsafe fn give(start: NonNull<u8>, len: usize, kind: MemoryKind) {
     if len > LONGEST {
         let len = len.next_multiple_of(page_size());
         LONG.fetch_sub(len, Ordering::Relaxed);
@@ -390,8 +412,8 @@ pub(crate) unsafe fn give(start: NonNull<u8>, len: usize) {
         unsafe { region::memory::unmap(start, len) };
         return;
     }
-    let len = len / PAGE;
-    let mut areas = AREAS.lock();
+    let (len, shared) = (len / PAGE, areas_of(kind));
+    let mut areas = shared.lock();
     areas.used -= len;
     let empty = areas.free_run(start, len, true);
     let mut next = areas.take_slice(0);
@@ -401,22 +423,28 @@ pub(crate) unsafe fn give(start: NonNull<u8>, len: usize) {
     let mut returned = 0;
     while let Some((start, len)) = next {
         returned += len;
-        next = give_idle_back(start, len, |areas| areas.take_slice(returned));
+        next = give_idle_back(shared, (start, len), |areas| areas.take_slice(returned));
     }
 }
 
 /// Returns the idle pages to the kernel.
 pub fn trim() {
-    let mut next = AREAS.lock().take_idle();
-    while let Some((start, len)) = next {
-        next = give_idle_back(start, len, Areas::take_idle);
+    for areas in &AREAS {
+        let mut next = areas.lock().take_idle();
+        while let Some(run) = next {
+            next = give_idle_back(areas, run, Areas::take_idle);
+        }
     }
 }
 
-/// Returns a run from [`Areas::take_idle`] to the kernel and frees it. Returns the result of `next`.
-fn give_idle_back<T>(start: NonNull<u8>, len: usize, next: impl FnOnce(&mut Areas) -> T) -> T {
+/// Returns a run from [`Areas::take_idle`] of `shared` to the kernel and frees it. Returns the result of `next`.
+fn give_idle_back<T>(
+    shared: &Mutex<Areas>,
+    (start, len): (NonNull<u8>, usize),
+    next: impl FnOnce(&mut Areas) -> T,
+) -> T {
     give_back(start, len * PAGE);
-    let mut areas = AREAS.lock();
+    let mut areas = shared.lock();
     let empty = areas.free_run(start, len, false);
     let next = next(&mut areas);
     drop(areas);

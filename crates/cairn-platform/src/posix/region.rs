@@ -79,6 +79,7 @@ impl Drop for Region {
 pub(super) mod memory {
     use std::ptr::NonNull;
 
+    use rustix::io::Errno;
     use rustix::mm::{Advice, madvise};
 
     use super::super::anonymous;
@@ -99,12 +100,27 @@ pub(super) mod memory {
         // SAFETY: promised by the caller.
         let _refused = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontNeed) };
     }
+
+    /// Excludes a range from core dumps of the process.
+    ///
+    /// # Safety
+    ///
+    /// The range is part of a mapping.
+    pub(in super::super) unsafe fn exclude_from_core_dumps(
+        start: NonNull<u8>,
+        len: usize,
+    ) -> Result<(), Errno> {
+        // SAFETY: promised by the caller. The advice changes neither the mapping nor its content.
+        unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontDump) }
+    }
 }
 
 #[cfg(miri)]
 pub(super) mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
+
+    use rustix::io::Errno;
 
     fn layout(len: usize) -> Option<Layout> {
         Layout::from_size_align(len, crate::posix::region::page_size()).ok()
@@ -122,6 +138,18 @@ pub(super) mod memory {
     pub(in super::super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         // SAFETY: promised by the caller.
         unsafe { start.write_bytes(0, len) };
+    }
+
+    /// Does nothing: Miri writes no core dumps.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    pub(in super::super) unsafe fn exclude_from_core_dumps(
+        _start: NonNull<u8>,
+        _len: usize,
+    ) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// # Safety

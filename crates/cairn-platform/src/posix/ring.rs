@@ -168,6 +168,7 @@ mod tests {
     use super::super::fork::{alone, holds_in_child};
     use super::*;
     use crate::buffer::Memory;
+    use crate::posix::MemoryKind;
     use crate::fs::{FileMode, FileSystem};
     use crate::io::{Io, ReadDriver, ReadRequest};
     use crate::posix::PosixFileSystem;
@@ -183,7 +184,7 @@ mod tests {
             return;
         };
         let (read, mut write) = pipe_ends();
-        let memory = Memory::new(16);
+        let memory = Memory::new(16, MemoryKind::default());
         let transfer = Transfer::new(Arc::new(read), 0, memory, 0, 16, false);
         assert!(ring.push(0, transfer).is_ok());
         ring.submit_and_wait(0).unwrap();
@@ -206,7 +207,7 @@ mod tests {
         };
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = || {
-            let mut memory = Memory::new(8);
+            let mut memory = Memory::new(8, MemoryKind::default());
             memory[..8].fill(1);
             Transfer::new(file.clone(), 0, memory, 0, 8, false)
         };
