@@ -14,8 +14,8 @@ use cairn::{World, WriteBatch, WriteOptions};
 use cairn_memory::{
     BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, MemoryBudget,
 };
-use cairn_platform::Buffer;
 use cairn_platform::sync::Mutex;
+use cairn_platform::{Allocation, Buffer};
 
 use crate::engine::{
     BareCache, CacheSettings, CacheType, Cursor, Engine, KeyRange, Session, Settings, Source,
@@ -136,7 +136,7 @@ impl BareCache for Arc<BlockCache> {
     #[inline]
     fn insert(&self, [high, low]: [u64; 2], number: u64, len: usize) -> bool {
         let head = number.to_le_bytes();
-        let value = Buffer::filled(len.max(head.len()), 0, |bytes| {
+        let value = Buffer::filled(len.max(head.len()), Allocation::default(), |bytes| {
             for page in bytes.chunks_mut(PAGE) {
                 if let Some(start) = page.first_chunk_mut() {
                     *start = head;

@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use cairn_memory::secondary::SecondaryCache;
-use cairn_memory::{BlockCache, CacheOptions};
-use cairn_types::Error;
+use cairn_memory::{BlockCache, CacheOptions, MemoryKind};
 
+use crate::error::report_ptr;
 use crate::handle::{create, maybe, of, of_mut};
 
 /// The options of a cache, including its capacity.
@@ -44,10 +44,6 @@ impl Options {
     }
 }
 
-/// A custom memory allocator. None exists: the only function that creates one returns an error, as in
-/// a RocksDB built without jemalloc. Blocks are allocated with the process's allocator.
-pub enum Allocator {}
-
 handles! {
     /// A block cache.
     rocksdb_cache_t = Arc<BlockCache>;
@@ -55,8 +51,8 @@ handles! {
     rocksdb_lru_cache_options_t = Options;
     /// Options of a clock cache.
     rocksdb_hyper_clock_cache_options_t = Options;
-    /// A memory allocator.
-    rocksdb_memory_allocator_t = Allocator;
+    /// A memory allocator: a kind of the process's memory, of which a cache has a copy.
+    rocksdb_memory_allocator_t = MemoryKind;
 }
 
 c_destructors! {
@@ -66,7 +62,7 @@ c_destructors! {
     rocksdb_lru_cache_options_destroy(rocksdb_lru_cache_options_t);
     /// Frees options.
     rocksdb_hyper_clock_cache_options_destroy(rocksdb_hyper_clock_cache_options_t);
-    /// Frees an allocator.
+    /// Frees an allocator. Caches that were created with it are not affected.
     rocksdb_memory_allocator_destroy(rocksdb_memory_allocator_t);
 }
 
@@ -129,12 +125,10 @@ c_functions! {
         of(cache).entries()
     }
 
-    /// Creates an allocator that leaves its memory out of core dumps. There is none, because Cairn allocates with the
-    /// process's allocator: as a RocksDB built without jemalloc, this stores an error. Returns null.
+    /// Creates an allocator whose memory core dumps leave out. The name is RocksDB's; jemalloc is not used. Stores an
+    /// error and returns null if the kernel does not support this.
     fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t {
-        let error = Error::not_supported("Not compiled with ROCKSDB_JEMALLOC");
-        crate::error::save(errptr, &error);
-        std::ptr::null_mut()
+        report_ptr(errptr, || Ok(create(MemoryKind::undumped()?)))
     }
 
     /// Creates options of an LRU cache.
@@ -149,16 +143,12 @@ c_functions! {
     fn rocksdb_lru_cache_options_set_num_shard_bits(opt: *mut rocksdb_lru_cache_options_t, num_shard_bits: c_int) {
         of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
-    /// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
-    /// them, returns null and an error.
+    /// Sets the allocator of the cache's blocks. Null restores the default.
     fn rocksdb_lru_cache_options_set_memory_allocator(
         opt: *mut rocksdb_lru_cache_options_t,
         allocator: *mut rocksdb_memory_allocator_t,
     ) {
-        let _ = of(opt.cast_const());
-        if let Some(allocator) = maybe(allocator.cast_const()) {
-            match *allocator {}
-        }
+        of_mut(opt).build.memory = maybe(allocator.cast_const()).copied().unwrap_or_default();
     }
     /// Creates options of a clock cache.
     fn rocksdb_hyper_clock_cache_options_create(
@@ -185,15 +175,11 @@ c_functions! {
     ) {
         of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
-    /// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
-    /// them, returns null and an error.
+    /// Sets the allocator of the cache's blocks. Null restores the default.
     fn rocksdb_hyper_clock_cache_options_set_memory_allocator(
         opt: *mut rocksdb_hyper_clock_cache_options_t,
         allocator: *mut rocksdb_memory_allocator_t,
     ) {
-        let _ = of(opt.cast_const());
-        if let Some(allocator) = maybe(allocator.cast_const()) {
-            match *allocator {}
-        }
+        of_mut(opt).build.memory = maybe(allocator.cast_const()).copied().unwrap_or_default();
     }
 }

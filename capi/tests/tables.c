@@ -1,4 +1,4 @@
-/* Tables without blocks, and the allocator that this library does not have. */
+/* Tables without blocks. */
 #include "check.h"
 
 static void keep_and_read(rocksdb_options_t* options, char* path) {
@@ -106,21 +106,14 @@ static void sizes(rocksdb_options_t* options, char* path) {
 
 int main(int argc, char** argv) {
   CHECK(argc == 2);
-  char* err = NULL;
   keep_and_read(plain(0, 0.75, 0, 0), below(argv[1], "plain"));
   keep_and_read(plain(0, 0.75, 1, 1), below(argv[1], "prefix"));
   keep_and_read(plain(8, 0, 0, 1), below(argv[1], "ordered"));
   keep_and_read(cuckoo(1), below(argv[1], "cuckoo"));
   keep_and_read(cuckoo(0), below(argv[1], "masked"));
-  rocksdb_memory_allocator_t* allocator = rocksdb_jemalloc_nodump_allocator_create(&err);
-#ifdef NOT_CAIRN
-  free(err);
-#else
-  CHECK_ERROR(err, "Not implemented: Not compiled with ROCKSDB_JEMALLOC");
+#ifndef NOT_CAIRN
   sizes(cuckoo(1), below(argv[1], "sizes"));
-  CHECK(allocator == NULL);
 #endif
-  rocksdb_memory_allocator_destroy(allocator);
   end_threads();
   return 0;
 }

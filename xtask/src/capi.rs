@@ -14,12 +14,13 @@ use crate::tool_requirements::Selection;
 use crate::{c_test, exchange, leaks};
 
 /// C programs that must exit with success.
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 18] = [
     "awaited",
     "backups",
     "basic",
     "cairn",
     "callbacks",
+    "core_dumps",
     "files",
     "fork",
     "jobs",

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 
-use cairn_compress::{Compression, Framing, decompress};
+use cairn_compress::{Compression, Framing, declared_len, decompress, decompress_exact};
 use cairn_format::blob::{
     BlobIndex, FOOTER_LEN, Footer, HEADER_LEN, Header, RECORD_HEADER_LEN, RecordHeader,
 };
 use cairn_format::names;
 use cairn_platform::RandomAccessFile;
 use cairn_platform::sync::Arc;
-use cairn_platform::{Buffer, ReadRequest};
+use cairn_platform::{Allocation, Buffer, ReadRequest};
 use cairn_types::{Error, FileNumber, Malformed, Result};
 
 /// The maximum length of a value in bytes. RocksDB stores value lengths in 32 bits.
@@ -208,7 +208,7 @@ impl BlobFile {
     }
 
     /// Extracts the value of `user_key` at `index` from `record`, the bytes of the range returned by
-    /// [`BlobFile::request`] for the same arguments.
+    /// [`BlobFile::request`] for the same arguments. The memory of the value is of the same kind as that of `record`.
     ///
     /// # Errors
     ///
@@ -231,14 +231,12 @@ impl BlobFile {
                 range: value,
             });
         }
-        let plain = self
-            .decompress(&record[value.clone()])
+        let allocation = Allocation::of_kind(record.memory_kind());
+        let buffer = self
+            .decompress_into(&record[value.clone()], allocation)
             .map_err(|error| in_file(error.shifted(value.start)))?;
-        let range = 0..plain.len();
-        Ok(BlobValue {
-            buffer: plain.into(),
-            range,
-        })
+        let range = 0..buffer.len();
+        Ok(BlobValue { buffer, range })
     }
 
     /// Reads the value of `user_key` at `index`, blocking.
@@ -254,6 +252,18 @@ impl BlobFile {
     /// Decompresses the stored form `value`.
     pub(crate) fn decompress(&self, value: &[u8]) -> Result<Vec<u8>, Malformed> {
         decompress(self.compression, value, Framing::Sized, None, MAX_VALUE_LEN)
+    }
+
+    /// [`BlobFile::decompress`] into memory of `allocation`.
+    fn decompress_into(&self, value: &[u8], allocation: Allocation) -> Result<Buffer, Malformed> {
+        let (kind, framing) = (self.compression, Framing::Sized);
+        let declared = declared_len(kind, value, framing, MAX_VALUE_LEN)?;
+        match declared.modest_len(value.len()) {
+            Some(len) => Buffer::filled(len, allocation, |out| {
+                decompress_exact(kind, value, framing, None, out)
+            }),
+            None => Ok(Buffer::copy_of(&self.decompress(value)?, allocation)),
+        }
     }
 
     #[cold]

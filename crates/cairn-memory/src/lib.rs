@@ -19,4 +19,5 @@ pub use cache::{
     BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
     CacheRole, ChargePolicy, InsertOutcome, MemoryUse, MemoryUses, RoleCounts, Simulation,
 };
+pub use cairn_platform::MemoryKind;
 pub use write_buffer::WriteBufferManager;

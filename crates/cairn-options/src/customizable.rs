@@ -8,7 +8,9 @@ use cairn_compress::Compression;
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::secondary::{CompressedCacheOptions, CompressedSecondaryCache, SecondaryCache};
-use cairn_memory::{BlockCache, CacheKind, CacheOptions, MemoryBudget, WriteBufferManager};
+use cairn_memory::{
+    BlockCache, CacheKind, CacheOptions, MemoryBudget, MemoryKind, WriteBufferManager,
+};
 use cairn_observe::statistics::{Keeping, StatsLevel};
 use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{ConcurrentTaskLimiter, RateLimiter, SstFileManager};
@@ -264,6 +266,26 @@ fn cache_kind(id: &str) -> Result<CacheKind, Refusal> {
     }
 }
 
+/// RocksDB's name for the allocator whose memory core dumps leave out.
+const UNDUMPED_ALLOCATOR: &str = "JemallocNodumpAllocator";
+
+/// The kind of memory of the allocator `text`: its name, or an object that consists of its name.
+fn memory_kind(text: &str) -> Result<MemoryKind, Refusal> {
+    if text == NULL {
+        return Ok(MemoryKind::default());
+    }
+    let (id, properties) = object(text)?;
+    if let Some((name, _)) = properties.first() {
+        return Err(format!("{name} is not a property of an allocator"));
+    }
+    match id {
+        UNDUMPED_ALLOCATOR => MemoryKind::undumped().map_err(|error| error.to_string()),
+        _ => Err(format!(
+            "{id} is not an allocator: expected {UNDUMPED_ALLOCATOR}"
+        )),
+    }
+}
+
 /// RocksDB's name for the compressed tier, and the scheme of its URIs.
 const COMPRESSED_TIER: &str = "CompressedSecondaryCache";
 const COMPRESSED_SCHEME: &str = "compressed_secondary_cache://";
@@ -319,7 +341,7 @@ fn print_tier(tier: &dyn SecondaryCache) -> Option<String> {
 /// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`: an LRU cache unless
 /// `id=HyperClockCache`. With `secondary_cache`, there is a compressed tier below it, and with
 /// `compressed_secondary_ratio` it has this share of the capacity. Parsing creates a new cache; clones of the
-/// options share it.
+/// options share it. With `memory_allocator=JemallocNodumpAllocator`, core dumps leave its entries out.
 impl Text for Option<Arc<BlockCache>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
@@ -343,6 +365,7 @@ impl Text for Option<Arc<BlockCache>> {
                 "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
                 "high_pri_pool_ratio" => options.high_pri_pool_ratio = ratio(value)?,
                 "low_pri_pool_ratio" => options.low_pri_pool_ratio = ratio(value)?,
+                "memory_allocator" => options.memory = memory_kind(value)?,
                 "secondary_cache" => tier = Some(value).filter(|tier| *tier != NULL),
                 "compressed_secondary_ratio" => share = Some(ratio(value)?),
                 _ => return Err(format!("{name} is not a property of a block cache")),
@@ -375,6 +398,10 @@ impl Text for Option<Arc<BlockCache>> {
             CacheKind::Clock => "id=HyperClockCache;",
             CacheKind::Lru => "",
         };
+        let allocator = match options.memory.is_undumped() {
+            true => format!("memory_allocator={UNDUMPED_ALLOCATOR};"),
+            false => String::new(),
+        };
         let tier = cache.tier().and_then(|tier| print_tier(&**tier));
         let tier = tier.map_or_else(String::new, |tier| format!("secondary_cache={tier};"));
         let share = cache.tier_ratio();
@@ -382,7 +409,7 @@ impl Text for Option<Arc<BlockCache>> {
             format!("compressed_secondary_ratio={};", share.print())
         });
         format!(
-            "{{{id}capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};{tier}{share}}}",
+            "{{{id}capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};{allocator}{tier}{share}}}",
             cache.capacity(),
             options.num_shard_bits.map_or(-1, i64::from),
             options.strict_capacity_limit,

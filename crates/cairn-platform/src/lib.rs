@@ -32,9 +32,7 @@ pub mod world;
 pub mod wrapper;
 
 // Used by the macros of `fs`.
-pub use buffer::{
-    Allocation, Buffer, BufferMemory, Entry, EntryNote, PrefetchHint, buffer_memory,
-};
+pub use buffer::{Allocation, Buffer, BufferMemory, Entry, EntryNote, PrefetchHint, buffer_memory};
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
@@ -47,7 +45,8 @@ pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Io, ReadDriver, ReadRequest};
 pub use mem::MemFileSystem;
 pub use posix::{
-    MemoryKind, PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages, region,
+    MemoryKind, PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages,
+    region,
 };
 pub use prefetch::prefetch_address;
 pub use random::Random;

@@ -23,7 +23,7 @@ use cairn_observe::statistics::{Histogram, Meter, Ticker, Update};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
-use cairn_platform::{Buffer, FileSystem, Io, ReadRequest};
+use cairn_platform::{Allocation, Buffer, FileSystem, Io, MemoryKind, ReadRequest};
 use cairn_table::count_lookup_below;
 use cairn_types::{Error, FileNumber, Result};
 
@@ -134,6 +134,12 @@ impl BlobSource {
     #[must_use]
     pub fn cache(&self) -> Option<&Arc<BlockCache>> {
         self.cache.as_ref().map(|cache| &cache.cache)
+    }
+
+    /// The kind of memory of values: that of the cache, also for those that the cache does not hold.
+    fn memory_kind(&self) -> MemoryKind {
+        let options = self.cache().map(|cache| cache.options());
+        options.map_or(MemoryKind::default(), |options| options.memory)
     }
 
     /// True if the blob file `number` was opened by [`BlobSource::open_unsealed`], and is open.
@@ -282,7 +288,8 @@ impl BlobSource {
             ));
         }
         let file = self.file(index.file)?;
-        let request = file.request(&index, user_key)?;
+        let mut request = file.request(&index, user_key)?;
+        request.allocation.kind = self.memory_kind();
         let place = PendingBlob {
             _charge: self.charge.charge(MemoryUse::ReadInProgress, request.len),
             source: Source::File(file),
@@ -381,7 +388,8 @@ impl BlobSource {
         } else {
             value.to_vec()
         };
-        let kept = cache.insert(index, bytes.into());
+        let allocation = Allocation::of_kind(self.memory_kind());
+        let kept = cache.insert(index, Buffer::copy_of(&bytes, allocation));
         self.update_stats(|update| count_insertion(update, kept, value.len()));
     }
 

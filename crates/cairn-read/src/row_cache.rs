@@ -37,7 +37,7 @@ use cairn_format::coding::{Input, put_fixed64, put_lps, put_varint64};
 use cairn_format::hash::xxh3_128;
 use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
-use cairn_platform::Buffer;
+use cairn_platform::{Allocation, Buffer};
 use cairn_table::Table;
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
@@ -143,7 +143,8 @@ impl RowCache {
     /// Inserts a row if it has entries and is complete.
     pub(crate) fn insert(&self, row: NewRow) {
         if row.bytes.len() > row.header && !row.is_cut {
-            let bytes = Buffer::from(row.bytes.as_slice());
+            let allocation = Allocation::of_kind(self.cache.options().memory);
+            let bytes = Buffer::copy_of(&row.bytes, allocation);
             let (role, priority) = (CacheRole::Other, CachePriority::Low);
             let lowest = CacheTier::Volatile;
             self.cache

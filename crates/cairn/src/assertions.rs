@@ -125,6 +125,7 @@ checked! { is_shared:
     crate::options::CompressionOptions,
     crate::options::FifoCompactionOptions,
     crate::options::CacheUsageOptions,
+    crate::options::MemoryKind,
     crate::options::MetadataCacheOptions,
     crate::options::OptionsFile,
     crate::options::Row<crate::DbOptions>,

@@ -94,7 +94,7 @@ pub use cairn_memory::secondary::{
     Found, LookupCounts, Offer, SecondaryCache, TierCounts,
 };
 pub use cairn_memory::{
-    BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, Simulation,
+    BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, MemoryKind, Simulation,
 };
 use cairn_types::Result;
 

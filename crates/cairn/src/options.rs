@@ -24,7 +24,7 @@ pub use cairn_db::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
 };
 pub use cairn_format::filter::FilterPolicy;
-pub use cairn_memory::{BlockCache, CacheOptions};
+pub use cairn_memory::{BlockCache, CacheOptions, MemoryKind};
 pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
     CacheUsageOptions, CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions,

@@ -9,7 +9,7 @@ use cairn_format::cache_dump::{
 };
 use cairn_memory::{BlockCache, CacheEntry, CacheKey, CachePriority, CacheRole};
 use cairn_platform::fs::{FileMode, remove_if_there};
-use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
+use cairn_platform::{Allocation, Buffer, FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::{Error, Malformed, Result};
 
 use super::groups::{CacheGroup, Groups};
@@ -167,11 +167,12 @@ impl Db {
             };
             let (role, priority) = class_of(entry)?;
             let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
-            let is_loaded = has_room
-                && !cache.contains(&key)
-                && cache
-                    .insert_down_to(key, block.into(), role, priority, lowest)
-                    .is_kept();
+            let is_loaded = has_room && !cache.contains(&key) && {
+                let allocation = Allocation::of_kind(cache.options().memory);
+                let block = Buffer::copy_of(&block, allocation);
+                let outcome = cache.insert_down_to(key, block, role, priority, lowest);
+                outcome.is_kept()
+            };
             if !is_loaded {
                 load.left_out += 1;
                 return Ok(());

@@ -462,10 +462,14 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
     };
     let strict = plain("", member_of(described, "strict_capacity_limit"));
     let cache: &BlockCache = cache;
+    let allocator = match cache.options().memory.is_undumped() {
+        true => "JemallocNodumpAllocator",
+        false => "None",
+    };
     format!(
         "  block_cache: {cache:p}\n  block_cache_name: CairnCache\n  block_cache_options:\n    \
          capacity : {}\n    num_shard_bits : {}\n    strict_capacity_limit : {strict}\n    \
-         memory_allocator : None\n",
+         memory_allocator : {allocator}\n",
         cache.capacity(),
         member_of(described, "num_shard_bits"),
     )

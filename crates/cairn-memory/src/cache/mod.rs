@@ -21,8 +21,8 @@ mod simulated;
 mod store;
 mod tiers;
 
-use cairn_platform::Buffer;
 use cairn_platform::sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering};
+use cairn_platform::{Buffer, MemoryKind};
 
 use crate::budget::{Ghosts, ReuseCurve};
 use charge::Charges;
@@ -104,6 +104,13 @@ pub struct CacheOptions {
     /// The share of the capacity reserved for data, from 0 to 1; 0 leaves it unbounded. Only for
     /// [`CacheKind::Lru`].
     pub low_pri_pool_ratio: f64,
+    /// The kind of memory of the entries: with [`MemoryKind::undumped`], core dumps of the process leave them out.
+    ///
+    /// Readers allocate the blocks of the tables and blob files that use the cache in this memory, including those that
+    /// they do not insert; an entry inserted from other memory is copied. Not affected are the compressed entries of a
+    /// [`CompressedSecondaryCache`](crate::secondary::CompressedSecondaryCache), and the memory outside of the cache
+    /// that is charged to it.
+    pub memory: MemoryKind,
 }
 
 impl Default for CacheOptions {
@@ -114,6 +121,7 @@ impl Default for CacheOptions {
             strict_capacity_limit: false,
             high_pri_pool_ratio: 0.5,
             low_pri_pool_ratio: 0.0,
+            memory: MemoryKind::default(),
         }
     }
 }
@@ -393,7 +401,7 @@ impl BlockCache {
         let entry = Insertion {
             hash: key.hash(),
             key,
-            buffer,
+            buffer: self.in_memory_of_cache(buffer),
             role,
             priority,
             lowest,
@@ -402,6 +410,15 @@ impl BlockCache {
             tier.fill(&entry);
         }
         self.insert_entry(entry)
+    }
+
+    /// Returns `buffer`, or a copy of it if it is in memory of another kind than the entries.
+    fn in_memory_of_cache(&self, buffer: Buffer) -> Buffer {
+        let kind = self.options.memory;
+        match buffer.memory_kind() == kind {
+            true => buffer,
+            false => buffer.copied_to(kind),
+        }
     }
 
     fn insert_entry(&self, entry: Insertion) -> InsertOutcome {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::*;
+use cairn_platform::Allocation;
 use shuttle::thread;
 
 const SCHEDULES: usize = 3_000;
@@ -112,7 +113,7 @@ fn shuttle_erasures_and_capacity_changes_race_with_readers() {
 fn shuttle_tails_are_appended_while_buffers_are_read() {
     explore(|| {
         let cache = small();
-        let block = Buffer::with_room(&[7; 40], 24);
+        let block = Buffer::copy_of(&[7; 40], Allocation::with_room(24));
         cache.insert(key(0), block, CacheRole::Data, CachePriority::Low);
         let threads: Vec<_> = (0..2)
             .map(|_| {

@@ -2,6 +2,7 @@
 
 use super::clock::ENTRY_OVERHEAD;
 use super::*;
+use cairn_platform::Allocation;
 
 fn key(n: u64) -> CacheKey {
     CacheKey::of_block([7, 9], n)
@@ -353,7 +354,7 @@ fn cache_with(buffer: Buffer) -> (BlockCache, CacheKey) {
 #[test]
 fn a_buffer_that_was_an_entry_is_charged_as_its_copy() {
     let cache = BlockCache::new(1 << 20, CacheOptions::default());
-    let buffer = Buffer::with_room(&[7; 1000], 2000);
+    let buffer = Buffer::copy_of(&[7; 1000], Allocation::with_room(2000));
     for _ in 0..2 {
         cache.insert(key(1), buffer.clone(), CacheRole::Data, CachePriority::Low);
         assert_eq!(cache.usage(), cache.role_usage(CacheRole::Data));
@@ -384,7 +385,7 @@ fn a_tail_without_room_copies_the_buffer() {
 
 #[test]
 fn a_tail_is_appended_in_place_unless_the_buffer_is_held() {
-    let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
+    let (cache, key) = cache_with(Buffer::copy_of(&[7; 100], Allocation::with_room(40)));
     let before = cache.usage();
     let at = cache.get(&key).expect("it is here").as_ptr();
     let bare = cache.get(&key).expect("it is here");
@@ -393,7 +394,7 @@ fn a_tail_is_appended_in_place_unless_the_buffer_is_held() {
     assert_eq!((laid.as_ptr(), cache.usage()), (at, before));
 
     // A reader's view of a buffer never gains a tail.
-    let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
+    let (cache, key) = cache_with(Buffer::copy_of(&[7; 100], Allocation::with_room(40)));
     let looks = cache.get(&key).expect("it is here");
     let laid = cache.lay_tail(&key, looks.clone(), &[9; 40]);
     assert!(looks.tail().is_empty());

@@ -229,17 +229,18 @@ impl BlockCache {
 
     /// Inserts an entry of a tier below, if it is used repeatedly, and returns its buffer.
     fn move_up(&self, key: &CacheKey, lowest: CacheTier, found: Found) -> Buffer {
+        let buffer = self.in_memory_of_cache(found.buffer);
         if found.keep {
             self.insert_entry(Insertion {
                 hash: key.hash(),
                 key: *key,
-                buffer: found.buffer.clone(),
+                buffer: buffer.clone(),
                 role: found.role,
                 priority: found.priority,
                 lowest,
             });
         }
-        found.buffer
+        buffer
     }
 
     /// Offers evicted entries to the tier below and frees them, without holding a lock. Their memory may be

@@ -3,8 +3,8 @@
 use cairn_compress::{
     CodecOptions, Compression, Compressor, Framing, declared_len, decompress, decompress_exact,
 };
-use cairn_platform::Buffer;
 use cairn_platform::sync::{Arc, Mutex};
+use cairn_platform::{Allocation, Buffer};
 use cairn_types::Result;
 
 use super::Bytes;
@@ -79,7 +79,7 @@ pub(super) fn expand(codec: Compression, stored: &[u8], len: usize) -> Option<Bu
     let declared = declared_len(codec, stored, Framing::Sized, len).ok()?;
     if declared.modest_len(stored.len()) == Some(len) {
         let fill = |out: &mut [u8]| decompress_exact(codec, stored, Framing::Sized, None, out);
-        return Buffer::filled(len, 0, fill).ok();
+        return Buffer::filled(len, Allocation::default(), fill).ok();
     }
     let bytes = decompress(codec, stored, Framing::Sized, None, len).ok()?;
     (bytes.len() == len).then(|| Buffer::from(bytes))

@@ -26,7 +26,7 @@ mod recent_keys;
 
 use cairn_compress::Compression;
 use cairn_platform::sync::Arc;
-use cairn_platform::{Buffer, ReadRequest};
+use cairn_platform::{Allocation, Buffer, ReadRequest};
 use cairn_types::Result;
 
 use crate::cache::{CacheKey, CachePriority, CacheRole};
@@ -105,7 +105,8 @@ impl Bytes {
     fn trimmed(&self) -> Bytes {
         match self {
             Bytes::Plain(buffer) if buffer.memory_usage() != buffer.len() => {
-                Bytes::Plain(Buffer::from(&buffer[..]))
+                let allocation = Allocation::of_kind(buffer.memory_kind());
+                Bytes::Plain(Buffer::copy_of(buffer, allocation))
             }
             bytes => bytes.clone(),
         }

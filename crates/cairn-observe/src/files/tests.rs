@@ -9,7 +9,7 @@ use cairn_platform::fs::{Access, FileLock, FileMode, PathKind, Status};
 use cairn_platform::io::{BatchRead, FileReads, ReadQueue};
 use cairn_platform::sync::Mutex;
 use cairn_platform::{
-    FileSystem, IoKind, IoPriority, LimitedFile, Limits, RandomAccessFile, RateLimited,
+    Allocation, FileSystem, IoKind, IoPriority, LimitedFile, Limits, RandomAccessFile, RateLimited,
     RateLimiter, World, WritableFile,
 };
 use cairn_types::{Result, Veil};
@@ -258,7 +258,7 @@ fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
     let mut one = [0; 5];
     assert_eq!(file.read_at(1, &mut one).unwrap(), 1, "{name}");
     assert_eq!(file.read_up_to_end(2, &mut one).unwrap(), 2, "{name}");
-    let mut reads = FileReads::new(vec![BatchRead::new(3, 6, 0)]);
+    let mut reads = FileReads::new(vec![BatchRead::new(3, 6, Allocation::default())]);
     let mut queue = ReadQueue::default();
     file.start_reads(&mut reads, &mut queue);
     file.finish_reads(&mut reads, &mut queue);

@@ -340,11 +340,6 @@ impl Memory {
         Memory { start, len, kind }
     }
 
-    /// The kind of the memory.
-    pub(crate) fn kind(&self) -> MemoryKind {
-        self.kind
-    }
-
     /// True if new memory of `kind` for `len` bytes would be like this.
     pub(super) fn fits(&self, len: usize, kind: MemoryKind) -> bool {
         self.kind == kind && self.len == rounded(len)

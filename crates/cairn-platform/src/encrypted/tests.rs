@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 
 use super::*;
-use crate::{Allocation, MemFileSystem};
 use crate::posix::SystemRandom;
 use crate::read_queue::BatchRead;
 use crate::sync::{AtomicBool, Ordering};
+use crate::{Allocation, MemFileSystem};
 
 /// RocksDB's sample cipher, which is not secure.
 struct Thirteen(usize);

@@ -162,7 +162,14 @@ fn flight_of(file: &Arc<File>, len: usize) -> (Arc<Flight<Part>>, Call) {
     let call = Call {
         flight: flight.clone(),
         ticket: 0,
-        transfer: Transfer::new(file.clone(), 0, Memory::new(len, MemoryKind::default()), 0, len, false),
+        transfer: Transfer::new(
+            file.clone(),
+            0,
+            Memory::new(len, MemoryKind::default()),
+            0,
+            len,
+            false,
+        ),
     };
     (flight, call)
 }
@@ -300,7 +307,14 @@ fn reads_survive_a_ring_that_fails() {
     let mut flights = Vec::new();
     for _ in 0..6 {
         let (flight, mut call) = flight_of(&file, 20);
-        call.transfer = Transfer::new(file.clone(), 1, Memory::new(20, MemoryKind::default()), 0, 20, false);
+        call.transfer = Transfer::new(
+            file.clone(),
+            1,
+            Memory::new(20, MemoryKind::default()),
+            0,
+            20,
+            false,
+        );
         assert!(thread.submit(vec![call], || true).is_ok());
         flights.push(flight);
     }

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use super::faulty_ring::{Fault, FaultyRing, fault};
 use super::*;
 use crate::buffer::Memory;
-use crate::posix::MemoryKind;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
+use crate::posix::MemoryKind;
 use crate::read_queue::Transfer;
 use crate::{MemFileSystem, PosixFileSystem};
 

@@ -225,7 +225,16 @@ mod tests {
         // All threads are busy with other batches, and the limit permits no more.
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = || Transfer::new(file.clone(), 0, Memory::new(8, MemoryKind::default()), 0, 8, false);
+        let transfer = || {
+            Transfer::new(
+                file.clone(),
+                0,
+                Memory::new(8, MemoryKind::default()),
+                0,
+                8,
+                false,
+            )
+        };
         for _ in 0..3 {
             let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
             execute_by(threads, &mut transfers);
@@ -238,7 +247,16 @@ mod tests {
     #[test]
     fn reads_that_are_given_up_release_their_files_and_memory() {
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = |len| Transfer::new(file.clone(), 0, Memory::new(len, MemoryKind::default()), 0, len, false);
+        let transfer = |len| {
+            Transfer::new(
+                file.clone(),
+                0,
+                Memory::new(len, MemoryKind::default()),
+                0,
+                len,
+                false,
+            )
+        };
         // None has started, because all threads are busy elsewhere.
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer(8))).collect();
@@ -263,7 +281,16 @@ mod tests {
     fn what_no_thread_has_started_is_executed_when_it_is_collected() {
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = || Transfer::new(file.clone(), 0, Memory::new(8, MemoryKind::default()), 0, 8, false);
+        let transfer = || {
+            Transfer::new(
+                file.clone(),
+                0,
+                Memory::new(8, MemoryKind::default()),
+                0,
+                8,
+                false,
+            )
+        };
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
         let background = Background::start_by(Some(threads), &mut transfers);
         background.finish(&mut transfers);

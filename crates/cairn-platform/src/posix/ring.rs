@@ -168,9 +168,9 @@ mod tests {
     use super::super::fork::{alone, holds_in_child};
     use super::*;
     use crate::buffer::Memory;
-    use crate::posix::MemoryKind;
     use crate::fs::{FileMode, FileSystem};
     use crate::io::{Io, ReadDriver, ReadRequest};
+    use crate::posix::MemoryKind;
     use crate::posix::PosixFileSystem;
 
     fn pipe_ends() -> (File, File) {

@@ -13,7 +13,7 @@ use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
-use cairn_platform::Buffer;
+use cairn_platform::{Allocation, Buffer};
 use cairn_types::{Malformed, Result};
 
 use crate::block_stats::{count_insertion, part_of};
@@ -96,9 +96,11 @@ impl Warmer {
         form: Option<EntryForm>,
         room: usize,
     ) -> Result<()> {
-        let block = Buffer::with_room(raw, room);
+        let kind = self.cache.options().memory;
+        let allocation = Allocation { kind, room };
+        let block = Buffer::copy_of(raw, allocation);
         let block = match form {
-            Some(form) => without_prefix(block, form, self.options.format_version, room)
+            Some(form) => without_prefix(block, form, self.options.format_version, allocation)
                 .map_err(|error: Malformed| error.in_file("a block that was just built", 0))?,
             None => block,
         };

@@ -812,7 +812,7 @@ fn len_of(range: &Range<u64>) -> u64 {
 }
 
 fn request_of(table: &Table, range: &Range<u64>) -> ReadRequest {
-    ReadRequest::new(table.file.clone(), range.start, len_of(range) as usize)
+    table.range_request(range)
 }
 
 fn charge(table: &Table, range: &Range<u64>) -> Option<CacheCharge> {

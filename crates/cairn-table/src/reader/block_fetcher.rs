@@ -1,7 +1,6 @@
 //! Verifies and decompresses blocks read from a file.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use cairn_compress::{
     Compression, Dictionary, Framing, declared_len, decompress, decompress_exact,
@@ -10,7 +9,7 @@ use cairn_format::block::{EntryForm, expand};
 use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
 use cairn_format::table::{Footer, Handle, Properties, TRAILER_LEN};
 use cairn_observe::statistics::{Histogram, Meter};
-use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
+use cairn_platform::{Allocation, Buffer, ReadRequest};
 use cairn_types::{Decoded, Malformed};
 
 /// Maximum block size: offsets in blocks have 32 bits.
@@ -78,7 +77,7 @@ impl Deref for Raw<'_> {
     }
 }
 
-/// Returns the contents of the block `raw`, with room for a tail of `room` bytes if they are copied.
+/// Returns the contents of the block `raw`, in memory of `allocation` if they are copied.
 /// Decompression time is reported to `meter`.
 pub(crate) fn unpack(
     raw: &Raw<'_>,
@@ -86,18 +85,18 @@ pub(crate) fn unpack(
     footer: &Footer,
     dictionary: Option<&Dictionary>,
     verify: bool,
-    room: usize,
+    allocation: Allocation,
     meter: &Meter,
 ) -> Decoded<Buffer> {
     let (stored, kind) = check(raw, handle, footer, verify)?;
     if kind == Compression::None {
         return Ok(match raw {
-            Raw::Part(_) => Buffer::with_room(stored, room),
+            Raw::Part(_) => Buffer::copy_of(stored, allocation),
             Raw::Whole(buffer) => buffer.clone().cut(TRAILER_LEN),
         });
     }
     let began = meter.began_detail();
-    let unpacked = decompressed(stored, kind, footer, dictionary, room);
+    let unpacked = decompressed(stored, kind, footer, dictionary, allocation);
     if let Some(nanos) = meter.nanos_since(began) {
         meter.update(|update| update.time(Histogram::DecompressionTimesNanos, nanos));
     }
@@ -108,19 +107,18 @@ pub(crate) fn unpack(
 const COMMON_PREFIX_SINCE: u32 = 8;
 
 /// Returns `block` with whole keys, as cursors expect, instead of keys without their common prefix.
-/// If it is rebuilt, it has room for a tail of `room` bytes. `version` is the format version of
-/// the table.
+/// If it is rebuilt, it is in memory of `allocation`. `version` is the format version of the table.
 pub(crate) fn without_prefix(
     block: Buffer,
     form: EntryForm,
     version: u32,
-    room: usize,
+    allocation: Allocation,
 ) -> Decoded<Buffer> {
     if version < COMMON_PREFIX_SINCE {
         return Ok(block);
     }
     Ok(match expand(&block, form)? {
-        Some(expanded) => Buffer::with_room(&expanded, room),
+        Some(expanded) => Buffer::copy_of(&expanded, allocation),
         None => block,
     })
 }
@@ -130,29 +128,29 @@ fn decompressed(
     kind: Compression,
     footer: &Footer,
     dictionary: Option<&Dictionary>,
-    room: usize,
+    allocation: Allocation,
 ) -> Decoded<Buffer> {
     let framing = Framing::of_format_version(footer.version);
     let declared = declared_len(kind, stored, framing, MAX_BLOCK_BYTES)?;
     match declared.modest_len(stored.len()) {
-        Some(len) => Buffer::filled(len, room, |out| {
+        Some(len) => Buffer::filled(len, allocation, |out| {
             decompress_exact(kind, stored, framing, dictionary, out)
         }),
-        None => decompress(kind, stored, framing, dictionary, MAX_BLOCK_BYTES).map(Buffer::from),
+        None => decompress(kind, stored, framing, dictionary, MAX_BLOCK_BYTES)
+            .map(|bytes| Buffer::copy_of(&bytes, allocation)),
     }
 }
 
-/// Reads the `len` bytes of `file` at `offset` again, after the first read turned out to be
-/// damaged, and returns the result of `decode`. The damage may be transient: in memory, on a cable,
+/// Executes `request` again, after the first read turned out to be damaged, and returns the result of
+/// `decode`. The damage may be transient: in memory, on a cable,
 /// or in the cache of the drive. If the second read is damaged too, the first error is returned.
 #[cold]
 pub(crate) fn read_again<T>(
     error: Malformed,
-    file: &Arc<dyn RandomAccessFile>,
-    (offset, len): (u64, usize),
+    request: &ReadRequest,
     decode: impl FnOnce(&Raw<'_>) -> Decoded<T>,
 ) -> Decoded<T> {
-    let again = ReadRequest::new(file.clone(), offset, len).read_now();
+    let again = request.read_now();
     again
         .ok()
         .and_then(|bytes| decode(&Raw::Whole(bytes)).ok())
@@ -169,7 +167,16 @@ pub(crate) fn contents<'r>(
 ) -> Decoded<Raw<'r>> {
     match check(raw, handle, footer, true)? {
         (stored, Compression::None) => Ok(Raw::Part(stored)),
-        _ => unpack(raw, handle, footer, None, false, 0, meter).map(Raw::Whole),
+        _ => unpack(
+            raw,
+            handle,
+            footer,
+            None,
+            false,
+            Allocation::default(),
+            meter,
+        )
+        .map(Raw::Whole),
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn guarded_index(block: Buffer, form: IndexForm, params: &OpenParams)
         return block;
     }
     match checksums(&block, CacheRole::Index, form, params.block_checksum_len) {
-        Some(tail) => Buffer::with_tail(&block, &tail),
+        Some(tail) => block.with_tail(&tail),
         None => block,
     }
 }
@@ -79,7 +79,7 @@ impl Table {
             self.index.form,
             self.params.block_checksum_len,
         ) {
-            Some(tail) => Buffer::with_tail(&block, &tail),
+            Some(tail) => block.with_tail(&tail),
             None => block,
         }
     }

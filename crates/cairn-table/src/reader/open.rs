@@ -16,7 +16,7 @@ use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_observe::traces::BlockCacheTracer;
 use cairn_options::TableOptions;
 use cairn_platform::sync::{AtomicU64, Ordering};
-use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
+use cairn_platform::{Allocation, Buffer, Io, MemoryKind, RandomAccessFile, ReadRequest};
 use cairn_types::{
     Code, Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
@@ -97,6 +97,13 @@ impl OpenParams {
     pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
         self.charge.charge(what, bytes)
     }
+
+    /// The kind of memory of the table's blocks: that of the cache, also for those that the cache does not hold.
+    #[inline]
+    pub(crate) fn memory_kind(&self) -> MemoryKind {
+        let options = self.cache.as_ref().map(|cache| cache.options());
+        options.map_or(MemoryKind::default(), |options| options.memory)
+    }
 }
 
 /// Bytes read from the end of a file of unknown tail size.
@@ -118,6 +125,8 @@ struct Opening<'a> {
     footer: Footer,
     /// Offset of the footer: blocks end at or before it.
     limit: u64,
+    /// The memory of blocks.
+    allocation: Allocation,
     meter: Meter,
 }
 
@@ -135,7 +144,10 @@ impl Opening<'_> {
         }
         self.meter.add(Ticker::TableOpenPrefetchTailMiss, 1);
         let len = handle.size as usize + TRAILER_LEN;
-        let request = ReadRequest::new(self.file.clone(), handle.offset, len);
+        let request = ReadRequest {
+            allocation: self.allocation,
+            ..ReadRequest::new(self.file.clone(), handle.offset, len)
+        };
         self.io.read_now(&request).map(Raw::Whole)
     }
 
@@ -151,14 +163,15 @@ impl Opening<'_> {
     /// Returns the contents of a block.
     fn block(&self, handle: Handle) -> Result<Buffer> {
         let raw = self.raw(handle)?;
-        block_fetcher::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
+        let (footer, allocation) = (&self.footer, self.allocation);
+        block_fetcher::unpack(&raw, handle, footer, None, true, allocation, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
 
     /// Returns the contents of an index block, or of one with the same encoding.
     fn index_block(&self, handle: Handle, form: IndexForm) -> Result<Buffer> {
         let (block, version) = (self.block(handle)?, self.footer.version);
-        block_fetcher::without_prefix(block, EntryForm::Index(form), version, 0)
+        block_fetcher::without_prefix(block, EntryForm::Index(form), version, self.allocation)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
@@ -243,7 +256,10 @@ impl UnopenedTable {
     #[must_use]
     pub fn request(&self) -> ReadRequest {
         let at = self.len - self.tail_len;
-        ReadRequest::new(self.file.clone(), at, self.tail_len as usize)
+        ReadRequest {
+            allocation: Allocation::of_kind(self.params.memory_kind()),
+            ..ReadRequest::new(self.file.clone(), at, self.tail_len as usize)
+        }
     }
 
     /// Opens the table with the end of its file, `tail`. What is not there is read by `io`. If the data read is
@@ -297,6 +313,7 @@ impl UnopenedTable {
             tail_at,
             footer,
             limit,
+            allocation: Allocation::of_kind(params.memory_kind()),
             meter: params.meter.clone(),
         };
         let mut table = opening.table(params)?;
@@ -351,6 +368,7 @@ impl Table {
             tail_at,
             footer,
             limit: len - footer.encoded_len() as u64,
+            allocation: Allocation::default(),
             meter: Meter::default(),
         };
         opening.properties(&opening.parts()?)

@@ -118,9 +118,7 @@ impl PlannedTable {
     }
 
     fn request(&self, at: usize) -> ReadRequest {
-        let place = &self.chunks[at].place;
-        let len = (place.end - place.start) as usize;
-        ReadRequest::new(self.table.file.clone(), place.start, len)
+        self.table.range_request(&self.chunks[at].place)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The open table, shared by all its readers.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
@@ -12,7 +13,7 @@ use cairn_memory::secondary::{DeviceRead, LookupCounts, Sought};
 use cairn_memory::{BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
 use cairn_observe::statistics::TableCounts;
 use cairn_observe::traces::block_cache::is_in_use as is_traced;
-use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
+use cairn_platform::{Allocation, Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
@@ -482,7 +483,7 @@ impl Table {
         let words = DataWords::encode(&block, &layout, &self.order);
         match &self.params.cache {
             Some(cache) => cache.lay_tail(&self.cache_key(lack.handle), block, &words),
-            None => Buffer::with_tail(&block, &words),
+            None => block.with_tail(&words),
         }
     }
 
@@ -500,25 +501,42 @@ impl Table {
         }
     }
 
+    /// Returns the memory to allocate for a block, with `room`.
+    #[inline]
+    fn allocation(&self, room: usize) -> Allocation {
+        let kind = self.params.memory_kind();
+        Allocation { kind, room }
+    }
+
     /// Returns the request for a missing block and `more` bytes after it.
     pub(crate) fn request(&self, lack: MissingBlock, more: u64) -> ReadRequest {
         let len = lack.handle.size + TRAILER_LEN as u64 + more;
+        let room = match more {
+            0 if lack.role == CacheRole::Data => self.room(lack.handle),
+            // Blocks of a multi-block read are copied one by one.
+            _ => 0,
+        };
         ReadRequest {
             file: self.file.clone(),
             offset: lack.handle.offset,
             len: len.min(self.limit - lack.handle.offset) as usize,
-            room: match more {
-                0 if lack.role == CacheRole::Data => self.room(lack.handle),
-                // Blocks of a multi-block read are copied one by one.
-                _ => 0,
-            },
+            allocation: self.allocation(room),
+        }
+    }
+
+    /// Returns the request for a range of the file with several blocks.
+    pub(super) fn range_request(&self, range: &Range<u64>) -> ReadRequest {
+        let len = (range.end - range.start) as usize;
+        ReadRequest {
+            allocation: self.allocation(0),
+            ..ReadRequest::new(self.file.clone(), range.start, len)
         }
     }
 
     /// Charges the read of `request`, before memory is allocated for it.
     #[inline]
     pub(crate) fn charge_read(&self, request: &ReadRequest) -> Option<CacheCharge> {
-        let bytes = request.len + request.room;
+        let bytes = request.len + request.allocation.room;
         self.params.charge(MemoryUse::ReadInProgress, bytes)
     }
 
@@ -541,20 +559,20 @@ impl Table {
             true => self.room(lack.handle),
             false => 0,
         };
+        let memory = self.allocation(room);
         let form = self.form_of(lack.role);
         let unpack = |raw: &Raw<'_>| {
             let footer = &self.footer;
             let block =
-                block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
+                block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, memory, meter)?;
             match form {
-                Some(form) => block_fetcher::without_prefix(block, form, footer.version, room),
+                Some(form) => block_fetcher::without_prefix(block, form, footer.version, memory),
                 None => Ok(block),
             }
         };
         let buffer = unpack(raw)
             .or_else(|error| {
-                let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
-                let again = block_fetcher::read_again(error, &self.file, place, unpack);
+                let again = block_fetcher::read_again(error, &self.request(lack, 0), unpack);
                 self.count_damage(again.is_ok());
                 again
             })

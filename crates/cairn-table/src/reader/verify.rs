@@ -26,15 +26,13 @@ impl Table {
                     handle,
                     role: CacheRole::Other,
                 };
-                let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
+                let request = self.request(lack, 0);
+                let raw = Raw::Whole(io.read_now(&request)?);
                 let unpack = |raw: &Raw<'_>| {
                     block_fetcher::properties_of(raw, handle, &self.footer).map(|_| ())
                 };
                 unpack(&raw)
-                    .or_else(|error| {
-                        let place = (handle.offset, raw.len());
-                        block_fetcher::read_again(error, &self.file, place, unpack)
-                    })
+                    .or_else(|error| block_fetcher::read_again(error, &request, unpack))
                     .map_err(|error| self.bad(error, handle.offset))?;
             } else {
                 self.verify_block(handle, CacheRole::Other, io)?;

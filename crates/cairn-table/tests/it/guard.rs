@@ -71,7 +71,7 @@ impl Cached {
     fn damage(&self, key: CacheKey, block: &Buffer, role: CacheRole, at: usize) {
         let mut bytes = block.to_vec();
         bytes[at] ^= 0x10;
-        let damaged = Buffer::with_tail(&bytes, block.tail());
+        let damaged = Buffer::from(&*bytes).with_tail(block.tail());
         self.cache.erase(&key);
         self.cache.insert(key, damaged, role, CachePriority::Low);
     }

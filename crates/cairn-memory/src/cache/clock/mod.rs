@@ -223,7 +223,7 @@ impl Store for ClockCache {
         let mut state = self.shard(hash).lock();
         let Some(number) = state.find(hash, key) else {
             drop(state);
-            return Buffer::with_tail(&buffer, tail);
+            return buffer.with_tail(tail);
         };
         let buffer = match buffer.publish_tail(number, tail) {
             Ok(laid) => {
@@ -232,7 +232,7 @@ impl Store for ClockCache {
             }
             Err(buffer) => buffer,
         };
-        let copy = Buffer::with_tail(&buffer, tail);
+        let copy = buffer.with_tail(tail);
         let charge = copy.memory_usage() + ENTRY_OVERHEAD;
         self.usage.fetch_add(charge, Ordering::Relaxed);
         let before = state.replace(hash, number, copy.clone(), charge);

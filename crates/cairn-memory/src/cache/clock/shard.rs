@@ -323,7 +323,7 @@ fn publish(buffer: Buffer, key: [u64; 2], note: EntryNote) -> (u32, PrefetchHint
         Ok(number) => return (number, hint),
         Err(refused) => refused,
     };
-    let copy = Buffer::with_tail(&refused, refused.tail());
+    let copy = refused.with_tail(refused.tail());
     let hint = copy.hint();
     (
         copy.publish(key, note).expect("a new buffer has no key"),

@@ -154,7 +154,7 @@ impl Store for LruCache {
             Ok(laid) => return laid,
             Err(buffer) => buffer,
         };
-        let copy = Buffer::with_tail(&buffer, tail);
+        let copy = buffer.with_tail(tail);
         let mut shard = self.shard(hash).lock();
         shard.replace(hash, key, copy.clone(), evicted);
         copy

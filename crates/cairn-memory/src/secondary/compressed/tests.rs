@@ -193,7 +193,7 @@ fn every_codec_can_be_used() {
 fn tails_are_not_stored() {
     let cache = cache(1 << 20, AdmissionPolicy::AllowAll);
     let noise = block(1, 3000, false);
-    let bytes = Bytes::Plain(Buffer::with_tail(noise.stored(), &[7; 500]));
+    let bytes = Bytes::Plain(Buffer::from(noise.stored()).with_tail(&[7; 500]));
     cache.insert(&offer(1, &bytes, false));
     let found = look(&cache, 1).unwrap().buffer;
     assert_eq!((&found[..], found.tail()), (noise.stored(), &[][..]));
