@@ -3,7 +3,7 @@
 #include "check.h"
 #include <stdint.h>
 
-enum { KEYS = 2000, LARGE = 1000 };
+enum { KEYS = 800, LARGE = 1000 };
 enum kind { LRU, CLOCK, KINDS };
 
 /* True if core dumps leave out the mapping of `address`. */
@@ -139,6 +139,7 @@ static void keep_and_read(char* path, enum kind kind, int compression, int warm,
     rocksdb_block_based_table_options_t* table = rocksdb_block_based_options_create();
     rocksdb_block_based_options_set_block_cache(table, cache);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_block_based_options_set_prepopulate_block_cache(table, warm);
     rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom(10));
     rocksdb_options_set_block_based_table_factory(options, table);
     rocksdb_options_set_create_if_missing(options, 1);

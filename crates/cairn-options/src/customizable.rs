@@ -516,6 +516,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_block_cache_may_have_an_allocator() {
+        let parse = |allocator: &str| {
+            let text = format!("{{capacity=1M;memory_allocator={allocator}}}");
+            Option::<Arc<BlockCache>>::parse(&text).map(|cache| cache.expect("not null"))
+        };
+        for (allocator, is_undumped) in [
+            ("JemallocNodumpAllocator", true),
+            ("{id=JemallocNodumpAllocator}", true),
+            ("nullptr", false),
+        ] {
+            let cache = parse(allocator).expect("a valid text");
+            assert_eq!(cache.options().memory.is_undumped(), is_undumped);
+            let printed = Some(cache).print();
+            let part = "memory_allocator=JemallocNodumpAllocator;";
+            assert_eq!(printed.contains(part), is_undumped, "{printed}");
+            let again = Option::<Arc<BlockCache>>::parse(&printed).expect("a valid text");
+            assert_eq!(again.print(), printed);
+        }
+        let refused = |allocator| parse(allocator).expect_err("refused");
+        assert_eq!(
+            refused("MemkindKmemAllocator"),
+            "MemkindKmemAllocator is not an allocator: expected JemallocNodumpAllocator"
+        );
+        assert_eq!(
+            refused("{id=JemallocNodumpAllocator;num_arenas=2}"),
+            "num_arenas is not a property of an allocator"
+        );
+    }
+
+    #[test]
     fn a_block_cache_may_have_a_compressed_tier() {
         let cache = |text: &str| {
             Option::<Arc<BlockCache>>::parse(text).map(|cache| cache.expect("not null"))

@@ -22,6 +22,7 @@ fn cache(blocks: usize, high: f64, low: f64, strict: bool) -> BlockCache {
         strict_capacity_limit: strict,
         high_pri_pool_ratio: high,
         low_pri_pool_ratio: low,
+        ..CacheOptions::default()
     };
     BlockCache::new(blocks * CHARGE, options)
 }
@@ -53,6 +54,45 @@ fn entries_are_found_until_erased() {
     assert!(!cache.erase(&key(1)));
     assert!(cache.get(&key(1)).is_none());
     assert_eq!(cache.usage(), 0);
+}
+
+#[test]
+fn entries_are_in_the_memory_of_the_cache() {
+    let undumped = MemoryKind::undumped().unwrap();
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        for (memory, other) in [
+            (undumped, MemoryKind::default()),
+            (MemoryKind::default(), undumped),
+        ] {
+            let options = CacheOptions {
+                kind,
+                memory,
+                ..CacheOptions::default()
+            };
+            let cache = BlockCache::new(1 << 20, options);
+            let insert = |n, of| {
+                let block = Buffer::copy_of(&[n as u8; 500], Allocation::of_kind(of));
+                cache.insert(key(n), block.clone(), CacheRole::Data, CachePriority::Low);
+                block
+            };
+            // The memory of the cache is shared; other memory is copied.
+            let shared = insert(1, memory);
+            assert!(cache.get(&key(1)).unwrap().is_same(&shared));
+            insert(2, other);
+            for n in [1, 2] {
+                let found = cache.get(&key(n)).unwrap();
+                assert_eq!(
+                    (found.memory_kind(), &*found),
+                    (memory, &[n as u8; 500][..])
+                );
+                // A longer tail than there is room for.
+                let laid = cache.lay_tail(&key(n), found, &[9; 300]);
+                assert_eq!((laid.memory_kind(), laid.tail()), (memory, &[9; 300][..]));
+                let found = cache.get(&key(n)).unwrap();
+                assert!(found.is_same(&laid), "{kind:?}");
+            }
+        }
+    }
 }
 
 #[test]

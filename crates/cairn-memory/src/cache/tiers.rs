@@ -261,7 +261,7 @@ impl BlockCache {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::super::{CacheKind, CachePriority, CacheRole};
+    use super::super::{CacheKind, CachePriority, CacheRole, MemoryKind};
     use super::*;
     use crate::secondary::{AdmissionPolicy, CompressedCacheOptions, CompressedSecondaryCache};
 
@@ -299,6 +299,27 @@ mod tests {
         for n in keys {
             let (role, priority) = (CacheRole::Data, CachePriority::Low);
             cache.insert_down_to(key(n), block(n), role, priority, lowest);
+        }
+    }
+
+    #[test]
+    fn entries_move_up_to_the_memory_of_the_cache() {
+        let memory = MemoryKind::undumped().expect("the kernel supports it");
+        for kind in [CacheKind::Clock, CacheKind::Lru] {
+            let options = CacheOptions {
+                memory,
+                ..options(kind)
+            };
+            let cache = BlockCache::with_tier(20 * BLOCK, options, compressed(1 << 20));
+            fill(&cache, 0..100, CacheTier::default());
+            let gone = (0..100).find(|&n| !cache.contains(&key(n)));
+            let gone = key(gone.expect("few fit"));
+            while !cache.contains(&gone) {
+                let below = cache.lookup_below(&gone, CacheTier::default());
+                assert_eq!(below.expect("below").memory_kind(), memory);
+            }
+            let found = cache.get(&gone).expect("it is here");
+            assert_eq!(found.memory_kind(), memory);
         }
     }
 

@@ -162,6 +162,36 @@ fn copies_and_reused_memory_are_of_one_kind() {
     }
 }
 
+/// True if core dumps leave out the mapping of `buffer`, according to the kernel.
+#[cfg(not(miri))]
+fn is_undumped(buffer: &Buffer) -> bool {
+    let at = buffer.as_ptr().addr();
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel has it");
+    let holds = |line: &str| {
+        let range = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'))?;
+        let end = |text| usize::from_str_radix(text, 16).ok();
+        Some((end(range.0)?..end(range.1)?).contains(&at))
+    };
+    let mut lines = maps.lines().skip_while(|line| holds(line) != Some(true));
+    let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+    let mut flags = flags.expect("the address is mapped").split_whitespace();
+    flags.any(|flag| flag == "dd")
+}
+
+#[cfg(not(miri))]
+#[test]
+fn core_dumps_leave_out_one_kind_of_memory() {
+    for kind in KINDS {
+        for len in [100, 3000, 40_000, 3 << 20] {
+            let buffer = Buffer::copy_of(&vec![1; len], Allocation::of_kind(kind));
+            assert_eq!(is_undumped(&buffer), kind.is_undumped(), "{len} bytes");
+        }
+    }
+}
+
 /// Threads pin entries by stale numbers while others publish and remove them.
 #[test]
 fn stale_numbers_never_return_another_key() {
