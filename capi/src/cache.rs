@@ -51,7 +51,7 @@ handles! {
     rocksdb_lru_cache_options_t = Options;
     /// Options of a clock cache.
     rocksdb_hyper_clock_cache_options_t = Options;
-    /// A memory allocator: a kind of the process's memory, of which a cache has a copy.
+    /// An allocator of cached blocks. All of them share the memory of their kind.
     rocksdb_memory_allocator_t = MemoryKind;
 }
 

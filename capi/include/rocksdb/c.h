@@ -495,7 +495,7 @@ typedef struct rocksdb_logger_t rocksdb_logger_t;
 // Options of an LRU cache.
 typedef struct rocksdb_lru_cache_options_t rocksdb_lru_cache_options_t;
 
-// A memory allocator.
+// An allocator of cached blocks. All of them share the memory of their kind.
 typedef struct rocksdb_memory_allocator_t rocksdb_memory_allocator_t;
 
 // A list of databases and caches to measure.
@@ -1266,7 +1266,7 @@ void rocksdb_lru_cache_options_destroy(struct rocksdb_lru_cache_options_t *handl
 // Does nothing for null.
 void rocksdb_hyper_clock_cache_options_destroy(struct rocksdb_hyper_clock_cache_options_t *handle);
 
-// Frees an allocator.
+// Frees an allocator. Caches that were created with it are not affected.
 //
 // Does nothing for null.
 void rocksdb_memory_allocator_destroy(struct rocksdb_memory_allocator_t *handle);
@@ -1308,8 +1308,8 @@ size_t rocksdb_cache_get_table_address_count(const struct rocksdb_cache_t *cache
 // Returns the number of entries.
 size_t rocksdb_cache_get_occupancy_count(const struct rocksdb_cache_t *cache);
 
-// Creates an allocator that leaves its memory out of core dumps. There is none, because Cairn allocates with the
-// process's allocator: as a RocksDB built without jemalloc, this stores an error. Returns null.
+// Creates an allocator whose memory core dumps leave out. The name is RocksDB's; jemalloc is not used. Stores an
+// error and returns null if the kernel does not support this.
 struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
 
 // Creates options of an LRU cache.
@@ -1323,8 +1323,7 @@ void rocksdb_lru_cache_options_set_capacity(struct rocksdb_lru_cache_options_t *
 void rocksdb_lru_cache_options_set_num_shard_bits(struct rocksdb_lru_cache_options_t *opt,
                                                   int num_shard_bits);
 
-// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
-// them, returns null and an error.
+// Sets the allocator of the cache's blocks. Null restores the default.
 void rocksdb_lru_cache_options_set_memory_allocator(struct rocksdb_lru_cache_options_t *opt,
                                                     struct rocksdb_memory_allocator_t *allocator);
 
@@ -1344,8 +1343,7 @@ void rocksdb_hyper_clock_cache_options_set_estimated_entry_charge(struct rocksdb
 void rocksdb_hyper_clock_cache_options_set_num_shard_bits(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                           int num_shard_bits);
 
-// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
-// them, returns null and an error.
+// Sets the allocator of the cache's blocks. Null restores the default.
 void rocksdb_hyper_clock_cache_options_set_memory_allocator(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                             struct rocksdb_memory_allocator_t *allocator);
 

@@ -44,9 +44,9 @@ pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Io, ReadDriver, ReadRequest};
 pub use mem::MemFileSystem;
+pub use posix::memory_kind::MemoryKind;
 pub use posix::{
-    MemoryKind, PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages,
-    region,
+    PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages, region,
 };
 pub use prefetch::prefetch_address;
 pub use random::Random;

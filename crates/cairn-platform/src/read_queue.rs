@@ -24,7 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
 use crate::buffer::{Allocation, Buffer, Memory, pool};
 use crate::clock::Clock;
-use crate::posix::MemoryKind;
+use crate::posix::memory_kind::MemoryKind;
 
 /// A read of a batch, with the memory that it fills.
 pub struct BatchRead {

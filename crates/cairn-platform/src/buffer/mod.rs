@@ -33,7 +33,7 @@ pub use hint::PrefetchHint;
 pub(crate) use slab::Memory;
 pub use slab::{BufferMemory, buffer_memory};
 
-use crate::posix::MemoryKind;
+use crate::posix::memory_kind::MemoryKind;
 use crate::{prefetch, prefetch_address};
 
 /// A reference-counted, immutable buffer; see the module's documentation. Cloning increments the reference

@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 
 use super::slab::Memory;
-use crate::posix::MemoryKind;
+use crate::posix::memory_kind::MemoryKind;
 
 /// The maximum number of buffers retained by a thread.
 const MAX_BUFFERS: usize = 8;

@@ -22,7 +22,7 @@
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use crate::posix::MemoryKind;
+use crate::posix::memory_kind::MemoryKind;
 use crate::posix::pages::{self, PAGE, area_of};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 

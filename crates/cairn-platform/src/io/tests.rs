@@ -12,7 +12,7 @@ use super::*;
 use crate::buffer::Memory;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
-use crate::posix::MemoryKind;
+use crate::posix::memory_kind::MemoryKind;
 use crate::read_queue::Transfer;
 use crate::{MemFileSystem, PosixFileSystem};
 

@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::Memory;
-    use crate::posix::MemoryKind;
+    use crate::posix::memory_kind::MemoryKind;
 
     #[test]
     fn calls_that_no_thread_follows_do_not_pile_up() {

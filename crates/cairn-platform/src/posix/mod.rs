@@ -22,7 +22,7 @@ mod lease;
 mod lock;
 mod mapped_append;
 mod mapped_read;
-mod memory_kind;
+pub(crate) mod memory_kind;
 pub mod memory_limit;
 pub mod pages;
 pub(crate) mod priority;
@@ -54,7 +54,6 @@ use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
-pub use memory_kind::MemoryKind;
 pub use process_memory::{ProcessMemory, process_memory, trim_heap};
 
 use self::mapped_append::MappedWriter;

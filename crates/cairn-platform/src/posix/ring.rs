@@ -170,8 +170,8 @@ mod tests {
     use crate::buffer::Memory;
     use crate::fs::{FileMode, FileSystem};
     use crate::io::{Io, ReadDriver, ReadRequest};
-    use crate::posix::MemoryKind;
     use crate::posix::PosixFileSystem;
+    use crate::posix::memory_kind::MemoryKind;
 
     fn pipe_ends() -> (File, File) {
         let (read, write) = std::io::pipe().unwrap();
