@@ -167,12 +167,11 @@ impl Db {
             };
             let (role, priority) = class_of(entry)?;
             let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
-            let is_loaded = has_room && !cache.contains(&key) && {
-                let allocation = Allocation::of_kind(cache.options().memory);
-                let block = Buffer::copy_of(&block, allocation);
-                let outcome = cache.insert_down_to(key, block, role, priority, lowest);
-                outcome.is_kept()
+            let insert = || {
+                let block = Buffer::copy_of(block, Allocation::of_kind(cache.options().memory));
+                cache.insert_down_to(key, block, role, priority, lowest)
             };
+            let is_loaded = has_room && !cache.contains(&key) && insert().is_kept();
             if !is_loaded {
                 load.left_out += 1;
                 return Ok(());
