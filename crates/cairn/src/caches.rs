@@ -78,6 +78,8 @@
 //! database in tiers; [`SecondaryCache::counts`] and the `stats` of each tier are totals over all databases
 //! that share it.
 //!
+//! A cache with [`CacheOptions::memory`] of [`MemoryKind::undumped`] keeps its entries out of core dumps.
+//!
 //! [`BlockCache::simulating`] creates a cache with a [`Simulation`] of another capacity, which counts the hits that a
 //! cache of that capacity would have (RocksDB's `SimCache`). The property `cairn.simulated-cache` and the tickers
 //! `rocksdb.sim.block.cache.*` report them.

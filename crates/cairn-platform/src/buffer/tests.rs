@@ -164,6 +164,10 @@ fn copies_and_reused_memory_are_of_one_kind() {
 
 /// True if core dumps leave out the mapping of `buffer`, according to the kernel.
 #[cfg(not(miri))]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel's file, not one of a database"
+)]
 fn is_undumped(buffer: &Buffer) -> bool {
     let at = buffer.as_ptr().addr();
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel has it");
