@@ -367,8 +367,8 @@ fn new_segment(segment: usize) -> &'static [Header] {
 
 /// Creates a header for a buffer in `memory`, with one reference.
 pub(super) fn begin(memory: Memory) -> &'static Header {
-    let header = HEADERS.take();
     let (memory, extent) = memory.into_raw();
+    let header = HEADERS.take();
     header.begin(memory, extent);
     header
 }

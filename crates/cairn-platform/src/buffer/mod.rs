@@ -122,10 +122,12 @@ impl Buffer {
     }
 
     fn copied_with(&self, tail: &[u8], kind: MemoryKind) -> Buffer {
-        let room = tail.len();
-        let mut buffer = Buffer::copy_of(self, Allocation { kind, room });
-        let is_appended = buffer.append_tail(tail);
-        debug_assert!(is_appended, "there is room, and the copy is not shared");
+        let mut memory = pool::memory(self.bytes() + tail.len(), kind);
+        let (first, rest) = memory.split_at_mut(self.bytes());
+        first.copy_from_slice(self);
+        rest[..tail.len()].copy_from_slice(tail);
+        let mut buffer = Buffer::of(memory, self.bytes());
+        buffer.tail = length(tail.len());
         buffer
     }
 
@@ -246,7 +248,7 @@ impl Buffer {
         Buffer::refilled(None, len, allocation, fill)
     }
 
-    /// Like [`Buffer::filled`], reusing the memory of `spent` if it is like that of a new buffer and not shared.
+    /// Like [`Buffer::filled`], reusing the memory of `spent` if it is like new memory and not shared.
     pub(crate) fn refilled<E>(
         spent: Option<Buffer>,
         len: usize,
@@ -258,8 +260,8 @@ impl Buffer {
         Ok(Buffer::of(memory, len))
     }
 
-    /// Returns memory of `allocation` for a buffer of `len` bytes, with arbitrary content: that of `spent` if it is the
-    /// same and not shared.
+    /// Returns memory of `allocation` for a buffer of `len` bytes, with arbitrary content: that of `spent` if it is
+    /// like new memory and not shared.
     pub(crate) fn spent_memory(
         spent: Option<Buffer>,
         len: usize,

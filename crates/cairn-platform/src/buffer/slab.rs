@@ -10,7 +10,8 @@
 //! of allocation, or at random from a constant mix of lengths. If the lengths change, the last pieces of a class keep
 //! their spans allocated. [`buffer_memory`] reports the idle memory, which a memory budget charges to its cache.
 //!
-//! Each kind of memory has its own spans and runs. An allocation takes the lock of its class and kind. Threads keep pieces of evicted buffers for reuse (`pool`).
+//! Each kind of memory has its own spans and runs. An allocation takes the lock of its class and kind. Threads keep
+//! pieces of evicted buffers for reuse (`pool`).
 //!
 //! Invariants:
 //!
@@ -55,7 +56,7 @@ const CHOICES: usize = 8;
 static CLASS: [[Mutex<Class>; CLASSES]; MemoryKind::ALL.len()] =
     [const { [const { Mutex::new(Class::new()) }; CLASSES] }; MemoryKind::ALL.len()];
 
-/// A class of pieces of `kind`.
+/// The class with the index `class` of pieces of `kind`.
 fn class_with(kind: MemoryKind, class: usize) -> &'static Mutex<Class> {
     &CLASS[kind.index()][class]
 }
@@ -351,8 +352,8 @@ impl Memory {
 
     /// The start and the extent of the memory, which [`Memory::from_raw`] takes back.
     pub(super) fn into_raw(self) -> (NonNull<u8>, Extent) {
-        let memory = std::mem::ManuallyDrop::new(self);
-        (memory.start, memory.extent())
+        let extent = self.extent();
+        (std::mem::ManuallyDrop::new(self).start, extent)
     }
 
     /// The memory that [`Memory::into_raw`] returned.

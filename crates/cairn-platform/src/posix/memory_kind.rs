@@ -15,8 +15,7 @@ use super::region::{Region, memory, page_size};
 
 /// A kind of memory that buffers are allocated in. The default is ordinary memory.
 ///
-/// Memory of different kinds never shares a page, so that a kind applies to all of the bytes of a buffer and to nothing
-/// else.
+/// Memory of different kinds never shares a page. All memory of a kind is shared by the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryKind {
     is_undumped: bool,
