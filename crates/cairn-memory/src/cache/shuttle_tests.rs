@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::*;
-use cairn_platform::Allocation;
+use cairn_platform::{Allocation, EntryNote};
 use shuttle::thread;
 
 const SCHEDULES: usize = 3_000;
@@ -138,5 +138,21 @@ fn shuttle_tails_are_appended_while_buffers_are_read() {
         let found = cache.get(&key(0)).expect("it stays");
         assert_eq!(*found, [7; 40]);
         settled(&cache);
+    });
+}
+
+#[test]
+fn shuttle_a_copy_has_its_tail_while_its_header_is_pinned() {
+    explore(|| {
+        let key = [1, 2];
+        let source = Buffer::from(vec![7; 40]);
+        let entry = source.with_tail(&[]).publish(key, EntryNote::default());
+        let number = entry.expect("it is new");
+        // The number may be stale: the header of the entry is then that of the copy.
+        let reader = thread::spawn(move || drop(Buffer::pin(number, key)));
+        drop(Buffer::unpublish(number));
+        let copy = source.with_tail(&[9; 8]);
+        assert_eq!((&*copy, copy.tail()), (&[7; 40][..], &[9; 8][..]));
+        reader.join().unwrap();
     });
 }
