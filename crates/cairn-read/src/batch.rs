@@ -633,7 +633,7 @@ impl<'a> Batch<'a> {
             let others = followers.iter().map(|(at, _)| at);
             for &at in leaders.iter().chain(others) {
                 for (table, state) in self.members[at].get.look_ahead() {
-                    let request = state.request();
+                    let request = state.request(&table);
                     let same = |other: &ReadRequest| {
                         other.offset == request.offset && Arc::ptr_eq(&other.file, &request.file)
                     };

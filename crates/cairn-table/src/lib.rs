@@ -18,7 +18,7 @@ use cairn_types::{Error, KeyOrder, Result};
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes, WarmBlocks};
 pub use reader::{
     Background, GetOptions, IterOptions, OpenParams, PlanOptions, PlannedReads, ReadAhead,
-    ReadaheadSize, ScanPlan, ScanRange, Table, TableGet, TableIter, TracedRead, UnopenedTable,
+    ReadaheadSize, ScanPlan, ScanRange, SuspendedGet, Table, TableGet, TableIter, TracedRead, UnopenedTable,
     ValueRef, count_lookup_below,
 };
 

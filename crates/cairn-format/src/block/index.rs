@@ -455,6 +455,14 @@ impl IndexCursor {
         true
     }
 
+    /// The index of the current entry if the cursor was positioned by key words.
+    /// [`IndexCursor::move_by_words`] returns there.
+    #[inline]
+    #[must_use]
+    pub fn entry_by_words(&self) -> Option<u32> {
+        self.by_words
+    }
+
     /// The index of the next entry, or the previous one if `back`, if the cursor was positioned by key words.
     #[inline]
     #[must_use]

@@ -15,7 +15,7 @@ use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::ReadOptions;
 use cairn_platform::io::{Offload, offload};
 use cairn_platform::{Buffer, Io, ReadDriver};
-use cairn_table::{Table, TableGet};
+use cairn_table::{SuspendedGet, Table, TableGet};
 use cairn_types::{Error, FileNumber, Progress, Result};
 use cairn_version::{FileMeta, FileToOpen, TableRef};
 
@@ -73,16 +73,19 @@ pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result
 /// Those of [`get`](super::get).
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     let began = view.family.began();
-    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    let state = SCRATCH.with(|scratch| scratch.0.take());
+    let mut get = PointGet::new(view, lookup, options, state);
     let searched = get.run_async().await;
-    let (hit, state) = (get.hit(), std::mem::take(&mut get.state));
+    let hit = get.hit();
     let found = match (searched, &get.versions.newest) {
         // Boxed: the futures of other gets have no room for it.
         (Ok(()), Newest::Blob(_) | Newest::Entity(_)) => Box::pin(get.finish_async()).await,
         (Ok(()), _) => get.finish(),
         (Err(error), _) => Err(error),
     };
-    count_get(&view.family, began, state.counts(), hit, &found);
+    count_get(&view.family, began, get.state.counts(), hit, &found);
+    get.state.reset();
+    keep_state(&mut get.state);
     found
 }
 
@@ -97,9 +100,11 @@ impl PointGet<'_> {
             match self.pending.take() {
                 None => {}
                 Some(Pending::Block) => {
-                    let request = self.state.request();
-                    let read = self.read_deadline.read_all(reading, vec![request]);
+                    let requests = self.request().into_iter().collect();
+                    let suspended = self.suspend();
+                    let read = self.read_deadline.read_all(reading, requests);
                     let bytes = only(read.await);
+                    self.resume(suspended);
                     self.supply(bytes)?;
                 }
                 Some(Pending::Table(file, level)) => {
@@ -110,6 +115,21 @@ impl PointGet<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Suspends the search of the current table. Its state returns to the thread, for other gets.
+    fn suspend(&mut self) -> SuspendedGet {
+        let suspended = self.state.suspend();
+        keep_state(&mut self.state);
+        suspended
+    }
+
+    /// Continues the search of the current table, perhaps on another thread.
+    fn resume(&mut self, suspended: SuspendedGet) {
+        self.state = SCRATCH.with(|scratch| scratch.0.take());
+        if let Some(table) = &self.table {
+            self.state.resume(table, suspended);
+        }
     }
 
     /// Awaits values in blob files, and returns the result.
@@ -157,6 +177,12 @@ pub(crate) fn open_blob_files(
             opened.await;
         }
     }
+}
+
+/// Returns `state`, which is reset, to the thread.
+fn keep_state(state: &mut TableGet) {
+    let state = std::mem::take(state);
+    SCRATCH.with(|scratch| scratch.0.set(state));
 }
 
 /// The result of the only read.

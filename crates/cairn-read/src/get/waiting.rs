@@ -75,7 +75,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         }
         match self.pending.take() {
             None => Ok(None),
-            Some(Pending::Block) => Ok(Some(self.state.request())),
+            Some(Pending::Block) => Ok(self.request()),
             Some(Pending::Table(file, level)) => {
                 self.read_deadline.check(&self.view.family)?;
                 let family = &self.view.family;
@@ -107,6 +107,12 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         }
         self.stage = stage;
         ahead
+    }
+
+    /// The request for the missing block of the current table.
+    pub(super) fn request(&self) -> Option<ReadRequest> {
+        let table = self.table.as_ref()?;
+        Some(self.state.request(table))
     }
 
     /// Supplies the missing block.

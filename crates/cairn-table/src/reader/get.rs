@@ -23,7 +23,7 @@ use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
 use super::block_fetcher::Raw;
-use super::index::{IndexIter, Landing};
+use super::index::{IndexIter, Landing, SavedPosition};
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// Options of a get.
@@ -93,11 +93,24 @@ pub(super) struct State {
 struct Lack {
     block: MissingBlock,
     options: GetOptions,
-    request: ReadRequest,
-    /// The read of the block from the device of a tier, to which the request belongs.
-    on_device: Option<DeviceRead>,
+    /// The read of the block from the device of a tier, if it is there.
+    on_device: Option<Box<DeviceRead>>,
     /// The charge of the read, made before it.
     charge: Option<CacheCharge>,
+}
+
+/// A get that waits for a block, without the buffers and cursors of its search. Made by
+/// [`TableGet::suspend`].
+#[must_use]
+pub struct SuspendedGet(Box<Suspended>);
+
+struct Suspended {
+    lack: Option<Lack>,
+    supplied: SuppliedBlocks,
+    filter_passed: bool,
+    matched: bool,
+    /// The position in the index; `None` if the index walk has not started.
+    position: Option<SavedPosition>,
 }
 
 impl TableGet {
@@ -128,15 +141,59 @@ impl TableGet {
         }
     }
 
-    /// Returns the request for the missing block.
+    /// Returns the request for the missing block of `table`.
     ///
     /// # Panics
     ///
     /// Unless the last step returned [`Progress::Lacks`].
     #[must_use]
-    pub fn request(&self) -> ReadRequest {
+    pub fn request(&self, table: &Table) -> ReadRequest {
         let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
-        lack.expect("the get lacks a block").request.clone()
+        let lack = lack.expect("the get lacks a block");
+        match &lack.on_device {
+            Some(read) => read.request().clone(),
+            None => table.request(lack.block, 0),
+        }
+    }
+
+    /// Moves a get that waits for a block out of the state, which can then serve others. Thousands of suspended
+    /// gets may wait: each keeps only what it needs after the wait.
+    pub fn suspend(&mut self) -> SuspendedGet {
+        let state = self.state();
+        let position = match state.located {
+            true => Some(state.walk.save()),
+            false => None,
+        };
+        let suspended = Suspended {
+            lack: state.lack.take(),
+            supplied: std::mem::take(&mut state.supplied),
+            filter_passed: state.filter_passed,
+            matched: state.matched,
+            position,
+        };
+        state.reset();
+        SuspendedGet(Box::new(suspended))
+    }
+
+    /// Continues a get in `table` that was suspended. The get in this state, if any, is abandoned.
+    pub fn resume(&mut self, table: &Table, suspended: SuspendedGet) {
+        let Suspended {
+            lack,
+            supplied,
+            filter_passed,
+            matched,
+            position,
+        } = *suspended.0;
+        let state = self.state();
+        state.reset();
+        state.lack = lack;
+        state.supplied = supplied;
+        state.filter_passed = filter_passed;
+        state.matched = matched;
+        if let Some(position) = position {
+            state.walk.restore(table, position);
+            state.located = true;
+        }
     }
 
     /// Supplies the missing block. The caller then calls [`Table::get`] again.
@@ -154,7 +211,7 @@ impl TableGet {
         } = lack.options;
         let is_on_device = lack.on_device.is_some();
         let taken = match lack.on_device {
-            Some(read) => table.take_from_device(lack.block, (read, bytes), &state.supplied),
+            Some(read) => table.take_from_device(lack.block, (*read, bytes), &state.supplied),
             None => bytes.map(Raw::Whole).and_then(|raw| {
                 let reading = lack.charge;
                 let taken = table.take(lack.block, &raw, verify_checksums, fill_cache, reading);
@@ -311,16 +368,15 @@ impl Table {
 
     fn set_lack(&self, state: &mut State, lack: MissingBlock, options: &GetOptions) {
         let on_device = state.supplied.take_on_device(lack.handle.offset);
-        let request = match &on_device {
-            Some(read) => read.request().clone(),
-            None => self.request(lack, 0),
+        let charge = match &on_device {
+            Some(read) => self.charge_read(read.request()),
+            None => self.charge_read(&self.request(lack, 0)),
         };
         state.lack = Some(Lack {
             block: lack,
             options: *options,
-            charge: self.charge_read(&request),
-            request,
-            on_device,
+            charge,
+            on_device: on_device.map(Box::new),
         });
     }
 
@@ -430,7 +486,7 @@ impl Table {
     ) -> Result<()> {
         let mut state = TableGet::new();
         while self.get(lookup, options, &mut state, visit)? == Progress::Lacks {
-            let bytes = io.read_now(&state.request());
+            let bytes = io.read_now(&state.request(self));
             state.supply(self, bytes)?;
         }
         Ok(())

@@ -103,6 +103,14 @@ pub(crate) enum Landing {
     SeekOrLast,
 }
 
+/// The position of an [`IndexIter`], as small as it can be stored.
+pub(crate) enum SavedPosition {
+    /// An entry of a root with key words, by its index.
+    ByWords(u32),
+    /// Any other position.
+    Whole(Box<IndexIter>),
+}
+
 /// A cursor over the entries of an index.
 ///
 /// Movements that need a block are only recorded; [`IndexIter::settle`] carries them out as far as
@@ -143,6 +151,29 @@ impl IndexIter {
     pub(crate) fn release(&mut self) {
         self.root_block = None;
         self.leaf_block = None;
+    }
+
+    /// Moves the position out of the cursor, which has to be reset before it is used again.
+    pub(crate) fn save(&mut self) -> SavedPosition {
+        match self.root.entry_by_words() {
+            Some(entry) if !self.two_level && self.is_settled() => SavedPosition::ByWords(entry),
+            _ => SavedPosition::Whole(Box::new(std::mem::take(self))),
+        }
+    }
+
+    /// Returns to a position in the index of `table`.
+    pub(crate) fn restore(&mut self, table: &Table, saved: SavedPosition) {
+        let entry = match saved {
+            SavedPosition::ByWords(entry) => entry,
+            SavedPosition::Whole(cursor) => {
+                *self = *cursor;
+                return;
+            }
+        };
+        self.reset_to(table);
+        let words = table.index.words.get();
+        let moved = words.is_some_and(|words| self.root.move_by_words(words, entry));
+        debug_assert!(moved, "a table keeps its key words");
     }
 
     /// The memory that the cursor keeps for later movements.

@@ -22,7 +22,7 @@ mod uncache;
 mod verify;
 
 pub use ahead::{Background, ReadAhead};
-pub use get::{GetOptions, TableGet, ValueRef};
+pub use get::{GetOptions, SuspendedGet, TableGet, ValueRef};
 pub use iter::{IterOptions, TableIter};
 pub use lookup_trace::TracedRead;
 pub use open::{OpenParams, UnopenedTable};

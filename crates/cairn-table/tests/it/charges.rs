@@ -116,7 +116,7 @@ fn a_read_is_charged_before_it_and_its_block_by_the_cache_after_it() {
     let cache = cache(8 << 20);
     let table = charged(&cache, options(IndexType::BinarySearch));
     let mut state = lacking(&table, &GetOptions::default());
-    let request = state.request();
+    let request = state.request(&table);
     let reading = cache.charged(MemoryUse::ReadInProgress);
     assert!(reading >= request.len, "{reading} of {}", request.len);
     let before = cache.entries();
@@ -151,7 +151,7 @@ fn a_block_that_is_not_cached_is_charged_to_its_reader() {
         ..GetOptions::default()
     };
     let mut state = lacking(&table, &options);
-    let request = state.request();
+    let request = state.request(&table);
     state
         .supply(&table, Io::blocking().read_now(&request))
         .unwrap();
@@ -314,14 +314,14 @@ fn nothing_stays_charged_after_a_panic() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let state = lacking(&table, &fill);
         assert!(cache.charged(MemoryUse::ReadInProgress) > 0);
-        panic!("while the block of {:?} is read", state.request().offset);
+        panic!("while the block of {:?} is read", state.request(&table).offset);
     }));
     assert!(panicked.is_err());
     assert_charged(&cache, &[MemoryUse::TableReader]);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let state = &mut TableGet::new();
         let io = |state: &mut TableGet| {
-            let bytes = Io::blocking().read_now(&state.request());
+            let bytes = Io::blocking().read_now(&state.request(&table));
             state.supply(&table, bytes).unwrap();
         };
         let mut visit = |_: key::ParsedKey<'_>, _: cairn_table::ValueRef<'_>| -> ControlFlow<()> {

@@ -60,7 +60,7 @@ fn get(table: &Table) -> (Vec<u64>, usize) {
     };
     while step(&mut state) == Progress::Lacks {
         lacking += 1;
-        let bytes = Io::blocking().read_now(&state.request());
+        let bytes = Io::blocking().read_now(&state.request(table));
         state.supply(table, bytes).unwrap();
     }
     (seqs, lacking)
