@@ -61,14 +61,16 @@ impl Drop for AwaitedView {
 }
 
 impl Family {
-    /// [`Family::find`] as a future. A key in memory is returned at the first poll, without an allocation.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Family::find`].
-    pub async fn find_async(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+    /// [`Family::find`] as a future, with its result converted by `convert`: a future around this one would have room
+    /// for it twice. A key in memory is returned at the first poll, without an allocation.
+    async fn found_async<T>(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+        convert: impl FnOnce(Found) -> Result<T> + Send,
+    ) -> Result<T> {
         if let Some(found) = self.find_in_memory(key, options)? {
-            return Ok(found);
+            return convert(found);
         }
         let shared = &self.db.shared;
         let (view, seq) = shared.newest(&self.state);
@@ -81,7 +83,7 @@ impl Family {
             Cow::Borrowed(_) => None,
             Cow::Owned(options) => Some(Box::new(options)),
         };
-        get_async(&view, &lookup, of_tier.as_deref().unwrap_or(options)).await
+        convert(get_async(&view, &lookup, of_tier.as_deref().unwrap_or(options)).await?)
     }
 
     /// [`Family::find`] if it needs no file; `None` if it may.
@@ -112,8 +114,12 @@ impl Family {
     /// # Errors
     ///
     /// Those of [`Family::get_with`].
-    pub async fn get_async(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
-        self.find_async(key, options).await?.into_value()
+    pub fn get_async<'a>(
+        &'a self,
+        key: &'a [u8],
+        options: &'a ReadOptions,
+    ) -> impl Future<Output = Result<Option<Value>>> + Send + use<'a> {
+        self.found_async(key, options, Found::into_value)
     }
 
     /// [`Family::get_entity`] as a future.
@@ -121,12 +127,12 @@ impl Family {
     /// # Errors
     ///
     /// Those of [`Family::get_with`].
-    pub async fn get_entity_async(
-        &self,
-        key: &[u8],
-        options: &ReadOptions,
-    ) -> Result<Option<Columns>> {
-        self.find_async(key, options).await?.into_columns()
+    pub fn get_entity_async<'a>(
+        &'a self,
+        key: &'a [u8],
+        options: &'a ReadOptions,
+    ) -> impl Future<Output = Result<Option<Columns>>> + Send + use<'a> {
+        self.found_async(key, options, Found::into_columns)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct BatchRead {
     /// Empty while a transfer has it.
     memory: Memory,
     /// The transfer that executes the read.
-    transfer: Option<Ticket>,
+    transfer: Option<u32>,
 }
 
 impl BatchRead {
@@ -144,6 +144,11 @@ impl FileReads {
             .expect("a wrapper takes as many notes as it made")
     }
 
+    /// Frees memory that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.notes.shrink_to_fit();
+    }
+
     /// Executes the reads one after another by `read`, with offset and destination of each.
     pub fn execute_each(&mut self, mut read: impl FnMut(u64, &mut [u8]) -> Result<usize>) {
         for one in &mut self.reads {
@@ -188,7 +193,7 @@ pub struct ReadQueue {
     /// Times, by [`Clock::monotonic_nanos`], before which the batch does not end.
     times: Vec<(Arc<dyn Clock>, u64)>,
     /// The number of files with reads in the batch.
-    files: u64,
+    files: u32,
     /// True if the caller continues between start and end of the batch.
     in_background: bool,
 }
@@ -222,7 +227,7 @@ impl ReadQueue {
     /// The share of one file in `nanos`, a time in which the reads of all files of the batch were in flight.
     #[must_use]
     pub fn share(&self, nanos: u64) -> u64 {
-        nanos / self.files.max(1)
+        nanos / u64::from(self.files.max(1))
     }
 
     /// A queue of reads whose caller continues between their start and their end.
@@ -245,7 +250,7 @@ impl ReadQueue {
     pub(crate) fn push(&mut self, file: &Arc<File>, read: &mut BatchRead, aligned: bool) {
         let memory = std::mem::take(&mut read.memory);
         let transfer = Transfer::new(file.clone(), read.offset, memory, 0, read.len, aligned);
-        read.transfer = Some(self.add(transfer));
+        self.add(read, transfer);
     }
 
     /// Makes `read` a transfer of `len` bytes at `offset` of `file` into other memory, which is aligned for direct
@@ -261,26 +266,24 @@ impl ReadQueue {
         let start = memory.as_ptr().align_offset(alignment);
         assert!(start < alignment, "a byte pointer can be aligned");
         let transfer = Transfer::new(file.clone(), offset, memory, start, len, true);
-        read.transfer = Some(self.add(transfer));
+        self.add(read, transfer);
     }
 
-    fn add(&mut self, transfer: Transfer) -> Ticket {
-        // Most reads that are waited for by a future are single, and there may be thousands.
-        if self.transfers.capacity() == 0 {
-            self.transfers.reserve_exact(1);
-        }
+    fn add(&mut self, read: &mut BatchRead, transfer: Transfer) {
         if self.transfers.is_empty() {
             // Most queues of awaited reads have one, and thousands may wait.
             self.transfers.reserve_exact(1);
         }
+        let ticket = u32::try_from(self.transfers.len());
+        read.transfer = Some(ticket.expect("a batch has fewer than 2^32 reads"));
         self.transfers.push(Some(transfer));
-        self.transfers.len() - 1
     }
 
     /// Takes back the memory of `read` from its transfer. Returns the bytes of the transfer if they are in
     /// other memory. `None` if the read was no transfer.
     pub(crate) fn take(&mut self, read: &mut BatchRead) -> Option<Transferred> {
-        let transfer = self.transfers.get_mut(read.transfer.take()?)?.take();
+        let ticket = read.transfer.take()? as Ticket;
+        let transfer = self.transfers.get_mut(ticket)?.take();
         // The transfer is lost if the ring failed while the kernel used its memory.
         let Some(transfer) = transfer else {
             if read.memory.len() < read.len {
@@ -323,6 +326,11 @@ impl ReadQueue {
     pub(crate) fn is_due(&self) -> bool {
         let come = |(clock, until): &(Arc<dyn Clock>, u64)| clock.monotonic_nanos() >= *until;
         self.times.iter().all(come)
+    }
+
+    /// Forgets the times, which something else waits for.
+    pub(crate) fn forget_times(&mut self) {
+        self.times = Vec::new();
     }
 
     /// Waits for the times.

@@ -15,18 +15,17 @@ use crate::posix::SystemClock;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The receiver of jobs that are due.
-pub(crate) type Deliver = dyn Fn(Priority, Job) + Send + Sync;
+pub(crate) type Deliver<J> = dyn Fn(Priority, J) + Send + Sync;
 
 /// The delayed jobs, and the thread that waits for them.
-pub(crate) struct Timers {
-    state: Mutex<State>,
+pub(crate) struct Timers<J = Job> {
+    state: Mutex<State<J>>,
     changed: Condvar,
-    deliver: Box<Deliver>,
+    deliver: Box<Deliver<J>>,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: BinaryHeap<Reverse<Waiting>>,
+struct State<J> {
+    waiting: BinaryHeap<Reverse<Waiting<J>>>,
     /// The number of jobs submitted, which orders jobs with equal times.
     count: u64,
     /// The thread, if running.
@@ -37,19 +36,25 @@ struct State {
 }
 
 /// A job and its due time, in nanoseconds of the monotonic clock.
-struct Waiting {
+struct Waiting<J> {
     due: u64,
     number: u64,
     priority: Priority,
-    job: Job,
+    job: J,
     at_leisure: bool,
 }
 
-impl Timers {
+impl<J: Send + 'static> Timers<J> {
     /// Creates a timer that passes jobs to `deliver` when due.
-    pub(crate) fn new(deliver: Box<Deliver>) -> Arc<Timers> {
+    pub(crate) fn new(deliver: Box<Deliver<J>>) -> Arc<Timers<J>> {
         Arc::new(Timers {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: BinaryHeap::new(),
+                count: 0,
+                thread: None,
+                ending: false,
+                closing: false,
+            }),
             changed: Condvar::new(),
             deliver,
         })
@@ -61,7 +66,7 @@ impl Timers {
         self: &Arc<Self>,
         delay: Duration,
         priority: Priority,
-        job: Job,
+        job: J,
         at_leisure: bool,
     ) -> bool {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
@@ -89,7 +94,7 @@ impl Timers {
     }
 
     /// Returns false if the thread cannot be started.
-    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>) -> bool {
         if state.thread.is_some() || state.ending {
             return true;
         }
@@ -171,7 +176,7 @@ impl Timers {
         }
     }
 
-    fn next_due(&self) -> Option<Waiting> {
+    fn next_due(&self) -> Option<Waiting<J>> {
         let now = SystemClock.monotonic_nanos();
         let mut state = self.state.lock();
         match state.waiting.peek() {
@@ -181,22 +186,22 @@ impl Timers {
     }
 }
 
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Waiting) -> bool {
+impl<J> PartialEq for Waiting<J> {
+    fn eq(&self, other: &Waiting<J>) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Waiting {}
+impl<J> Eq for Waiting<J> {}
 
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+impl<J> PartialOrd for Waiting<J> {
+    fn partial_cmp(&self, other: &Waiting<J>) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
-    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+impl<J> Ord for Waiting<J> {
+    fn cmp(&self, other: &Waiting<J>) -> std::cmp::Ordering {
         (self.due, self.number).cmp(&(other.due, other.number))
     }
 }

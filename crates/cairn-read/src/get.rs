@@ -113,12 +113,10 @@ const PREFETCHED_FILTERS: usize = 8;
 pub(crate) struct PointGet<'a, H = ()> {
     view: &'a View,
     lookup: &'a LookupKey,
+    /// The options, which are read where they are needed: thousands of lookups may wait.
+    read_options: &'a ReadOptions,
+    /// Those of the search of a table.
     options: GetOptions,
-    /// The timestamp of the read, for range tombstones.
-    read_ts: Option<&'a [u8]>,
-    ignore_range_deletions: bool,
-    tier: ReadTier,
-    read_deadline: ReadDeadline,
     stage: Stage,
     /// The current table.
     table: Option<TableRef<'a>>,
@@ -128,8 +126,6 @@ pub(crate) struct PointGet<'a, H = ()> {
     row: Option<Box<NewRow>>,
     versions: Versions<'a>,
     hit: Hit,
-    /// Maximum number of operands before the result is marked.
-    operand_threshold: u64,
     /// True if the lookup is counted on files in which it finds no value.
     sampled: bool,
     /// True if perf counters by level are enabled.
@@ -189,14 +185,11 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             on_operand,
             view,
             lookup,
+            read_options: options,
             options: GetOptions {
                 fill_cache: options.fill_cache,
                 verify_checksums: options.verify_checksums,
             },
-            read_ts: options.timestamp.as_deref(),
-            ignore_range_deletions: options.ignore_range_deletions,
-            tier: options.read_tier,
-            read_deadline: ReadDeadline::of(options),
             stage: match options.read_tier {
                 ReadTier::Persisted => Stage::File(0, 0),
                 _ => Stage::Memtables,
@@ -206,11 +199,15 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             pending: None,
             row: None,
             hit: Hit::Nowhere,
-            operand_threshold: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
             versions: Versions::new(view.family.order.timestamp_size() > 0),
         }
+    }
+
+    /// The time limits of reads.
+    fn read_deadline(&self) -> ReadDeadline {
+        ReadDeadline::of(self.read_options)
     }
 
     /// Runs until the search is finished or waits for a table or block.
@@ -239,7 +236,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
-        if self.tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
+        if self.read_options.read_tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
             self.stage = Stage::Done;
             return Ok(());
         }
@@ -464,7 +461,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     #[inline]
     fn fetch_pending(&mut self) -> Result<()> {
         if let Some(request) = self.next_request()? {
-            let bytes = self.read_deadline.read(&self.view.family, &request);
+            let bytes = self.read_deadline().read(&self.view.family, &request);
             self.supply(bytes)?;
         }
         Ok(())
@@ -509,7 +506,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             if memtable.checks().any() {
                 memtable.verify_lookup(self.lookup)?;
             }
-            if memtable.has_range_tombstones() && !self.ignore_range_deletions {
+            if memtable.has_range_tombstones() && !self.read_options.ignore_range_deletions {
                 let groups = match self.versions.records_newest {
                     // Those that scans derived are no writes.
                     true => memtable.written_range_tombstones(),
@@ -562,7 +559,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             Box::new(TimestampedTombstones {
                 order: &self.view.family.order,
                 visible: self.lookup.seq(),
-                read_ts: self.read_ts,
+                read_ts: self.read_options.timestamp.as_deref(),
                 sources: Vec::new(),
             })
         });
@@ -611,7 +608,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
     #[inline]
     fn enter(&mut self, table: TableRef<'a>, file: &FileMeta) -> Result<()> {
         if let Some(tombstones) = table.range_tombstones()
-            && !self.ignore_range_deletions
+            && !self.read_options.ignore_range_deletions
         {
             // The key is within the bounds of the file, so all of its tombstones apply.
             self.add_tombstones(tombstones);

@@ -16,7 +16,7 @@ pub(super) struct Flight<T> {
 struct State<T> {
     landed: Vec<T>,
     /// The number of parts that have not arrived.
-    left: usize,
+    left: u32,
     waker: Option<Waker>,
     /// True once the future was dropped.
     abandoned: bool,
@@ -28,7 +28,7 @@ impl<T> Flight<T> {
         Flight {
             state: Mutex::new(State {
                 landed: Vec::new(),
-                left: parts,
+                left: u32::try_from(parts).expect("a batch has fewer than 2^32 reads"),
                 waker: None,
                 abandoned: false,
             }),
@@ -45,7 +45,7 @@ impl<T> Flight<T> {
             (false, Some(part)) => {
                 if state.landed.is_empty() {
                     // Most flights have one part, and thousands may wait for their tasks.
-                    let parts = state.left + 1;
+                    let parts = state.left as usize + 1;
                     state.landed.reserve_exact(parts);
                 }
                 state.landed.push(part);

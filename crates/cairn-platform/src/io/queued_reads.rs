@@ -54,6 +54,12 @@ impl QueuedReads {
         QueuedReads { files, queue }
     }
 
+    /// Frees what is not needed after the transfers and the times, which something else waits for.
+    pub(super) fn shrink(&mut self) {
+        self.queue.forget_times();
+        self.files.iter_mut().for_each(FileReads::shrink);
+    }
+
     /// Returns the results, in the order of `requests`, with which the reads were started. All that they wait for has
     /// happened.
     #[inline]

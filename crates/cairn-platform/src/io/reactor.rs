@@ -93,8 +93,7 @@ pub(super) fn land_at(nanos: u64, flight: Arc<Flight<Part>>) {
         flight.land(None);
         return;
     };
-    let land = Box::new(move || flight.land(None));
-    if !reactor.timers.add(delay, Priority::High, land, false) {
+    if !reactor.timers.add(delay, Priority::High, flight, false) {
         SystemClock.sleep(delay);
         reactor.timers.hand_over_due();
     }
@@ -106,7 +105,7 @@ struct Reactor {
     workers: Workers<Call>,
     /// The maximum number of workers.
     most_workers: AtomicUsize,
-    timers: Arc<Timers>,
+    timers: Arc<Timers<Arc<Flight<Part>>>>,
 }
 
 impl Reactor {
@@ -122,7 +121,7 @@ impl Reactor {
             workers: Workers::new("cairn-reads", Call::execute),
             most_workers: AtomicUsize::new(0),
             // Landing a flight takes no time of the thread.
-            timers: Timers::new(Box::new(|_, land| land())),
+            timers: Timers::new(Box::new(|_, flight: Arc<Flight<Part>>| flight.land(None))),
         }
     }
 

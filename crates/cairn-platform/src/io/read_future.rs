@@ -131,6 +131,8 @@ impl Reads {
         if left == 0 && until.is_none() {
             return Some(started.finish());
         }
+        // Thousands of reads may wait.
+        started.reads.shrink();
         let flight = started.fly(io, left, until);
         self.0 = State::Flying(started, flight, Process::this());
         None

@@ -39,30 +39,27 @@ pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result
         let began = view.family.began();
         let mut get = PointGet::new(view, lookup, options, scratch.0.take());
         let searched = get.run();
-        let is_stored_here = !matches!(get.versions.newest, Newest::Blob(_) | Newest::Entity(_));
-        let lacks = matches!(searched, Ok(Progress::Lacks)) || !is_stored_here;
         let mut state = std::mem::take(&mut get.state);
-        state.reset();
+        let is_stored_here = !matches!(get.versions.newest, Newest::Blob(_) | Newest::Entity(_));
         let found = match searched {
-            Ok(_) if lacks => {
+            Ok(Progress::Ready) if is_stored_here => get.finish(),
+            Ok(_) => {
                 // The second attempt counts everything again.
                 if let Some(counts) = state.counts() {
                     counts.forget();
                 }
-                Ok(None)
+                state.reset();
+                scratch.0.set(state);
+                return Ok(None);
             }
-            Ok(_) => get.finish().map(Some),
-            Err(error) => Err(error),
-        };
-        let found = match found.transpose() {
-            Some(found) => {
-                count_get(&view.family, began, state.counts(), get.hit(), &found);
-                found.map(Some)
+            Err(error) => {
+                state.reset();
+                Err(error)
             }
-            None => Ok(None),
         };
+        count_get(&view.family, began, state.counts(), get.hit(), &found);
         scratch.0.set(state);
-        found
+        found.map(Some)
     })
 }
 
@@ -102,13 +99,13 @@ impl PointGet<'_> {
                 Some(Pending::Block) => {
                     let requests = self.request().into_iter().collect();
                     let suspended = self.suspend();
-                    let read = self.read_deadline.read_all(reading, requests);
+                    let read = self.read_deadline().read_all(reading, requests);
                     let bytes = only(read.await);
                     self.resume(suspended);
                     self.supply(bytes)?;
                 }
                 Some(Pending::Table(file, level)) => {
-                    self.read_deadline.check(reading)?;
+                    self.read_deadline().check(reading)?;
                     let table = open_async(reading, file, level).await?;
                     self.enter(table, file)?;
                 }
@@ -142,7 +139,7 @@ impl PointGet<'_> {
         if let Some(mut blobs) = self.blob_reads(&mut requests)? {
             while !requests.is_empty() {
                 let wanted = std::mem::take(&mut requests);
-                let read = self.read_deadline.read_all(&self.view.family, wanted);
+                let read = self.read_deadline().read_all(&self.view.family, wanted);
                 self.supply_blobs(&mut blobs, read.await.into_iter(), &mut requests)?;
             }
         }

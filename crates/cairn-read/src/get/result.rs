@@ -45,7 +45,8 @@ impl<H: OnOperand> PointGet<'_, H> {
                 statistics.record(Histogram::ReadNumMergeOperands, count);
             }
             let merged = full_merge_for_read(&self.view.family, self.key(), below, operands)?;
-            let too_many = count > self.operand_threshold;
+            let threshold = self.read_options.merge_operand_count_threshold;
+            let too_many = threshold.is_some_and(|threshold| count > threshold);
             Ok(match merged {
                 MergedForRead::Value(value) => Found::Value(Value::merged(value, too_many)),
                 MergedForRead::Entity(entity) => {
@@ -76,7 +77,7 @@ impl<H: OnOperand> PointGet<'_, H> {
         let mut requests = Vec::new();
         if let Some(mut blobs) = self.blob_reads(&mut requests)? {
             while !requests.is_empty() {
-                let (deadline, view) = (self.read_deadline, self.view);
+                let (deadline, view) = (self.read_deadline(), self.view);
                 let wanted = std::mem::take(&mut requests);
                 let results = wanted
                     .iter()

@@ -21,7 +21,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
 
     /// True if only cached data may be read.
     pub(crate) fn is_cache_only(&self) -> bool {
-        self.tier == ReadTier::BlockCache
+        self.read_options.read_tier == ReadTier::BlockCache
     }
 
     /// True if the lookup waits for storage although only cached data may be read. The device of a cache tier is not
@@ -77,7 +77,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             None => Ok(None),
             Some(Pending::Block) => Ok(self.request()),
             Some(Pending::Table(file, level)) => {
-                self.read_deadline.check(&self.view.family)?;
+                self.read_deadline().check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
                 self.enter(table, file)?;
