@@ -13,6 +13,8 @@ pub mod fix_checksums;
 pub mod memory_limit;
 #[cfg(test)]
 mod memory_of_files;
+#[cfg(test)]
+mod memory_of_gets;
 pub mod mutate;
 pub mod targets;
 
