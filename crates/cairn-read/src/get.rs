@@ -236,7 +236,9 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
-        if self.read_options.read_tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
+        if self.read_options.read_tier == ReadTier::Memtable
+            || self.versions.state != SearchState::Open
+        {
             self.stage = Stage::Done;
             return Ok(());
         }

@@ -18,8 +18,8 @@ use cairn_types::{Error, KeyOrder, Result};
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes, WarmBlocks};
 pub use reader::{
     Background, GetOptions, IterOptions, OpenParams, PlanOptions, PlannedReads, ReadAhead,
-    ReadaheadSize, ScanPlan, ScanRange, SuspendedGet, Table, TableGet, TableIter, TracedRead, UnopenedTable,
-    ValueRef, count_lookup_below,
+    ReadaheadSize, ScanPlan, ScanRange, SuspendedGet, Table, TableGet, TableIter, TracedRead,
+    UnopenedTable, ValueRef, count_lookup_below,
 };
 
 /// Returns the key order in a file: `order`, without timestamps if they are stripped.

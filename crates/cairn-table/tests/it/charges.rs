@@ -314,7 +314,10 @@ fn nothing_stays_charged_after_a_panic() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let state = lacking(&table, &fill);
         assert!(cache.charged(MemoryUse::ReadInProgress) > 0);
-        panic!("while the block of {:?} is read", state.request(&table).offset);
+        panic!(
+            "while the block of {:?} is read",
+            state.request(&table).offset
+        );
     }));
     assert!(panicked.is_err());
     assert_charged(&cache, &[MemoryUse::TableReader]);

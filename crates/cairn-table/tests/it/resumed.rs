@@ -9,7 +9,7 @@ use cairn_format::key::{self, LookupKey};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{IndexType, TableOptions};
 use cairn_platform::Io;
-use cairn_table::{BuildParams, GetOptions, OpenParams, Table, TableGet};
+use cairn_table::{BuildParams, GetOptions, OpenParams, Table, TableGet, ValueRef};
 use cairn_types::{Comparator, KeyOrder, Progress, SequenceNumber, ValueKind};
 
 use crate::world::{Entry, build, open};
@@ -48,6 +48,14 @@ fn entries() -> Vec<Entry> {
 
 /// Gets the key with many versions; returns their sequence numbers and the number of missing blocks.
 fn get(table: &Table) -> (Vec<u64>, usize) {
+    get_and_wait(table, |state, _| state)
+}
+
+/// [`get`], which calls `wait` with the state while a block is read, and continues with the state that it returns.
+fn get_and_wait(
+    table: &Table,
+    mut wait: impl FnMut(TableGet, &LookupKey) -> TableGet,
+) -> (Vec<u64>, usize) {
     let lookup = LookupKey::new(b"many", SequenceNumber(VERSIONS));
     let (mut state, mut seqs, mut lacking) = (TableGet::new(), Vec::new(), 0);
     let mut step = |state: &mut TableGet| {
@@ -61,9 +69,54 @@ fn get(table: &Table) -> (Vec<u64>, usize) {
     while step(&mut state) == Progress::Lacks {
         lacking += 1;
         let bytes = Io::blocking().read_now(&state.request(table));
+        state = wait(state, &lookup);
         state.supply(table, bytes).unwrap();
     }
     (seqs, lacking)
+}
+
+#[test]
+fn a_suspended_get_continues_where_it_stopped() {
+    let expected: Vec<u64> = (1..=VERSIONS).rev().collect();
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevelIndexSearch] {
+        for order in [
+            KeyOrder::default(),
+            KeyOrder::Custom(Arc::new(Counting::default())),
+        ] {
+            let options = Arc::new(TableOptions {
+                index_type,
+                metadata_block_size: 256,
+                cache_index_and_filter_blocks: true,
+                ..TableOptions::default()
+            });
+            let params = BuildParams {
+                order: order.clone(),
+                options: options.clone(),
+                ..BuildParams::default()
+            };
+            let (bytes, _) = build(params, &entries(), &[]).unwrap();
+            let params = OpenParams {
+                order,
+                options,
+                ..OpenParams::default()
+            };
+            let table = open(&bytes, params).unwrap();
+            let (_, plain) = get(&table);
+            // Another get uses the state in the meantime, and the first continues in another one.
+            let wait = |mut state: TableGet, lookup: &LookupKey| {
+                let suspended = state.suspend();
+                let visit = &mut |_: key::ParsedKey<'_>, _: ValueRef<'_>| ControlFlow::Break(());
+                let other = table.get(lookup, &GetOptions::default(), &mut state, visit);
+                assert!(other.is_ok());
+                let mut next = TableGet::new();
+                next.resume(&table, suspended);
+                next
+            };
+            let (seqs, lacking) = get_and_wait(&table, wait);
+            assert_eq!(seqs, expected);
+            assert_eq!(lacking, plain, "each block is read once");
+        }
+    }
 }
 
 #[test]

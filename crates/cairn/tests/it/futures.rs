@@ -422,9 +422,9 @@ fn damaged_and_missing_files_are_errors_of_their_future() {
 fn the_future_of_a_get_is_small() {
     let db = crate::database("");
     let get = db.get_async(b"k");
-    // The memory of a waiting get beside it is measured by `bench/examples/gets_in_flight.rs`.
+    // The memory of a waiting get beside it is bounded by a test of `cairn-fuzz`, whose allocator counts.
     let size = size_of_val(&get);
-    assert!(size <= 720, "{size}");
+    assert!(size <= 656, "{size}");
 }
 
 #[test]
