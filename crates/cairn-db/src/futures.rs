@@ -87,8 +87,6 @@ impl Family {
     }
 
     /// [`Family::find`] if it needs no file; `None` if it may.
-    // Inlined, like `found_by`.
-    #[inline(always)]
     fn find_in_memory(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Found>> {
         self.found_by(key, options, try_get)
     }
