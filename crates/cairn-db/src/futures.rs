@@ -61,8 +61,8 @@ impl Drop for AwaitedView {
 }
 
 impl Family {
-    /// [`Family::find`] as a future, with its result converted by `convert`: a future around this one would have room
-    /// for it twice. A key in memory is returned at the first poll, without an allocation.
+    /// [`Family::find`] as a future, with `convert` applied to its result: a future that wraps another one stores the
+    /// arguments of both. A key in memory is returned at the first poll, without an allocation.
     async fn found_async<T>(
         &self,
         key: &[u8],

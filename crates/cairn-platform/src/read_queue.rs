@@ -144,7 +144,7 @@ impl FileReads {
             .expect("a wrapper takes as many notes as it made")
     }
 
-    /// Frees memory that is not used.
+    /// Frees the memory that the notes do not use.
     pub(crate) fn shrink(&mut self) {
         self.notes.shrink_to_fit();
     }
@@ -328,7 +328,7 @@ impl ReadQueue {
         self.times.iter().all(come)
     }
 
-    /// Forgets the times, which something else waits for.
+    /// Removes the times. The caller waits for them.
     pub(crate) fn forget_times(&mut self) {
         self.times = Vec::new();
     }

@@ -113,9 +113,9 @@ const PREFETCHED_FILTERS: usize = 8;
 pub(crate) struct PointGet<'a, H = ()> {
     view: &'a View,
     lookup: &'a LookupKey,
-    /// The options, which are read where they are needed: thousands of lookups may wait.
+    /// The options of the read. They are not copied, because thousands of lookups may wait.
     read_options: &'a ReadOptions,
-    /// Those of the search of a table.
+    /// The options of the search of a table.
     options: GetOptions,
     stage: Stage,
     /// The current table.

@@ -54,7 +54,7 @@ impl QueuedReads {
         QueuedReads { files, queue }
     }
 
-    /// Frees what is not needed after the transfers and the times, which something else waits for.
+    /// Frees the memory that [`QueuedReads::finish`] does not need. The caller waits for the times of the queue.
     pub(super) fn shrink(&mut self) {
         self.queue.forget_times();
         self.files.iter_mut().for_each(FileReads::shrink);
