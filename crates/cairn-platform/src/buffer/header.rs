@@ -20,6 +20,8 @@ use std::ptr::NonNull;
 
 use super::slab::{Extent, Memory};
 use super::word::RefWord;
+#[cfg(not(shuttle))]
+use crate::posix::region::Region;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 
 /// The number that denotes no header.
@@ -329,20 +331,22 @@ fn place(number: u32) -> (usize, usize) {
     (segment as usize, at as usize)
 }
 
-/// Allocates segments of zeros, which the operating system provides without touching their pages.
+/// Maps segments, whose pages occupy no memory until a header in them is used. (The allocator would clear memory of this
+/// alignment, and so touch all of its pages.)
 #[cfg(not(shuttle))]
 #[cold]
 fn new_segment(segment: usize) -> &'static [Header] {
     let len = (FIRST as usize) << segment;
     let layout = std::alloc::Layout::array::<Header>(len).expect("a segment is below 2^38 bytes");
-    // SAFETY: the layout has a size; the pages are zero, and a header of zeros is valid: each field is an
-    // atomic integer or pointer, and without LIVE it is free. The segment is never deallocated.
-    unsafe {
-        let Some(first) = NonNull::new(std::alloc::alloc_zeroed(layout)) else {
-            std::alloc::handle_alloc_error(layout);
-        };
-        std::slice::from_raw_parts(first.as_ptr().cast::<Header>(), len)
-    }
+    let Some(region) = Region::reserve(layout.size()) else {
+        std::alloc::handle_alloc_error(layout);
+    };
+    let first = region.start().cast::<Header>();
+    // The segment lives as long as the process.
+    std::mem::forget(region);
+    // SAFETY: the region is on a page boundary, has the size, and is never unmapped. It is zero, and a header of zeros
+    // is valid: each field is an atomic integer or pointer, and without LIVE it is free.
+    unsafe { std::slice::from_raw_parts(first.as_ptr(), len) }
 }
 
 /// Shuttle's atomics are not valid when they are zero.
@@ -391,4 +395,28 @@ pub(super) fn end(header: &'static Header) -> Option<Memory> {
 #[inline]
 pub(super) fn numbered(number: u32) -> Option<&'static Header> {
     HEADERS.get(number)
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::posix::process_memory;
+
+    #[test]
+    fn unused_headers_occupy_no_memory() {
+        let resident = || process_memory().expect("the kernel reports it").resident;
+        let before = resident();
+        let headers = new_segment(11);
+        let bytes = size_of_val(headers) as u64;
+        assert_eq!(bytes, 128 << 20);
+        // Other tests of the process allocate at the same time.
+        let grown = resident().saturating_sub(before);
+        assert!(grown < bytes / 2, "{grown} of {bytes} bytes are resident");
+        assert!(
+            headers
+                .iter()
+                .step_by(1 << 16)
+                .all(|header| header.holders() == 0)
+        );
+    }
 }

@@ -53,7 +53,7 @@ const LONGEST: usize = AREA / 2;
 const MAX_IDLE: usize = (512 << 10) / PAGE;
 
 /// The number of further idle pages, as a divisor of the pages in use.
-const IDLE_DIVISOR: usize = 32;
+const IDLE_DIVISOR: usize = 128;
 
 /// The number of idle pages that a thread returns to the kernel when it frees a run: more than a run has.
 const SLICE: usize = LONGEST / PAGE + LONGEST / PAGE / IDLE_DIVISOR + 1;
