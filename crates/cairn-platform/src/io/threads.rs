@@ -220,21 +220,18 @@ mod tests {
     use crate::buffer::Memory;
     use crate::posix::memory_kind::MemoryKind;
 
+    /// A transfer of the first `len` bytes of `file`.
+    fn transfer_of(file: &Arc<File>, len: usize) -> Transfer {
+        let memory = Memory::new(len, MemoryKind::default());
+        Transfer::new(file.clone(), 0, memory, 0, len, false)
+    }
+
     #[test]
     fn calls_that_no_thread_follows_do_not_pile_up() {
         // All threads are busy with other batches, and the limit permits no more.
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = || {
-            Transfer::new(
-                file.clone(),
-                0,
-                Memory::new(8, MemoryKind::default()),
-                0,
-                8,
-                false,
-            )
-        };
+        let transfer = || transfer_of(&file, 8);
         for _ in 0..3 {
             let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
             execute_by(threads, &mut transfers);
@@ -247,16 +244,7 @@ mod tests {
     #[test]
     fn reads_that_are_given_up_release_their_files_and_memory() {
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = |len| {
-            Transfer::new(
-                file.clone(),
-                0,
-                Memory::new(len, MemoryKind::default()),
-                0,
-                len,
-                false,
-            )
-        };
+        let transfer = |len| transfer_of(&file, len);
         // None has started, because all threads are busy elsewhere.
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer(8))).collect();
@@ -281,16 +269,7 @@ mod tests {
     fn what_no_thread_has_started_is_executed_when_it_is_collected() {
         let threads: &Threads = Box::leak(Box::new(threads().with_busy(MOST)));
         let file = Arc::new(File::open("/dev/zero").unwrap());
-        let transfer = || {
-            Transfer::new(
-                file.clone(),
-                0,
-                Memory::new(8, MemoryKind::default()),
-                0,
-                8,
-                false,
-            )
-        };
+        let transfer = || transfer_of(&file, 8);
         let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
         let background = Background::start_by(Some(threads), &mut transfers);
         background.finish(&mut transfers);
