@@ -69,7 +69,7 @@ impl Family {
         options: &ReadOptions,
         convert: impl FnOnce(Found) -> Result<T> + Send,
     ) -> Result<T> {
-        if let Some(found) = self.find_in_memory(key, options)? {
+        if let Some(found) = self.found_by(key, options, try_get)? {
             return convert(found);
         }
         let shared = &self.db.shared;
@@ -84,11 +84,6 @@ impl Family {
             Cow::Owned(options) => Some(Box::new(options)),
         };
         convert(get_async(&view, &lookup, of_tier.as_deref().unwrap_or(options)).await?)
-    }
-
-    /// [`Family::find`] if it needs no file; `None` if it may.
-    fn find_in_memory(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Found>> {
-        self.found_by(key, options, try_get)
     }
 
     /// [`Family::get_with`] if it needs no file; `None` if it may.

@@ -756,15 +756,14 @@ pub fn get_with_timestamp(
     options: &ReadOptions,
 ) -> Result<(Found, Vec<u8>)> {
     let began = view.family.began();
-    let state = SCRATCH.with(|scratch| scratch.0.take());
-    let mut get = PointGet::new(view, lookup, options, state);
+    let mut get = PointGet::new(view, lookup, options, take_scratch());
     get.versions.records_newest = true;
     let found = get.run_blocking();
     let state = get.take_state();
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
     count_get(&view.family, began, state.counts(), hit, &found);
-    SCRATCH.with(|scratch| scratch.0.set(state));
+    keep_scratch(state);
     let size = view.family.order.timestamp_size();
     let mut timestamp = get.versions.take_key();
     timestamp.drain(..timestamp.len().saturating_sub(size));
@@ -832,4 +831,14 @@ impl GetScratch {
 
 thread_local! {
     static SCRATCH: GetScratch = const { GetScratch::new() };
+}
+
+/// Takes the search state of the thread.
+fn take_scratch() -> TableGet {
+    SCRATCH.with(|scratch| scratch.0.take())
+}
+
+/// Returns a search state, which is reset, to the thread.
+fn keep_scratch(state: TableGet) {
+    SCRATCH.with(|scratch| scratch.0.set(state));
 }

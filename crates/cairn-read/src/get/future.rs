@@ -15,11 +15,11 @@ use cairn_observe::traces::block_cache::is_in_use as is_traced;
 use cairn_options::ReadOptions;
 use cairn_platform::io::{Offload, offload};
 use cairn_platform::{Buffer, Io, ReadDriver};
-use cairn_table::{SuspendedGet, Table, TableGet};
+use cairn_table::{SuspendedGet, Table};
 use cairn_types::{Error, FileNumber, Progress, Result};
 use cairn_version::{FileMeta, FileToOpen, TableRef};
 
-use super::{Found, Pending, PointGet, SCRATCH, next_traced_get};
+use super::{Found, Pending, PointGet, SCRATCH, keep_scratch, next_traced_get, take_scratch};
 use crate::get_stats::count_get;
 use crate::versions::Newest;
 use crate::view::{Reading, View};
@@ -70,8 +70,7 @@ pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result
 /// Those of [`get`](super::get).
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     let began = view.family.began();
-    let state = SCRATCH.with(|scratch| scratch.0.take());
-    let mut get = PointGet::new(view, lookup, options, state);
+    let mut get = PointGet::new(view, lookup, options, take_scratch());
     let searched = get.run_async().await;
     let hit = get.hit();
     let found = match (searched, &get.versions.newest) {
@@ -80,9 +79,9 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
         (Ok(()), _) => get.finish(),
         (Err(error), _) => Err(error),
     };
-    count_get(&view.family, began, get.state.counts(), hit, &found);
-    get.state.reset();
-    keep_state(&mut get.state);
+    let state = get.take_state();
+    count_get(&view.family, began, state.counts(), hit, &found);
+    keep_scratch(state);
     found
 }
 
@@ -117,13 +116,13 @@ impl PointGet<'_> {
     /// Suspends the search of the current table. Its state returns to the thread, for other gets.
     fn suspend(&mut self) -> SuspendedGet {
         let suspended = self.state.suspend();
-        keep_state(&mut self.state);
+        keep_scratch(std::mem::take(&mut self.state));
         suspended
     }
 
     /// Continues the search of the current table, perhaps on another thread.
     fn resume(&mut self, suspended: SuspendedGet) {
-        self.state = SCRATCH.with(|scratch| scratch.0.take());
+        self.state = take_scratch();
         if let Some(table) = &self.table {
             self.state.resume(table, suspended);
         }
@@ -174,12 +173,6 @@ pub(crate) fn open_blob_files(
             opened.await;
         }
     }
-}
-
-/// Returns `state`, which is reset, to the thread.
-fn keep_state(state: &mut TableGet) {
-    let state = std::mem::take(state);
-    SCRATCH.with(|scratch| scratch.0.set(state));
 }
 
 /// The result of the only read.

@@ -75,6 +75,24 @@ fn get_and_wait(
     (seqs, lacking)
 }
 
+/// A table of [`entries`].
+fn opened(order: KeyOrder, options: TableOptions, cache: Option<Arc<BlockCache>>) -> Arc<Table> {
+    let options = Arc::new(options);
+    let params = BuildParams {
+        order: order.clone(),
+        options: options.clone(),
+        ..BuildParams::default()
+    };
+    let (bytes, _) = build(params, &entries(), &[]).expect("it is built");
+    let params = OpenParams {
+        order,
+        options,
+        cache,
+        ..OpenParams::default()
+    };
+    open(&bytes, params).expect("it opens")
+}
+
 #[test]
 fn a_suspended_get_continues_where_it_stopped() {
     let expected: Vec<u64> = (1..=VERSIONS).rev().collect();
@@ -83,24 +101,13 @@ fn a_suspended_get_continues_where_it_stopped() {
             KeyOrder::default(),
             KeyOrder::Custom(Arc::new(Counting::default())),
         ] {
-            let options = Arc::new(TableOptions {
+            let options = TableOptions {
                 index_type,
                 metadata_block_size: 256,
                 cache_index_and_filter_blocks: true,
                 ..TableOptions::default()
-            });
-            let params = BuildParams {
-                order: order.clone(),
-                options: options.clone(),
-                ..BuildParams::default()
             };
-            let (bytes, _) = build(params, &entries(), &[]).unwrap();
-            let params = OpenParams {
-                order,
-                options,
-                ..OpenParams::default()
-            };
-            let table = open(&bytes, params).unwrap();
+            let table = opened(order, options, None);
             let (_, plain) = get(&table);
             // Another get uses the state in the meantime, and the first continues in another one.
             let wait = |mut state: TableGet, lookup: &LookupKey| {
@@ -128,25 +135,14 @@ fn a_key_that_fills_many_blocks_costs_few_comparisons_per_block() {
     ] {
         let counting = Arc::new(Counting::default());
         let order = KeyOrder::Custom(counting.clone());
-        let options = Arc::new(TableOptions {
+        let options = TableOptions {
             index_type,
             metadata_block_size: 256,
             cache_index_and_filter_blocks: !held,
             ..TableOptions::default()
-        });
-        let params = BuildParams {
-            order: order.clone(),
-            options: options.clone(),
-            ..BuildParams::default()
         };
-        let (bytes, _) = build(params, &entries(), &[]).unwrap();
-        let params = OpenParams {
-            order,
-            options,
-            cache: Some(Arc::new(BlockCache::new(8 << 20, CacheOptions::default()))),
-            ..OpenParams::default()
-        };
-        let table = open(&bytes, params).unwrap();
+        let cache = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
+        let table = opened(order, options, Some(cache));
         let expected: Vec<u64> = (1..=VERSIONS).rev().collect();
         let mut costs = Vec::new();
         for first in [true, false] {
