@@ -28,6 +28,7 @@
 //!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven);
 //!                              stress calls it 100 million times under -Xcheck:jni
 //! cargo xtask package [test]   make Debian packages, a tarball, the wheel, a jar and an SBOM, and try each
+//! cargo xtask package reproduce  make them twice, in two directories, and compare
 //! cargo xtask python [test | bench | wheel]
 //!                              build the Python module, and run its tests or its comparison with rocksdict
 //! cargo xtask jni bench [--library DIR] [--rounds N] [--seconds N] [NAME]...
@@ -110,7 +111,7 @@ fn main() -> ExitCode {
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, cargo xtask c-test, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test | reproduce], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, cargo xtask c-test, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

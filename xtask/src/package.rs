@@ -27,11 +27,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{fresh, printed, target};
+use crate::commands::{fresh, printed, read, target};
 use crate::install::{self, Versions};
 use crate::python_module;
 
-const USAGE: &str = "cargo xtask package [test] [--profile NAME] [--without wheel|jar]...";
+const USAGE: &str = "cargo xtask package [test|reproduce] [--profile NAME] [--without wheel|jar]...";
 
 /// A build of the packages.
 pub struct Build {
@@ -50,14 +50,16 @@ pub struct Build {
     without: Vec<String>,
 }
 
-/// Builds the packages; with `test`, tries each.
+/// Builds the packages. With `test`, tries each; with `reproduce`, builds them again elsewhere and compares.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
-    let (test, words) = match words.split_first() {
-        Some((word, rest)) if word == "test" => (true, rest),
-        _ => (false, words),
+    let (task, options) = match words.split_first() {
+        Some((word, rest)) if ["test", "reproduce"].contains(&word.as_str()) => {
+            (word.as_str(), rest)
+        }
+        _ => ("", words),
     };
     let mut build = Build::new(root)?;
-    let mut words = words.iter();
+    let mut words = options.iter();
     while let Some(word) = words.next() {
         let value = words.next().cloned().ok_or_else(|| USAGE.to_owned())?;
         match word.as_str() {
@@ -66,10 +68,47 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
             _ => return Err(USAGE.to_owned()),
         }
     }
+    if task == "reproduce" {
+        return reproduce(&build, options);
+    }
     build.all()?;
-    match test {
-        true => trial::run(&build),
-        false => Ok(()),
+    match task {
+        "test" => trial::run(&build),
+        _ => Ok(()),
+    }
+}
+
+/// Builds the packages of the last commit here and in a clone in another directory. Fails unless the files are equal.
+fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
+    let git = |words: &[&str]| printed(Command::new("git").args(words).current_dir(&build.root));
+    if !git(&["status", "--porcelain"])?.trim().is_empty() {
+        return Err("there are changes that are not committed, which a clone does not have".to_owned());
+    }
+    build.all()?;
+    let elsewhere = build.work.join("elsewhere");
+    fresh(&elsewhere)?;
+    let clone = elsewhere.join("clone");
+    let at = clone.to_str().ok_or("the path of the project is not UTF-8")?;
+    git(&["clone", "--quiet", ".", at])?;
+    let status = Command::new("cargo")
+        .args(["xtask", "package"])
+        .args(options)
+        .current_dir(&clone)
+        .env_remove("CARGO_TARGET_DIR")
+        .status();
+    if !status.map_err(|error| error.to_string())?.success() {
+        return Err("the build in the clone failed".to_owned());
+    }
+    let sums = |root: &Path| read(&root.join("out/SHA256SUMS"));
+    let (here, there) = (sums(&build.work)?, sums(&clone.join("target/package"))?);
+    match here == there {
+        true => {
+            println!("{} files are equal in both builds", here.lines().count());
+            Ok(())
+        }
+        false => Err(format!(
+            "two builds of the same commit differ:\n{here}\nin {at}:\n{there}"
+        )),
     }
 }
 
