@@ -15,6 +15,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.ThreadMetadata;
+import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.rocksdb.RocksDB;
@@ -37,7 +38,9 @@ public final class Application {
     private Application(Workload workload) {
         this.workload = workload;
         boolean caching = Boolean.getBoolean("stores.caching");
-        streams = new KafkaStreams(StoresTopology.topology(latencies, caching), configuration());
+        Topology topology = Boolean.getBoolean("stores.empty") ? EmptyStores.topology()
+                : StoresTopology.topology(latencies, caching);
+        streams = new KafkaStreams(topology, configuration());
         streams.setGlobalStateRestoreListener(restores);
         streams.setUncaughtExceptionHandler(error -> {
             error.printStackTrace();

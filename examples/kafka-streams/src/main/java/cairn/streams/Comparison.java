@@ -97,6 +97,7 @@ public final class Comparison {
                 "cache", "64", "caching", "false", "direct", "false", "java", "-Xmx512m", "commit", "1000",
                 "rounds", "1"));
         arguments.put("parallel", "false");
+        arguments.put("empty", "false");
         for (String word : words) {
             String[] parts = word.split("=", 2);
             arguments.put(parts[0], parts[1]);
@@ -197,8 +198,25 @@ public final class Comparison {
                 second.stop();
             }
         }
+        if (Boolean.parseBoolean(arguments.get("empty"))) {
+            restoreEmpty(libraries, properties, folder, figures);
+        }
         discard(properties.get("application"), folder);
         return figures;
+    }
+
+    /** Restores the changelogs once more, into stores that drop every record. */
+    private void restoreEmpty(Path libraries, Map<String, String> properties, Path folder, Figures figures)
+            throws Exception {
+        Map<String, String> dropping = new LinkedHashMap<>(properties);
+        dropping.put("instance", "empty");
+        dropping.put("stores.empty", "true");
+        try (Instance empty = new Instance(libraries, dropping, options, folder)) {
+            await("the restoration into empty stores",
+                    () -> empty.status().settled() && empty.status().partitions() == workload.partitions(), empty);
+            figures.addEmptyRestore(empty);
+            empty.stop();
+        }
     }
 
     /**

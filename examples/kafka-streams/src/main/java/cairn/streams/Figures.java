@@ -13,6 +13,7 @@ final class Figures {
     private final double p99Micros;
     private long restored;
     private double restoreSeconds;
+    private double emptyRestoreRate;
     private long peakMib;
     long diskMib;
     int partitionsMoved;
@@ -30,6 +31,11 @@ final class Figures {
     void addRestore(Instance instance) {
         restored += instance.status().restored();
         restoreSeconds += instance.status().restoreMillis() / 1e3;
+    }
+
+    /** Adds the restoration into stores that drop what they get. */
+    void addEmptyRestore(Instance instance) {
+        emptyRestoreRate = instance.status().restored() * 1e3 / Math.max(instance.status().restoreMillis(), 1);
     }
 
     void addMemory(Instance... instances) {
@@ -60,6 +66,9 @@ final class Figures {
         row(all, "latency p99, us", figures -> figures.p99Micros);
         row(all, "restored records/s", Figures::restoreRate);
         row(all, "restore time, s", figures -> figures.restoreSeconds);
+        if (all.stream().anyMatch(figures -> figures.emptyRestoreRate > 0)) {
+            row(all, "into empty stores, rec./s", figures -> figures.emptyRestoreRate);
+        }
         row(all, "peak memory, MiB", figures -> figures.peakMib);
         row(all, "stores on disk, MiB", figures -> figures.diskMib);
     }

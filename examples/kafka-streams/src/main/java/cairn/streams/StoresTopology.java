@@ -2,6 +2,7 @@ package cairn.streams;
 
 import java.nio.ByteBuffer;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.zip.CRC32;
 import org.apache.kafka.common.serialization.Serde;
@@ -41,6 +42,7 @@ final class StoresTopology {
     static final String RECENT = "recent";
     /** All versions of the last event of each user. */
     static final String HISTORY = "history";
+    static final List<String> STORES = List.of(TOTALS, WINDOWS, SESSIONS, RECENT, HISTORY);
 
     static final Duration WINDOW = Duration.ofMinutes(10);
     static final Duration GAP = Duration.ofMinutes(3);
