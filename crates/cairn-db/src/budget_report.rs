@@ -53,6 +53,10 @@ impl Shared {
 }
 
 impl Budgeted for Shared {
+    fn limit_open_tables(&self) {
+        self.catalog.sources.limit_open_tables(&self.options());
+    }
+
     fn take_work(&self) -> DatabaseWork {
         let Some(budget) = &self.budget else {
             return DatabaseWork::default();

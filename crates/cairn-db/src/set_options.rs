@@ -174,9 +174,7 @@ impl Shared {
             self.timers.anchor_phases(now);
         }
         reserve_threads(&*self.context.world.executor, &after);
-        self.catalog
-            .sources
-            .set_open_table_limit(after.open_table_limit());
+        self.catalog.sources.limit_open_tables(&after);
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         change.replace(after);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::{MemoryBudget, MemoryUse};
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
+use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions};
 use cairn_platform::World;
 
 use crate::memory_limit::{live, peak_of};
@@ -27,6 +27,9 @@ const TABLE: usize = 2_600;
 /// Bound on the memory of an output while the compaction runs and is installed, in bytes.
 const OUTPUT: usize = 1_000;
 
+/// Bound on the memory of an input and an output of a compaction with many inputs, beside the open tables, in bytes.
+const REWRITTEN: usize = 800;
+
 /// Memory of a compaction that does not depend on the number of its outputs, in bytes.
 const COMPACTION: usize = 300 << 10;
 
@@ -44,6 +47,8 @@ fn opened(path: &Path, budget: &Arc<MemoryBudget>) -> Db {
     };
     let family = FamilyOptions {
         target_file_size_base: 2 << 10,
+        // A compaction may have all files as inputs.
+        max_compaction_bytes: 1 << 30,
         disable_auto_compactions: true,
         ..FamilyOptions::default()
     };
@@ -136,5 +141,44 @@ fn the_memory_of_files_and_open_tables_is_bounded_and_charged() {
         tables_charged + READERS > tables,
         "{tables_charged} of {tables} bytes are charged"
     );
+    db.close().expect("it closes");
+    drop(db);
+    within_a_small_budget(&path, count);
+}
+
+/// A budget limits the open tables, and a compaction does not hold its inputs open.
+fn within_a_small_budget(path: &Path, count: usize) {
+    let budget = MemoryBudget::new(MemoryBudget::smallest()).expect("enough");
+    let db = opened(path, &budget);
+    let limit = budget.open_tables();
+    assert!(limit + 100 < count, "{limit} of {count} tables may be open");
+    let read_all = || {
+        for n in 0..ENTRIES {
+            let found = db.get(format!("key{n:013}").as_bytes());
+            assert!(found.expect("it reads").is_some());
+        }
+        let charged = budget.cache().charged(MemoryUse::TableReader);
+        assert!(
+            (limit / 2 * TABLE / 2..limit * TABLE).contains(&charged),
+            "{charged} bytes for {limit} open tables"
+        );
+    };
+    read_all();
+    read_all();
+    let every_file = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    let peak = peak_of(|| {
+        db.compact_range(None, None, &every_file)
+            .expect("it compacts");
+    });
+    assert!(
+        peak < COMPACTION + count * REWRITTEN,
+        "{} bytes for a file",
+        peak.saturating_sub(COMPACTION) / count
+    );
+    // The new tables take the places of those that are gone.
+    read_all();
     db.close().expect("it closes");
 }

@@ -36,7 +36,7 @@ use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::{JobContext, Permit};
 use crate::filter::Filter;
 use crate::history::TimestampRules;
-use crate::inputs::{InputTable, Tables};
+use crate::inputs::{InputRun, InputTable, MAX_HELD, Tables, inputs};
 use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
 use crate::output_params::{BlobPlan, OutputParams, warm};
@@ -130,7 +130,7 @@ struct Compaction {
     context: Arc<JobContext>,
     pick: Arc<Pick>,
     /// The inputs as sorted runs, newest first.
-    runs: Vec<Vec<InputTable>>,
+    runs: Vec<InputRun>,
     /// The output levels: the output level of the pick and, for `deeper` subcompactions, the level
     /// below it.
     targets: Vec<Target>,
@@ -193,7 +193,7 @@ impl Compaction {
         assert!(context.snapshots.is_sorted(), "snapshots ascend");
         let runs = open_runs(job)?;
         let now = context.world.clock.wall_seconds();
-        let times = PreservedTimes::of_compaction(context, now, &runs);
+        let times = PreservedTimes::of_compaction(context, now, &runs)?;
         let mut targets = vec![Target::new(
             job,
             &times,
@@ -201,12 +201,13 @@ impl Compaction {
             &pick.grandparents,
             pick.bottommost,
             &runs[..runs.len() - usize::from(pick.deeper.is_some())],
-        )];
-        targets.extend(pick.deeper.as_ref().map(|deeper| {
+        )?];
+        if let Some(deeper) = &pick.deeper {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             let bottommost = deeper.bottommost;
-            Target::new(job, &times, output, grandparents, bottommost, &runs)
-        }));
+            let target = Target::new(job, &times, output, grandparents, bottommost, &runs)?;
+            targets.push(target);
+        }
         let young = pick.young.as_ref().map(|young| {
             assert!(
                 pick.deeper.is_none(),
@@ -625,13 +626,10 @@ impl Compaction {
     /// Returns the raw sizes and deletion count from the properties of the inputs.
     fn input_raw(&self) -> RawInput {
         let mut raw = RawInput::default();
-        for input in self.runs.iter().flatten() {
-            let properties = input.table.properties();
-            raw.key_bytes += properties.raw_key_size;
-            raw.value_bytes += properties.raw_value_size;
-            raw.deletions += properties
-                .num_deletions
-                .saturating_sub(properties.num_range_deletions);
+        for InputTable { facts, .. } in inputs(&self.runs) {
+            raw.key_bytes += facts.raw_key_bytes;
+            raw.value_bytes += facts.raw_value_bytes;
+            raw.deletions += facts.deletions.saturating_sub(facts.range_deletions);
         }
         raw
     }
@@ -640,14 +638,11 @@ impl Compaction {
     /// Tables without an entry count are not checked.
     fn check_count(&self, read: u64) -> Result<()> {
         let mut expected = 0;
-        for input in self.runs.iter().flatten() {
-            let properties = input.table.properties();
-            if properties.num_entries == 0 {
+        for InputTable { facts, .. } in inputs(&self.runs) {
+            if facts.entries == 0 {
                 return Ok(());
             }
-            expected += properties
-                .num_entries
-                .saturating_sub(properties.num_range_deletions);
+            expected += facts.entries.saturating_sub(facts.range_deletions);
         }
         match read == expected || !self.context.database.options.compaction_verify_record_count {
             true => Ok(()),
@@ -667,20 +662,22 @@ impl Target {
         output: &Output,
         grandparents: &[Arc<FileMeta>],
         bottommost: bool,
-        runs: &[Vec<InputTable>],
-    ) -> Target {
+        runs: &[InputRun],
+    ) -> Result<Target> {
         let order = &job.context.family.order;
-        let inputs = runs.iter().flatten();
-        let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
+        let mut tombstones = Vec::new();
+        for input in inputs(runs).filter(|input| input.facts.has_tombstones) {
+            tombstones.extend(own_tombstones(&job.context, input)?);
+        }
         let history = TimestampRules::of_compaction(&job.context);
-        let tombstones = history.kept_tombstones(order, tombstones);
+        let tombstones = history.kept_tombstones(order, tombstones.into_iter());
         let tombstones = Arc::new(Fragments::build(order, tombstones));
         let below = match job.pick.more_may_come {
             true => LowerLevels::anything(),
             false => LowerLevels::level(&job.version, output.level),
         };
         let snapshots = &job.context.snapshots;
-        Target {
+        Ok(Target {
             params: params(job, output, bottommost, times.clone()),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
@@ -695,7 +692,7 @@ impl Target {
             ),
             tombstones,
             below,
-        }
+        })
     }
 }
 
@@ -794,27 +791,24 @@ fn params(
 }
 
 /// Opens the inputs as sorted runs: one per level-0 file, one per other level.
-fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
+fn open_runs(job: &CompactJob) -> Result<Vec<InputRun>> {
+    let levels = &job.pick.inputs;
     assert!(
-        job.pick
-            .inputs
-            .windows(2)
-            .all(|pair| pair[0].level < pair[1].level),
+        levels.windows(2).all(|pair| pair[0].level < pair[1].level),
         "runs of upper levels come first"
     );
+    let held = job.pick.files().count() <= MAX_HELD;
+    let open = |file, level| InputTable::open(&job.context.open, file, level, held);
     let mut runs = Vec::new();
-    for inputs in &job.pick.inputs {
-        let tables = inputs.files.iter().map(|file| {
-            let table = (job.context.open)(file, inputs.level)?;
-            Ok(InputTable {
-                file: file.clone(),
-                table,
-            })
-        });
-        let tables = tables.collect::<Result<Vec<InputTable>>>()?;
+    for inputs in levels {
+        let tables = inputs.files.iter().map(|file| open(file, inputs.level));
         match inputs.level {
-            0 => runs.extend(tables.into_iter().map(|table| vec![table])),
-            _ => runs.push(tables),
+            0 => {
+                for table in tables {
+                    runs.push(InputRun::from([table?]));
+                }
+            }
+            _ => runs.push(tables.collect::<Result<InputRun>>()?),
         }
     }
     Ok(runs)
@@ -826,12 +820,13 @@ fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
 /// The largest user key itself is excluded. If the upper bound is an entry with that key and the
 /// tombstone extends further, the key continues in the next table, which is also an input and
 /// starts with it.
-fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
-    let Some(all) = input.table.range_tombstones() else {
-        return Vec::new();
+fn own_tombstones(context: &JobContext, input: &InputTable) -> Result<Vec<Tombstone>> {
+    let table = input.table()?;
+    let Some(all) = table.range_tombstones() else {
+        return Ok(Vec::new());
     };
     let order = &context.family.order;
     let [smallest, largest] = [&input.file.smallest, &input.file.largest]
         .map(|bound| key::strip_timestamp(bound.user_key(), order.timestamp_size()));
-    all.tombstones(order, smallest, largest).collect()
+    Ok(all.tombstones(order, smallest, largest).collect())
 }

@@ -30,7 +30,8 @@ use proptest::prelude::*;
 
 use crate::compact::KeyRange;
 use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
-use crate::inputs::InputTable;
+use crate::context::OpenTable;
+use crate::inputs::{InputRun, InputTable};
 use crate::model::{Join, State, Write, with_valid_single_deletions, writes};
 use crate::pick::{self, FilesRequest, InProgress, Manual, Pick, PickOptions, Step};
 use crate::stats::JobStats;

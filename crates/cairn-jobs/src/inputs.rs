@@ -5,9 +5,10 @@ use cairn_memtable::MemtableWalk;
 use cairn_platform::Io;
 use cairn_platform::sync::Arc;
 use cairn_table::{Background, IterOptions, ReadAhead, Table, TableIter};
-use cairn_types::{KeyOrder, Progress, Result};
+use cairn_types::{Error, KeyOrder, Progress, Result};
 use cairn_version::FileMeta;
 
+use crate::context::OpenTable;
 use crate::sorted_runs::Run;
 
 impl Run for MemtableWalk {
@@ -40,17 +41,92 @@ impl Run for MemtableWalk {
     }
 }
 
+/// A sorted run of inputs: disjoint tables in key order.
+pub(crate) type InputRun = Arc<[InputTable]>;
+
+/// All inputs of `runs`.
+pub(crate) fn inputs(runs: &[InputRun]) -> impl Iterator<Item = &InputTable> + Clone {
+    runs.iter().flat_map(|run| run.iter())
+}
+
+/// The largest number of inputs that a job holds open. With more, each is opened to prepare the job, and again when it
+/// is read, so that the memory of open tables does not grow with the number of inputs. Builds with debug assertions hold
+/// few, for test coverage.
+pub(crate) const MAX_HELD: usize = if cfg!(debug_assertions) { 3 } else { 256 };
+
 /// An input table, with its bounds from the version.
-#[derive(Clone)]
 pub(crate) struct InputTable {
     pub(crate) file: Arc<FileMeta>,
-    pub(crate) table: Arc<Table>,
+    pub(crate) facts: InputFacts,
+    access: Access,
+}
+
+/// How the table of an input is reached.
+enum Access {
+    Held(Arc<Table>),
+    Opened { level: usize, open: Arc<OpenTable> },
+}
+
+/// What the properties of an input state.
+pub(crate) struct InputFacts {
+    /// The number of entries; 0 if it is unknown.
+    pub(crate) entries: u64,
+    pub(crate) deletions: u64,
+    pub(crate) range_deletions: u64,
+    pub(crate) raw_key_bytes: u64,
+    pub(crate) raw_value_bytes: u64,
+    /// Bytes of the data blocks; 0 if they are unknown.
+    pub(crate) data_bytes: u64,
+    /// True if the table has range tombstones.
+    pub(crate) has_tombstones: bool,
+}
+
+impl InputTable {
+    /// Opens the table of `file`, and holds it if `held`.
+    pub(crate) fn open(
+        open: &Arc<OpenTable>,
+        file: &Arc<FileMeta>,
+        level: usize,
+        held: bool,
+    ) -> Result<InputTable> {
+        let table = open(file, level)?;
+        let properties = table.properties();
+        let facts = InputFacts {
+            entries: properties.num_entries,
+            deletions: properties.num_deletions,
+            range_deletions: properties.num_range_deletions,
+            raw_key_bytes: properties.raw_key_size,
+            raw_value_bytes: properties.raw_value_size,
+            data_bytes: properties.data_size,
+            has_tombstones: table.range_tombstones().is_some(),
+        };
+        let access = match held {
+            true => Access::Held(table),
+            false => Access::Opened {
+                level,
+                open: open.clone(),
+            },
+        };
+        Ok(InputTable {
+            file: file.clone(),
+            facts,
+            access,
+        })
+    }
+
+    /// The table, which is opened if it is not held.
+    pub(crate) fn table(&self) -> Result<Arc<Table>> {
+        match &self.access {
+            Access::Held(table) => Ok(table.clone()),
+            Access::Opened { level, open } => open(&self.file, *level),
+        }
+    }
 }
 
 /// Disjoint tables in key order, read as one run.
 pub(crate) struct Tables {
     order: KeyOrder,
-    tables: Vec<InputTable>,
+    tables: InputRun,
     options: IterOptions,
     io: Io,
     /// Readahead in the background, for files that the kernel does not prefetch.
@@ -60,12 +136,14 @@ pub(crate) struct Tables {
     iter: Option<Box<TableIter>>,
     /// The iterator of that table, if it is being read.
     reading: Option<Box<TableIter>>,
+    /// The error of a table that could not be opened.
+    error: Option<Error>,
 }
 
 impl Tables {
     pub(crate) fn new(
         order: KeyOrder,
-        tables: Vec<InputTable>,
+        tables: InputRun,
         options: IterOptions,
         io: Io,
     ) -> Tables {
@@ -95,16 +173,17 @@ impl Tables {
             next: 0,
             iter: None,
             reading: None,
+            error: None,
         }
     }
 
-    /// An iterator over `table`.
-    fn iter_of(&self, table: &Arc<Table>) -> Box<TableIter> {
-        let mut iter = TableIter::new(table.clone(), self.options);
+    /// An iterator over the table of `input`.
+    fn iter_of(&self, input: &InputTable) -> Result<Box<TableIter>> {
+        let mut iter = TableIter::new(input.table()?, self.options);
         if self.options.readahead > 0 {
             iter.read_ahead(&self.ahead);
         }
-        iter
+        Ok(iter)
     }
 
     /// Starts to read the next table, once the current one has been read to its end.
@@ -117,11 +196,13 @@ impl Tables {
         match &mut self.reading {
             Some(next) => next.read_on(),
             None => {
-                self.reading = self.tables.get(self.next).map(|input| {
-                    let mut next = self.iter_of(&input.table);
-                    iter.read_into(&mut next, false);
-                    next
-                });
+                // An error is that of the table's turn.
+                let input = self.tables.get(self.next);
+                let mut next = input.and_then(|input| self.iter_of(input).ok());
+                if let Some(next) = &mut next {
+                    iter.read_into(next, false);
+                }
+                self.reading = next;
             }
         }
     }
@@ -132,7 +213,13 @@ impl Tables {
         self.iter = None;
         while let Some(input) = self.tables.get(self.next) {
             let reading = self.reading.take();
-            let mut iter = reading.unwrap_or_else(|| self.iter_of(&input.table));
+            let mut iter = match reading.map_or_else(|| self.iter_of(input), Ok) {
+                Ok(iter) => iter,
+                Err(error) => {
+                    self.error = Some(error);
+                    return;
+                }
+            };
             let step = match target {
                 Some(target) => iter.seek(target),
                 None => iter.seek_to_first(),
@@ -169,6 +256,7 @@ impl Run for Tables {
             })
         });
         self.reading = None;
+        self.error = None;
         self.open_next(target);
     }
 
@@ -199,6 +287,9 @@ impl Run for Tables {
     }
 
     fn status(&self) -> Result<()> {
-        self.iter.as_deref().map_or(Ok(()), TableIter::status)
+        match (&self.error, self.iter.as_deref()) {
+            (Some(error), _) => Err(error.clone()),
+            (None, iter) => iter.map_or(Ok(()), TableIter::status),
+        }
     }
 }

@@ -13,7 +13,7 @@ use cairn_types::Result;
 use cairn_version::bounds;
 
 use crate::context::JobContext;
-use crate::inputs::InputTable;
+use crate::inputs::{InputRun, InputTable, MAX_HELD};
 use crate::pick::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use crate::subcompaction_split;
 
@@ -47,14 +47,9 @@ fn bytes_before(
     pick: &Pick,
     offer: &SkipLevelCandidates,
 ) -> Result<Vec<u64>> {
-    let tables = pick.files().map(|(level, file)| {
-        let table = (context.open)(file, level)?;
-        Ok(InputTable {
-            file: file.clone(),
-            table,
-        })
-    });
-    let runs = [tables.collect::<Result<Vec<InputTable>>>()?];
+    let held = pick.files().count() <= MAX_HELD;
+    let open = |(level, file)| InputTable::open(&context.open, file, level, held);
+    let runs = [pick.files().map(open).collect::<Result<InputRun>>()?];
     let mut before = vec![0];
     for file in &offer.files[1..] {
         let border = file.smallest.user_key();

@@ -3,10 +3,10 @@
 
 use cairn_format::seqno_times::{MAX_SAMPLES, SeqnoTimes};
 use cairn_platform::sync::Arc;
-use cairn_types::SequenceNumber;
+use cairn_types::{Result, SequenceNumber};
 
 use crate::context::JobContext;
-use crate::inputs::InputTable;
+use crate::inputs::{InputRun, inputs};
 
 /// The write times that a job preserves.
 #[derive(Clone)]
@@ -30,19 +30,19 @@ impl PreservedTimes {
     pub(crate) fn of_compaction(
         context: &JobContext,
         now: u64,
-        runs: &[Vec<InputTable>],
-    ) -> PreservedTimes {
+        runs: &[InputRun],
+    ) -> Result<PreservedTimes> {
         if context.family.options.preserved_seconds() == 0 {
-            return PreservedTimes::new(context, now, SeqnoTimes::default());
+            return Ok(PreservedTimes::new(context, now, SeqnoTimes::default()));
         }
         let mut samples = context.seqno_times.samples().to_vec();
-        for input in runs.iter().flatten() {
-            let property = &input.table.properties().seqno_time_map;
-            if let Ok(times) = SeqnoTimes::decode(property) {
+        for input in inputs(runs) {
+            let table = input.table()?;
+            if let Ok(times) = SeqnoTimes::decode(&table.properties().seqno_time_map) {
                 samples.extend_from_slice(times.samples());
             }
         }
-        PreservedTimes::new(context, now, SeqnoTimes::of(samples))
+        Ok(PreservedTimes::new(context, now, SeqnoTimes::of(samples)))
     }
 
     fn new(context: &JobContext, now: u64, mut samples: SeqnoTimes) -> PreservedTimes {

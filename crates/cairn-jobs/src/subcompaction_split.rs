@@ -4,7 +4,7 @@ use cairn_format::key::{self, InternalKey};
 use cairn_platform::Io;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 
-use crate::inputs::InputTable;
+use crate::inputs::{InputRun, InputTable, inputs};
 use crate::pick::{Pick, Reason, SkipLevelOutput};
 use crate::subcompactions::SubcompactionRange;
 
@@ -39,12 +39,12 @@ fn is_universal(reason: Reason) -> bool {
 /// Returns user keys that divide the inputs into ranges of similar size, none smaller than one output
 /// file.
 pub(crate) fn borders(
-    runs: &[Vec<InputTable>],
+    runs: &[InputRun],
     order: &KeyOrder,
     pick: &Pick,
     io: &Io,
 ) -> Result<Vec<Vec<u8>>> {
-    let total: u64 = runs.iter().flatten().map(data_bytes).sum();
+    let total: u64 = inputs(runs).map(data_bytes).sum();
     let outputs = pick.input_bytes() / pick.output.target_bytes.max(1);
     let parts = u64::from(pick.max_subcompactions).min(outputs);
     if parts < 2 {
@@ -105,14 +105,14 @@ pub(crate) fn spans(
 /// Returns a user key after `after` and before `until` that divides the data between them into
 /// approximate halves. `None` if a half would be smaller than `least` bytes.
 pub(crate) fn middle(
-    runs: &[Vec<InputTable>],
+    runs: &[InputRun],
     order: &KeyOrder,
     least: u64,
     after: &[u8],
     until: Option<&[u8]>,
     io: &Io,
 ) -> Result<Option<Vec<u8>>> {
-    let all = runs.iter().flatten().map(data_bytes).sum();
+    let all = inputs(runs).map(data_bytes).sum();
     let begin = bytes_before(runs, order, after, io)?;
     let end = until.map_or(Ok(all), |until| bytes_before(runs, order, until, io))?;
     let left = end.saturating_sub(begin);
@@ -138,12 +138,12 @@ pub(crate) fn middle(
 /// Returns candidate boundaries, ascending and distinct: file bounds, and anchors within files that are
 /// large compared with a subcompaction. The smallest key is omitted.
 fn candidates(
-    runs: &[Vec<InputTable>],
+    runs: &[InputRun],
     order: &KeyOrder,
     parts: u64,
     io: &Io,
 ) -> Result<Vec<Vec<u8>>> {
-    let tables = || runs.iter().flatten();
+    let tables = || inputs(runs);
     let total: u64 = tables().map(data_bytes).sum();
     let step = total / (parts * ANCHORS_EACH_PART) + 1;
     let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -152,7 +152,7 @@ fn candidates(
         keys.extend(bounds.map(|bound| bound.user_key().to_vec()));
         let within = usize::try_from(data_bytes(input) / step).unwrap_or(0);
         if within > 0 {
-            keys.extend(input.table.anchors(within.min(MAX_CANDIDATES), io)?);
+            keys.extend(input.table()?.anchors(within.min(MAX_CANDIDATES), io)?);
         }
     }
     keys.sort_by(|a, b| order.compare(a, b));
@@ -170,7 +170,7 @@ fn is_ascending(order: &KeyOrder, keys: &[Vec<u8>]) -> bool {
 
 /// Returns the size of the entries of a table, without index and filter, in bytes.
 fn data_bytes(input: &InputTable) -> u64 {
-    match input.table.properties().data_size {
+    match input.facts.data_bytes {
         0 => input.file.size,
         bytes => bytes.min(input.file.size),
     }
@@ -178,21 +178,21 @@ fn data_bytes(input: &InputTable) -> u64 {
 
 /// Returns the approximate input bytes before `user_key`.
 pub(crate) fn bytes_before(
-    runs: &[Vec<InputTable>],
+    runs: &[InputRun],
     order: &KeyOrder,
     user_key: &[u8],
     io: &Io,
 ) -> Result<u64> {
     let target = InternalKey::new(user_key, SequenceNumber::MAX, ValueKind::FOR_SEEK);
     let mut bytes = 0_u64;
-    for input in runs.iter().flatten() {
+    for input in inputs(runs) {
         let before =
             |bound: &InternalKey| key::compare(order, bound.as_bytes(), target.as_bytes()).is_lt();
         bytes = bytes.saturating_add(
             match (before(&input.file.smallest), before(&input.file.largest)) {
                 (false, _) => 0,
                 (true, true) => data_bytes(input),
-                (true, false) => input.table.approximate_offset_of(target.as_bytes(), io)?,
+                (true, false) => input.table()?.approximate_offset_of(target.as_bytes(), io)?,
             },
         );
     }

@@ -11,6 +11,9 @@
 //! As in RocksDB, a limit set later does not close tables that were opened without one; they are
 //! closed when a compaction replaces their files.
 //!
+//! Under a limit some tables may be kept open all the same, the first that are opened, so that a database with few
+//! tables reads as if there were none. They count towards the limit until their files are gone.
+//!
 //! Lock order: the ring, then a slot. Tables taken out of slots are dropped, and their files closed,
 //! outside both locks.
 
@@ -24,11 +27,29 @@ use cairn_table::Table;
 #[derive(Clone, Default)]
 pub struct TableSlot {
     /// A table that stays open.
-    kept: OnceLock<Arc<Table>>,
+    kept: OnceLock<Kept>,
     /// A table that may be closed.
     closable: OnceLock<Arc<Closable>>,
     /// Times recorded in the table, kept after it is closed.
     times: OnceLock<Times>,
+}
+
+/// A table that stays open as long as its file's metadata exists.
+#[derive(Clone)]
+struct Kept {
+    table: Arc<Table>,
+    /// Counts the table while there is a limit.
+    _counted: Option<Arc<Counted>>,
+}
+
+/// A table that is kept open under a limit.
+struct Counted(Arc<OpenTables>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let before = self.0.kept.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a kept table is counted");
+    }
 }
 
 /// Times recorded in a table, in seconds since 1970; 0 if unknown.
@@ -119,7 +140,7 @@ impl TableSlot {
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<TableRef<'_>> {
-        match self.kept.get() {
+        match self.kept() {
             Some(table) => Some(TableRef::Kept(table)),
             None => self.held(),
         }
@@ -129,7 +150,7 @@ impl TableSlot {
     #[inline]
     #[must_use]
     pub fn kept(&self) -> Option<&Arc<Table>> {
-        self.kept.get()
+        Some(&self.kept.get()?.table)
     }
 
     fn held(&self) -> Option<TableRef<'_>> {
@@ -139,7 +160,7 @@ impl TableSlot {
             return Some(TableRef::Held(table));
         }
         // The limit was removed: keep the table open from now on.
-        let kept = self.kept.get_or_init(|| table);
+        let kept = self.keep(table);
         closable.take();
         Some(TableRef::Kept(kept))
     }
@@ -147,7 +168,7 @@ impl TableSlot {
     /// Returns the open table without marking a use.
     #[must_use]
     pub fn peek(&self) -> Option<Arc<Table>> {
-        match self.kept.get() {
+        match self.kept() {
             Some(table) => Some(Arc::clone(table)),
             None => self.closable.get()?.table.read().clone(),
         }
@@ -155,7 +176,15 @@ impl TableSlot {
 
     /// Stores `table` permanently, unless one is stored already, and returns the stored one.
     pub fn keep(&self, table: Arc<Table>) -> &Arc<Table> {
-        self.kept.get_or_init(|| table)
+        self.keep_counted(table, None)
+    }
+
+    fn keep_counted(&self, table: Arc<Table>, counted: Option<Arc<Counted>>) -> &Arc<Table> {
+        let kept = Kept {
+            table,
+            _counted: counted,
+        };
+        &self.kept.get_or_init(|| kept).table
     }
 
     /// Stores `table`, subject to the limit of `owner`. If another thread stored one first, that one is
@@ -169,6 +198,9 @@ impl TableSlot {
         });
         if owner.limit().is_none() {
             return TableRef::Kept(self.keep(table));
+        }
+        if let Some(counted) = owner.keep_one() {
+            return TableRef::Kept(self.keep_counted(table, Some(counted)));
         }
         let closable = self.closable.get_or_init(|| {
             Arc::new(Closable {
@@ -210,9 +242,13 @@ impl TableSlot {
 /// The value of `limit` without a limit.
 const UNLIMITED: usize = usize::MAX;
 
-/// The closable open tables of a database, and their limit.
+/// The open tables of a database, and their limit.
 pub struct OpenTables {
     limit: AtomicUsize,
+    /// The number of tables that may be kept open under the limit.
+    keeps: AtomicUsize,
+    /// Number of tables kept open under a limit.
+    kept: AtomicUsize,
     /// Number of open closable tables.
     count: AtomicUsize,
     /// Slots with an open table in clock order, and slots that no longer exist.
@@ -220,11 +256,13 @@ pub struct OpenTables {
 }
 
 impl OpenTables {
-    /// Creates a limit of `limit` tables, or none.
+    /// Creates a limit of `limit` tables, or none. Up to `keeps` tables may be kept open until their files are gone.
     #[must_use]
-    pub fn new(limit: Option<usize>) -> Arc<OpenTables> {
+    pub fn new(limit: Option<usize>, keeps: usize) -> Arc<OpenTables> {
         Arc::new(OpenTables {
             limit: AtomicUsize::new(limit.unwrap_or(UNLIMITED)),
+            keeps: AtomicUsize::new(keeps),
+            kept: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             ring: Mutex::default(),
         })
@@ -237,8 +275,10 @@ impl OpenTables {
         (limit != UNLIMITED).then_some(limit)
     }
 
-    /// Sets the limit and closes tables above it.
-    pub fn set_limit(&self, limit: Option<usize>) {
+    /// Sets the limit, as [`OpenTables::new`] does, and closes tables above it. Those kept open stay open.
+    pub fn set_limit(&self, limit: Option<usize>, keeps: usize) {
+        // Relaxed, as for the counts: the limit may be exceeded while it changes.
+        self.keeps.store(keeps, Ordering::Relaxed);
         self.limit
             .store(limit.unwrap_or(UNLIMITED), Ordering::Relaxed);
         let closed = self.shrink(&mut self.ring.lock());
@@ -249,6 +289,22 @@ impl OpenTables {
     #[must_use]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Counts a further table as kept open, unless there are enough.
+    fn keep_one(self: &Arc<OpenTables>) -> Option<Arc<Counted>> {
+        let keeps = self.keeps.load(Ordering::Relaxed);
+        let one_more = |kept: usize| (kept < keeps).then_some(kept + 1);
+        let counted = self
+            .kept
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.is_ok().then(|| Arc::new(Counted(Arc::clone(self))))
+    }
+
+    /// True if more tables are open than the limit allows.
+    fn exceeds_limit(&self) -> bool {
+        let open = self.count() + self.kept.load(Ordering::Relaxed);
+        self.limit().is_some_and(|limit| open > limit)
     }
 
     fn admit(&self, slot: &Arc<Closable>) {
@@ -270,7 +326,7 @@ impl OpenTables {
         let mut closed = Vec::new();
         // After one round every mark is cleared; from then on, tables in use are closed as well.
         let mut attempts = ring.len();
-        while self.limit().is_some_and(|limit| self.count() > limit) {
+        while self.exceeds_limit() {
             let Some(weak) = ring.pop_front() else {
                 break;
             };

@@ -305,7 +305,7 @@ mod tests {
             advise_random: false,
             meter: Meter::default(),
             last_level: 6,
-            open_tables: OpenTables::new(None),
+            open_tables: OpenTables::new(None, 0),
             lowest_tier: CacheTier::default(),
             default_temperature: 0,
             uncache_aggressiveness: 0,

@@ -50,6 +50,23 @@ pub(crate) struct Sources {
     view_end: ViewEnd,
 }
 
+/// The number of tables that may be open, and of those that may be kept open under that limit. A budget limits them
+/// unless `max_open_files` does. The tables of a database that only reads stay open, because its primary may delete
+/// their files.
+fn open_table_limit(
+    context: &DbContext,
+    options: &DbOptions,
+    budget: Option<&Budget>,
+) -> (Option<usize>, usize) {
+    match (options.open_table_limit(), budget) {
+        (None, Some(budget)) if !context.read_only => {
+            let limit = budget.of.open_tables();
+            (Some(limit), limit / 2)
+        }
+        (limit, _) => (limit, 0),
+    }
+}
+
 impl Sources {
     /// Creates the sources of a database without families. `view_end` is the mark set by views.
     pub(super) fn new(
@@ -66,8 +83,9 @@ impl Sources {
                 CacheOptions::default(),
             )),
         };
+        let (limit, keeps) = open_table_limit(&context, &settings.get(), budget.as_deref());
         Sources {
-            open_tables: OpenTables::new(settings.get().open_table_limit()),
+            open_tables: OpenTables::new(limit, keeps),
             default_cache: ArcSwapOption::from(Some(default_cache)),
             context,
             telemetry,
@@ -82,9 +100,10 @@ impl Sources {
         self.settings.get()
     }
 
-    /// Limits the number of open tables; `None` for no limit.
-    pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
-        self.open_tables.set_limit(limit);
+    /// Limits the number of open tables.
+    pub(crate) fn limit_open_tables(&self, options: &DbOptions) {
+        let (limit, keeps) = open_table_limit(&self.context, options, self.budget.as_deref());
+        self.open_tables.set_limit(limit, keeps);
     }
 
     /// Releases the default cache of a closed database.

@@ -76,7 +76,7 @@ impl SstFileReader {
             advise_random: false,
             meter: Meter::default(),
             last_level: usize::MAX,
-            open_tables: OpenTables::new(None),
+            open_tables: OpenTables::new(None, 0),
             lowest_tier: CacheTier::default(),
             default_temperature: 0,
             uncache_aggressiveness: 0,

@@ -180,7 +180,7 @@ pub(super) fn recorded_merge_operator(
             advise_random: false,
             meter: Meter::default(),
             last_level: usize::MAX,
-            open_tables: cairn_version::OpenTables::new(None),
+            open_tables: cairn_version::OpenTables::new(None, 0),
             lowest_tier: cairn_memory::secondary::CacheTier::default(),
             default_temperature: 0,
             uncache_aggressiveness: 0,

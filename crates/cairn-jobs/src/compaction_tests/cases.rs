@@ -324,13 +324,11 @@ fn a_compaction_of_two_large_files_is_split_within_the_files() {
     }
     let busy = InProgress::default();
     let pick = pick::pick(&tree.version, &busy, &tree.present(), &tree.options).unwrap();
-    let run = |file: &Arc<FileMeta>| {
-        vec![InputTable {
-            file: file.clone(),
-            table: open(&tree.world, file),
-        }]
-    };
-    let runs: Vec<_> = pick.files().map(|(_, file)| run(file)).collect();
+    let world = tree.world.clone();
+    let source: Arc<OpenTable> = Arc::new(move |file, _| Ok(open(&world, file)));
+    let run = |(level, file)| InputTable::open(&source, file, level, true);
+    let runs = pick.files().map(|input| InputRun::from([run(input).unwrap()]));
+    let runs: Vec<_> = runs.collect();
     let borders =
         subcompaction_split::borders(&runs, &KeyOrder::Bytewise, &pick, &Io::blocking()).unwrap();
     assert_eq!(borders.len(), 2, "{borders:?}");

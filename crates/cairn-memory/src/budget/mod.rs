@@ -60,6 +60,12 @@ const TRIM_INTERVAL: u64 = 50_000_000;
 /// larger one it makes no difference, and the heaps of a large program take long to walk.
 const MAX_TRIMMED: usize = 1 << 30;
 
+/// The share of a budget that open tables may take, as a divisor, the memory of each, and the number that each database
+/// may have open in any case.
+const OPEN_TABLES_DIVISOR: usize = 16;
+const OPEN_TABLE_BYTES: usize = 2_600;
+const MIN_OPEN_TABLES: usize = 32;
+
 /// The number of moves that are remembered.
 const MAX_MOVES: usize = 1024;
 
@@ -93,6 +99,9 @@ pub struct DatabaseWork {
 pub trait Budgeted: Send + Sync {
     /// The work since the last call.
     fn take_work(&self) -> DatabaseWork;
+
+    /// Limits its open tables to [`MemoryBudget::open_tables`].
+    fn limit_open_tables(&self);
 }
 
 /// Nanoseconds of a hit in the compressed tier: the decompression of 4 KiB with LZ4, and an insertion.
@@ -313,6 +322,16 @@ impl MemoryBudget {
         Ok(())
     }
 
+    /// The number of tables that each database may have open, unless it sets one of its own: all together take at most a
+    /// sixteenth of the budget, if there are not very many databases.
+    #[must_use]
+    pub fn open_tables(&self) -> usize {
+        let all = self.bytes() / OPEN_TABLES_DIVISOR / OPEN_TABLE_BYTES;
+        let databases = self.databases.lock();
+        let open = databases.iter().filter(|it| it.strong_count() > 0).count();
+        (all / open.max(1)).max(MIN_OPEN_TABLES)
+    }
+
     /// Charges memtables under `buffers`, a limit set by the program, to the budget, unless they are already charged
     /// to a cache.
     pub fn include_buffers(&self, buffers: &WriteBufferManager) {
@@ -376,6 +395,7 @@ impl MemoryBudget {
             .iter()
             .map(|database| database.take_work())
             .collect();
+        databases.iter().for_each(|it| it.limit_open_tables());
         drop(databases);
         self.release_free_memory(works.iter().any(|work| work.merge_nanos > 0));
         let (reuse, inserted) = self.cache.take_reuse();

@@ -14,9 +14,15 @@ const MIB: usize = 1 << 20;
 struct Database {
     slow: AtomicU64,
     merge_nanos: AtomicU64,
+    /// The number of times that its open tables were limited.
+    limited: AtomicU64,
 }
 
 impl Budgeted for Database {
+    fn limit_open_tables(&self) {
+        self.limited.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn take_work(&self) -> DatabaseWork {
         let slow = self.slow.swap(0, Ordering::Relaxed);
         DatabaseWork {
@@ -53,6 +59,26 @@ fn read(budget: &MemoryBudget, database: &Database, blocks: impl Iterator<Item =
             database.slow.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+#[test]
+fn databases_share_the_number_of_open_tables() {
+    let budget = MemoryBudget::new(64 * MIB).unwrap();
+    let alone = budget.open_tables();
+    assert_eq!(alone * OPEN_TABLE_BYTES / MIB, 3, "{alone}");
+    let databases: Vec<_> = (0..4).map(|_| registered(&budget)).collect();
+    assert_eq!(budget.open_tables(), alone / 4);
+    let _move = budget.tick(0);
+    let _move = budget.tick(INTERVAL);
+    let limited = |it: &Arc<Database>| it.limited.load(Ordering::Relaxed);
+    assert!(databases.iter().all(|it| limited(it) == 1));
+    drop(databases);
+    assert_eq!(budget.open_tables(), alone);
+    budget.set_budget(32 * MIB).unwrap();
+    assert_eq!(budget.open_tables(), alone / 2);
+    let many: Vec<_> = (0..200).map(|_| registered(&budget)).collect();
+    assert_eq!(budget.open_tables(), MIN_OPEN_TABLES);
+    drop(many);
 }
 
 #[test]

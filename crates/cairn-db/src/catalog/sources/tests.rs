@@ -150,7 +150,11 @@ fn the_limit_of_open_tables_is_that_of_all_families() {
         it.family(FamilyOptions::default()),
     );
     assert!(limit.is_some() && one.tables().open_tables.limit() == limit);
-    it.sources.set_open_table_limit(None);
+    let unlimited = DbOptions {
+        max_open_files: -1,
+        ..DbOptions::default()
+    };
+    it.sources.limit_open_tables(&unlimited);
     assert_eq!(one.tables().open_tables.limit(), None);
     assert_eq!(two.tables().open_tables.limit(), None);
 }
