@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use cairn_format::key::LookupKey;
-use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_memtable::{Memtable, MemtableOptions, Point};
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
@@ -42,6 +42,32 @@ fn insert(c: &mut Criterion, name: &str, order: fn(u64) -> u64) {
     });
 }
 
+/// Batches of `together` random keys, until the memtable has `entries`.
+fn batches(c: &mut Criterion, together: usize, entries: u64) {
+    let keys: Vec<[u8; 16]> = (0..entries).map(|n| key(scattered(n))).collect();
+    let points: Vec<Point<'_>> = keys
+        .iter()
+        .zip(1..)
+        .map(|(key, seq)| Point {
+            seq: SequenceNumber(seq),
+            kind: ValueKind::Value,
+            key,
+            value: &VALUE,
+        })
+        .collect();
+    c.bench_function(&format!("memtable/batches of {together}, {entries}"), |b| {
+        b.iter_batched_ref(
+            empty,
+            |table| {
+                points
+                    .chunks(together)
+                    .for_each(|batch| table.add_points(batch))
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
 fn get(c: &mut Criterion) {
     let table = empty();
     (0..ENTRIES).for_each(|n| add(&table, n, scattered(n)));
@@ -67,6 +93,14 @@ fn get(c: &mut Criterion) {
 fn all(c: &mut Criterion) {
     insert(c, "ascending", |n| n);
     insert(c, "random", scattered);
+    for (together, entries) in [
+        (512, 8 << 10),
+        (512, 128 << 10),
+        (8, 8 << 10),
+        (8, 128 << 10),
+    ] {
+        batches(c, together, entries);
+    }
     get(c);
 }
 

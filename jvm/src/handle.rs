@@ -118,6 +118,15 @@ pub struct Ref<T: 'static>(pub &'static T);
 /// An object of a class that is not thread-safe as an argument.
 pub struct Mut<T: 'static>(pub &'static mut T);
 
+/// An object as an argument that the method takes over: Java keeps no handle of it.
+pub struct Own<T>(pub T);
+
+impl<T: 'static> Argument<jlong> for Own<T> {
+    fn from_java(handle: jlong) -> Outcome<Own<T>> {
+        take(handle).map(Own)
+    }
+}
+
 impl<T> Deref for Ref<T> {
     type Target = T;
     #[inline]

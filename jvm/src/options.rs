@@ -15,7 +15,7 @@ use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome};
-use crate::handle::{Mut, New, Ref};
+use crate::handle::{Mut, New, Own, Ref};
 use crate::listener::ListenerHandle;
 use crate::objects::{Memtable, StatisticsHandle, TableFormat};
 use crate::scalar::{self, DISABLED};
@@ -309,15 +309,15 @@ pub fn capped_prefix(_env: Env, mut options: Mut<AllOptions>, len: jint) {
         Some(PrefixExtractor::Capped(usize::try_from(len).unwrap_or(0)));
 }
 
-pub fn set_table_format(_env: Env, mut options: Mut<AllOptions>, format: Ref<TableFormat>) {
-    match &*format {
+pub fn set_table_format(_env: Env, mut options: Mut<AllOptions>, format: Own<TableFormat>) {
+    match format.0 {
         TableFormat::Blocks(table) => {
             options.family.table_factory = cairn_options::TableKind::BlockBased;
-            options.family.table = (**table).clone();
+            options.family.table = *table;
         }
         TableFormat::Plain(table) => {
             options.family.table_factory = cairn_options::TableKind::Plain;
-            options.family.plain_table = (**table).clone();
+            options.family.plain_table = *table;
         }
     }
 }
@@ -330,7 +330,7 @@ pub fn table_format_name(env: Env, options: Ref<AllOptions>) -> Outcome<JString>
     })
 }
 
-pub fn set_memtable(_env: Env, mut options: Mut<AllOptions>, memtable: Ref<Memtable>) {
+pub fn set_memtable(_env: Env, mut options: Mut<AllOptions>, memtable: Own<Memtable>) {
     options.family.memtable_factory = memtable.0.0;
 }
 

@@ -816,6 +816,56 @@ public final class Behaviour {
     }
   }
 
+  /** The resident memory that is not of files, in mebibytes. */
+  private static long resident() throws Exception {
+    for (final String line : Files.readAllLines(Paths.get("/proc/self/status"))) {
+      if (line.startsWith("RssAnon:")) {
+        return Long.parseLong(line.replaceAll("[^0-9]", "")) >> 10;
+      }
+    }
+    throw new IllegalStateException("the kernel states no RssAnon");
+  }
+
+  /** Fills the cache of a database of its own, and closes both. */
+  private static void fillAndClose(final String path, final int cacheMib) throws Exception {
+    final byte[] value = new byte[4096];
+    try (LRUCache cache = new LRUCache((long) cacheMib << 20);
+         Options options = new Options().setCreateIfMissing(true)) {
+      options.setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache));
+      options.setMemTableConfig(new SkipListMemTableConfig());
+      options.setCompressionType(CompressionType.NO_COMPRESSION);
+      try (RocksDB db = RocksDB.open(options, path); FlushOptions flush = new FlushOptions()) {
+        final byte[] key = new byte[2];
+        for (int n = 0; n < cacheMib << 8; n++) {
+          key[0] = (byte) (n >> 8);
+          key[1] = (byte) n;
+          db.put(key, value);
+        }
+        db.flush(flush);
+        for (int n = 0; n < cacheMib << 8; n++) {
+          key[0] = (byte) (n >> 8);
+          key[1] = (byte) n;
+          check(db.get(key, value) == value.length, "the length of a value");
+        }
+        check(cache.getUsage() > (long) cacheMib << 19, "the cache is full");
+      }
+    }
+  }
+
+  /** Nothing keeps the cache of a closed database: neither its options nor the configurations given to them. */
+  private static void closedDatabasesFreeTheirCaches(final String path) throws Exception {
+    final int cacheMib = 16;
+    final int rounds = 6;
+    fillAndClose(path, cacheMib);
+    fillAndClose(path, cacheMib);
+    final long before = resident();
+    for (int round = 0; round < rounds; round++) {
+      fillAndClose(path, cacheMib);
+    }
+    final long grown = resident() - before;
+    check(grown < cacheMib * rounds / 2, "memory has grown by " + grown + " MiB");
+  }
+
   /** Closed objects as arguments, which RocksJava does not check: the library throws. */
   private static void closedArguments(final String path) throws Exception {
     final WriteOptions write = new WriteOptions();
@@ -1010,6 +1060,7 @@ public final class Behaviour {
     cases.put("oddArguments", Behaviour::oddArguments);
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
+    cases.put("closedDatabasesFreeTheirCaches", Behaviour::closedDatabasesFreeTheirCaches);
     cases.put("closedArguments", Behaviour::closedArguments);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
     cases.put("otherVersion", Behaviour::otherVersion);

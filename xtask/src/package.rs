@@ -31,7 +31,8 @@ use crate::commands::{fresh, printed, read, target};
 use crate::install::{self, Versions};
 use crate::python_module;
 
-const USAGE: &str = "cargo xtask package [test|reproduce] [--profile NAME] [--without wheel|jar]...";
+const USAGE: &str =
+    "cargo xtask package [test|reproduce] [--profile NAME] [--without wheel|jar]...";
 
 /// A build of the packages.
 pub struct Build {
@@ -82,13 +83,17 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
 fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
     let git = |words: &[&str]| printed(Command::new("git").args(words).current_dir(&build.root));
     if !git(&["status", "--porcelain"])?.trim().is_empty() {
-        return Err("there are changes that are not committed, which a clone does not have".to_owned());
+        return Err(
+            "there are changes that are not committed, which a clone does not have".to_owned(),
+        );
     }
     build.all()?;
     let elsewhere = build.work.join("elsewhere");
     fresh(&elsewhere)?;
     let clone = elsewhere.join("clone");
-    let at = clone.to_str().ok_or("the path of the project is not UTF-8")?;
+    let at = clone
+        .to_str()
+        .ok_or("the path of the project is not UTF-8")?;
     git(&["clone", "--quiet", ".", at])?;
     let status = Command::new("cargo")
         .args(["xtask", "package"])

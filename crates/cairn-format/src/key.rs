@@ -180,7 +180,14 @@ pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
 #[inline]
 #[must_use]
 pub fn prefix_after(order: &KeyOrder, internal: &[u8], skipped: usize) -> u64 {
-    let user = &user_key(internal)[skipped..];
+    user_prefix_after(order, user_key(internal), skipped)
+}
+
+/// [`prefix_after`] of a user key.
+#[inline]
+#[must_use]
+pub fn user_prefix_after(order: &KeyOrder, user: &[u8], skipped: usize) -> u64 {
+    let user = &user[skipped..];
     let (user, inverted) = match order {
         KeyOrder::Bytewise => (user, false),
         KeyOrder::ReverseBytewise => (user, true),

@@ -29,8 +29,8 @@ use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
 use crate::compact::KeyRange;
-use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 use crate::context::OpenTable;
+use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 use crate::inputs::{InputRun, InputTable};
 use crate::model::{Join, State, Write, with_valid_single_deletions, writes};
 use crate::pick::{self, FilesRequest, InProgress, Manual, Pick, PickOptions, Step};

@@ -141,12 +141,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn new(
-        order: KeyOrder,
-        tables: InputRun,
-        options: IterOptions,
-        io: Io,
-    ) -> Tables {
+    pub(crate) fn new(order: KeyOrder, tables: InputRun, options: IterOptions, io: Io) -> Tables {
         debug_assert!(
             tables.windows(2).all(|pair| {
                 let [left, right] = [&pair[0].file.smallest, &pair[1].file.smallest];

@@ -137,12 +137,7 @@ pub(crate) fn middle(
 
 /// Returns candidate boundaries, ascending and distinct: file bounds, and anchors within files that are
 /// large compared with a subcompaction. The smallest key is omitted.
-fn candidates(
-    runs: &[InputRun],
-    order: &KeyOrder,
-    parts: u64,
-    io: &Io,
-) -> Result<Vec<Vec<u8>>> {
+fn candidates(runs: &[InputRun], order: &KeyOrder, parts: u64, io: &Io) -> Result<Vec<Vec<u8>>> {
     let tables = || inputs(runs);
     let total: u64 = tables().map(data_bytes).sum();
     let step = total / (parts * ANCHORS_EACH_PART) + 1;
@@ -192,7 +187,9 @@ pub(crate) fn bytes_before(
             match (before(&input.file.smallest), before(&input.file.largest)) {
                 (false, _) => 0,
                 (true, true) => data_bytes(input),
-                (true, false) => input.table()?.approximate_offset_of(target.as_bytes(), io)?,
+                (true, false) => input
+                    .table()?
+                    .approximate_offset_of(target.as_bytes(), io)?,
             },
         );
     }

@@ -37,7 +37,7 @@ mod skiplist;
 
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
-pub use memtable::{DerivedRange, Memtable, MemtableOptions, Point, RangeTombstones};
+pub use memtable::{DerivedRange, Memtable, MemtableOptions, Point, RangeTombstones, SORTED_BATCH};
 pub use pin::{PinnedEntry, PinnedValues};
 pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
 pub use skiplist::{Checks, Entry, INSERT_BATCH, InsertHint};

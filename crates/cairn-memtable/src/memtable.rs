@@ -60,6 +60,33 @@ pub struct Point<'a> {
     pub value: &'a [u8],
 }
 
+/// The maximum number of entries whose keys are compared before they are added.
+pub const SORTED_BATCH: usize = 512;
+
+/// The minimum number of entries that are sorted.
+const MIN_SORTED: usize = 32;
+
+/// The number of entries in the memtable, for each one that is added, up to which it pays to sort them.
+const DENSE: usize = 32;
+
+/// A word of the key of each of `points`, and its index, in the order of their keys, which are compared bytewise.
+fn key_order(order: &KeyOrder, points: &[Point<'_>]) -> Vec<(u64, u32)> {
+    let mut shared = points.first().map_or(&[][..], |first| first.key);
+    for point in points {
+        shared = &shared[..key::common_prefix(shared, point.key)];
+    }
+    let word = |point: &Point<'_>| key::user_prefix_after(order, point.key, shared.len());
+    let mut places: Vec<(u64, u32)> = points.iter().map(word).zip(0..).collect();
+    // Most keys differ in these words, whose comparison is cheap.
+    places.sort_unstable();
+    let key = |place: &(u64, u32)| points[place.1 as usize].key;
+    for equal in places.chunk_by_mut(|a, b| a.0 == b.0) {
+        // Of the entries of a key, the newest comes first.
+        equal.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(b.1.cmp(&a.1)));
+    }
+    places
+}
+
 /// Sums over entries that were added together.
 #[derive(Default)]
 struct Added {
@@ -70,13 +97,13 @@ struct Added {
 }
 
 impl Added {
-    /// Counts `point`, which is stored under `kind` and not older than those before it.
+    /// Counts `point`, which is stored under `kind`.
     #[inline]
     fn count(&mut self, point: &Point<'_>, kind: ValueKind) {
         self.bytes += point.key.len() + key::SUFFIX_LEN + point.value.len();
         self.deletions += usize::from(kind.is_deletion());
-        let first = self.seqs.map_or(point.seq, |(first, _)| first);
-        self.seqs = Some((first, point.seq));
+        let (first, last) = self.seqs.unwrap_or((point.seq, point.seq));
+        self.seqs = Some((first.min(point.seq), last.max(point.seq)));
     }
 }
 
@@ -299,7 +326,8 @@ impl Memtable {
 
     /// Adds point entries with ascending sequence numbers, as [`Memtable::add`] does, but faster:
     /// the searches for the positions of up to [`INSERT_BATCH`] entries overlap their memory
-    /// accesses.
+    /// accesses. Entries that are many, compared with those of the memtable, are added in the order of their keys, so that
+    /// each is close to the one before. They are compared in groups of up to [`SORTED_BATCH`].
     ///
     /// # Panics
     ///
@@ -313,25 +341,61 @@ impl Memtable {
         let mut shared = self.hint.try_lock();
         let hint = shared.as_deref_mut().unwrap_or(&mut own);
         let mut added = Added::default();
-        for points in points.chunks(INSERT_BATCH) {
-            let mut additions: [Addition<'_>; INSERT_BATCH] = [(&[], 0, &[]); INSERT_BATCH];
-            let mut kinds = [ValueKind::Value; INSERT_BATCH];
-            for (at, point) in points.iter().enumerate() {
-                kinds[at] = self.stored_kind(point.kind, point.key);
-                additions[at] = (point.key, key::pack(point.seq, kinds[at]), point.value);
-            }
-            let additions = &additions[..points.len()];
-            self.list.insert_batch(additions, hint, |at, is_new| {
-                if is_new {
-                    added.count(&points[at], kinds[at]);
+        for points in points.chunks(SORTED_BATCH) {
+            match self.pays_to_sort(points) {
+                true => {
+                    for places in key_order(self.order(), points).chunks(INSERT_BATCH) {
+                        let points = places.iter().map(|&(_, at)| &points[at as usize]);
+                        self.add_together(points, hint, &mut added);
+                    }
                 }
-            });
+                false => {
+                    for points in points.chunks(INSERT_BATCH) {
+                        self.add_together(points.iter(), hint, &mut added);
+                    }
+                }
+            }
         }
         if added.deletions > 0 {
             self.deletions.fetch_add(added.deletions, Ordering::Relaxed);
         }
         if let Some((first, last)) = added.seqs {
             self.count(first, last, added.bytes);
+        }
+    }
+
+    /// True if `points` are added faster in the order of their keys.
+    #[inline]
+    fn pays_to_sort(&self, points: &[Point<'_>]) -> bool {
+        points.len() >= MIN_SORTED
+            && self.list.entries() < points.len() * DENSE
+            && matches!(self.order(), KeyOrder::Bytewise)
+            && !points.is_sorted_by(|a, b| a.key <= b.key)
+    }
+
+    /// Adds at most [`INSERT_BATCH`] points.
+    #[inline(always)]
+    fn add_together<'p, 'k: 'p>(
+        &self,
+        points: impl Iterator<Item = &'p Point<'k>> + Clone,
+        hint: &mut InsertHint,
+        added: &mut Added,
+    ) {
+        let mut additions: [Addition<'_>; INSERT_BATCH] = [(&[], 0, &[]); INSERT_BATCH];
+        let mut kinds = [ValueKind::Value; INSERT_BATCH];
+        let mut len = 0;
+        for (at, point) in points.clone().enumerate() {
+            kinds[at] = self.stored_kind(point.kind, point.key);
+            additions[at] = (point.key, key::pack(point.seq, kinds[at]), point.value);
+            len += 1;
+        }
+        let mut inserted = [false; INSERT_BATCH];
+        let done = |at: usize, is_new| inserted[at] = is_new;
+        self.list.insert_batch(&additions[..len], hint, done);
+        for (at, point) in points.enumerate() {
+            if inserted[at] {
+                added.count(point, kinds[at]);
+            }
         }
     }
 

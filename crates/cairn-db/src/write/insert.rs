@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use cairn_format::batch::{BatchRef, PreparePolicy, Record};
-use cairn_memtable::{INSERT_BATCH, Memtable, Point};
+use cairn_memtable::{INSERT_BATCH, Memtable, Point, SORTED_BATCH};
 use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
@@ -12,25 +12,26 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive_merges::merge_on_write;
 
+/// The number of records from which a batch is added in groups of up to [`SORTED_BATCH`].
+const LARGE: usize = 64;
+
+/// A point that is not used.
+const UNUSED: Point<'_> = Point {
+    seq: SequenceNumber::ZERO,
+    kind: ValueKind::Value,
+    key: &[],
+    value: &[],
+};
+
 /// The point entries of a batch that are to be added together.
-struct Waiting<'a> {
-    points: [Point<'a>; INSERT_BATCH],
+struct Waiting<'a, 'p> {
+    points: &'p mut [Point<'a>],
     len: usize,
 }
 
-impl<'a> Waiting<'a> {
-    #[inline]
-    fn new() -> Waiting<'a> {
-        let none = Point {
-            seq: SequenceNumber::ZERO,
-            kind: ValueKind::Value,
-            key: &[],
-            value: &[],
-        };
-        Waiting {
-            points: [none; INSERT_BATCH],
-            len: 0,
-        }
+impl<'a, 'p> Waiting<'a, 'p> {
+    fn new(points: &'p mut [Point<'a>]) -> Waiting<'a, 'p> {
+        Waiting { points, len: 0 }
     }
 
     /// Adds an entry for `memtable`.
@@ -43,7 +44,7 @@ impl<'a> Waiting<'a> {
             value,
         };
         self.len += 1;
-        if self.len == INSERT_BATCH {
+        if self.len == self.points.len() {
             self.add_to(memtable);
         }
     }
@@ -61,7 +62,7 @@ impl<'a> Waiting<'a> {
 }
 
 #[inline]
-fn add_waiting(waiting: &mut Option<Waiting<'_>>, memtable: &Memtable) {
+fn add_waiting(waiting: &mut Option<Waiting<'_, '_>>, memtable: &Memtable) {
     if let Some(waiting) = waiting {
         waiting.add_to(memtable);
     }
@@ -79,8 +80,19 @@ impl Shared {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
         // Loaded at the first record of a non-default family.
         let all = OnceCell::new();
-        // A batch with a single record, the most common case, needs none.
-        let mut waiting = (batch.count() > 1).then(Waiting::new);
+        let (mut few, mut many);
+        let mut waiting = match batch.count() as usize {
+            // A single record, the most common case, does not wait.
+            0 | 1 => None,
+            count if count < LARGE => {
+                few = [UNUSED; INSERT_BATCH];
+                Some(Waiting::new(&mut few))
+            }
+            count => {
+                many = vec![UNUSED; count.min(SORTED_BATCH)];
+                Some(Waiting::new(&mut many))
+            }
+        };
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
         let mut section_log = None;
@@ -149,7 +161,7 @@ impl Shared {
     fn leave_family(
         &self,
         last: Option<(&FamilyState, std::sync::Arc<Memtable>)>,
-        waiting: &mut Option<Waiting<'_>>,
+        waiting: &mut Option<Waiting<'_, '_>>,
     ) {
         if let Some((family, memtable)) = last {
             add_waiting(waiting, &memtable);

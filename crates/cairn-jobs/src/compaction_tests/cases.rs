@@ -327,7 +327,9 @@ fn a_compaction_of_two_large_files_is_split_within_the_files() {
     let world = tree.world.clone();
     let source: Arc<OpenTable> = Arc::new(move |file, _| Ok(open(&world, file)));
     let run = |(level, file)| InputTable::open(&source, file, level, true);
-    let runs = pick.files().map(|input| InputRun::from([run(input).unwrap()]));
+    let runs = pick
+        .files()
+        .map(|input| InputRun::from([run(input).unwrap()]));
     let runs: Vec<_> = runs.collect();
     let borders =
         subcompaction_split::borders(&runs, &KeyOrder::Bytewise, &pick, &Io::blocking()).unwrap();

@@ -334,6 +334,58 @@ proptest! {
         }
     }
 
+    /// Whatever their order, number and keys, and the entries before them.
+    #[test]
+    fn points_added_together_are_those_added_one_by_one(
+        before in 0_usize..200,
+        picked in proptest::collection::vec((0_u16..400, 0_usize..4), 0..1500),
+        order in proptest::sample::select(vec![
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::BytewiseU64Ts,
+        ]),
+    ) {
+        let key = |(n, form): (u16, usize)| match form {
+            0 => format!("k{n}........").into_bytes(),
+            1 => format!("k......................................{n:05}........").into_bytes(),
+            2 => [n.to_le_bytes().as_slice(), &[0; 8]].concat(),
+            _ => vec![n as u8; 8 + usize::from(n % 5)],
+        };
+        let [one_by_one, together] =
+            [(); 2].map(|()| Arc::new(Memtable::new(order.clone(), MemtableOptions::default())));
+        let first = before as u64 + 1;
+        for table in [&one_by_one, &together] {
+            for n in 0..before {
+                let at = (n as u16 * 7, n % 4);
+                table.add(seq(n as u64 + 1), ValueKind::Value, &key(at), b"before");
+            }
+        }
+        let keys: Vec<Vec<u8>> = picked.into_iter().map(key).collect();
+        let points: Vec<Point<'_>> = (first..)
+            .zip(&keys)
+            .map(|(n, key)| Point { seq: seq(n), kind: ValueKind::Value, key, value: &key[..4] })
+            .collect();
+        for point in &points {
+            one_by_one.add(point.seq, point.kind, point.key, point.value);
+        }
+        together.add_points(&points);
+        let all = |table: &Arc<Memtable>| {
+            let mut iter = table.iter();
+            iter.seek_to_first();
+            std::iter::from_fn(move || {
+                let entry = iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()));
+                if entry.is_some() {
+                    iter.next();
+                }
+                entry
+            })
+            .collect::<Vec<_>>()
+        };
+        prop_assert_eq!(all(&together), all(&one_by_one));
+        let counts = |table: &Memtable| (table.entries(), table.data_bytes(), table.first_seq(), table.largest_seq());
+        prop_assert_eq!(counts(&together), counts(&one_by_one));
+    }
+
     #[test]
     fn the_filter_does_not_change_prefix_seeks(
         added in keys(),
