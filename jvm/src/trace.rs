@@ -9,7 +9,7 @@ use jni_sys::{jlong, jvalue};
 use crate::callee::Callee;
 use crate::db::Database;
 use crate::env::{Env, Method, Object, Outcome};
-use crate::handle::{New, Ref, create, take};
+use crate::handle::{New, Ref, create, of, take};
 use crate::slice::Slice;
 
 /// A Java object that receives a trace.
@@ -37,14 +37,16 @@ pub fn start(
     _env: Env,
     db: Ref<Database>,
     max_trace_file_size: jlong,
-    writer: Ref<Arc<JavaTraceWriter>>,
+    writer: jlong,
 ) -> Outcome<()> {
     let options = TraceOptions {
         max_trace_file_size: max_trace_file_size.cast_unsigned(),
         ..TraceOptions::default()
     };
-    let writer = Writer(writer.0.clone());
-    Ok(db.db.start_trace(&options, Box::new(writer))?)
+    let shared = of::<Arc<JavaTraceWriter>>(writer)?.clone();
+    db.db.start_trace(&options, Box::new(Writer(shared)))?;
+    // Java owns the handle until a trace has begun.
+    take::<Arc<JavaTraceWriter>>(writer).map(drop)
 }
 
 pub fn end(_env: Env, db: Ref<Database>) -> Outcome<()> {

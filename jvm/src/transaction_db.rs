@@ -214,17 +214,12 @@ pub fn set_optimistic_comparator(
 
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
     let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
-    Ok(found.map_or(0, |txn| {
-        create(Txn::new(&db.db, txn, &WriteOptions::default(), false))
-    }))
+    Ok(found.map_or(0, |txn| db.lend(txn)))
 }
 
 pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
     let found = locking(&db)?.prepared_transactions();
-    let handles: Vec<jlong> = found
-        .into_iter()
-        .map(|txn| create(Txn::new(&db.db, txn, &WriteOptions::default(), false)))
-        .collect();
+    let handles: Vec<jlong> = found.into_iter().map(|txn| db.lend(txn)).collect();
     env.long_array(&handles)
 }
 
