@@ -6,19 +6,18 @@ use std::sync::{Arc, OnceLock};
 use cairn_db::{
     Db, Family, FamilyDescriptor, OpenRequest, Range, SizeApproximationOptions, Snapshot,
 };
-use cairn_options::{FlushOptions, IngestExternalFileOptions, Options, WriteOptions};
+use cairn_options::{FlushOptions, IngestExternalFileOptions, Options};
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
-use cairn_txn::{OptimisticTransactionDb, Transaction, TransactionDb};
+use cairn_txn::{OptimisticTransactionDb, TransactionDb};
 use cairn_types::{Error, Result, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
 
 use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
-use crate::handle::{New, Ref, create, of, take};
+use crate::handle::{New, Ref, create, destroy_any, of, take};
 use crate::listener::Slot;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
-use crate::txn::Txn;
 
 /// The object of a database of any kind.
 pub struct Database {
@@ -30,8 +29,8 @@ pub struct Database {
     default: OnceLock<jlong>,
     /// The handle of the same database without transactions, if it was requested.
     pub base: OnceLock<jlong>,
-    /// Handles of transactions that Java does not own.
-    lent: Mutex<Vec<jlong>>,
+    /// Handles of transactions that Java does not own. They are freed with this object.
+    pub lent: Mutex<Vec<jlong>>,
     /// The handle of the environment; 0 for the default.
     env_handle: jlong,
     /// The handle that its listeners get.
@@ -65,20 +64,11 @@ impl Database {
     }
 }
 
-impl Database {
-    /// Creates the handle of a transaction for Java, which does not own it: it is freed with this object.
-    pub fn lend(&self, txn: Transaction) -> jlong {
-        let handle = create(Txn::new(&self.db, txn, &WriteOptions::default(), false));
-        self.lent.lock().push(handle);
-        handle
-    }
-}
-
 impl Drop for Database {
     fn drop(&mut self) {
         for handle in self.lent.get_mut().drain(..) {
-            // Created by `lend`. A transaction is not used after its database.
-            drop(take::<Txn>(handle));
+            // A transaction is not used after its database.
+            let _destroyed = destroy_any(handle);
         }
         if let Some(default) = self.default.get() {
             // The handle was created by this object and is not used after it.

@@ -4,7 +4,7 @@ use cairn_db::{FamilyDescriptor, OpenRequest};
 use cairn_options::WriteOptions;
 use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
-    TransactionDb, TransactionDbOptions, TransactionOptions,
+    Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
 };
 use cairn_types::{Error, KeyOrder};
 use jni_sys::{jint, jlong, jvalue};
@@ -212,14 +212,21 @@ pub fn set_optimistic_comparator(
 ) {
 }
 
+/// Creates the handle of a transaction for Java, which does not own it.
+fn lend(db: &Database, txn: Transaction) -> jlong {
+    let handle = create(Txn::new(&db.db, txn, &WriteOptions::default(), false));
+    db.lent.lock().push(handle);
+    handle
+}
+
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
     let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
-    Ok(found.map_or(0, |txn| db.lend(txn)))
+    Ok(found.map_or(0, |txn| lend(&db, txn)))
 }
 
 pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
     let found = locking(&db)?.prepared_transactions();
-    let handles: Vec<jlong> = found.into_iter().map(|txn| db.lend(txn)).collect();
+    let handles: Vec<jlong> = found.into_iter().map(|txn| lend(&db, txn)).collect();
     env.long_array(&handles)
 }
 

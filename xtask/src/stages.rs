@@ -161,6 +161,7 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
         cargo(root, &["fmt", "--all", "--check"])?;
     }
     tidy::run(root)?;
+    lock_files(root)?;
     if selection.has("cargo-deny") {
         deny::run(root)?;
     }
@@ -185,6 +186,19 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
         ],
     );
     finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Fails if a workspace of its own has a lock file that does not fit its dependencies, the crates of this one included.
+fn lock_files(root: &Path) -> Result<(), String> {
+    for workspace in ["fuzz", "python"] {
+        let resolve = ["metadata", "--locked", "--format-version", "1"];
+        let _resolved = printed(
+            Command::new("cargo")
+                .args(resolve)
+                .current_dir(root.join(workspace)),
+        )?;
+    }
+    Ok(())
 }
 
 /// Without its default features the Rust crate needs no C compiler, and rejects the codecs that it lacks.
