@@ -169,24 +169,36 @@ pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 #[inline]
 #[must_use]
 pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
-    prefix_after(order, internal, 0)
+    prefix_after(order, user_key(internal), 0)
 }
 
-/// [`prefix`] of keys of which the first `skipped` bytes are equal.
+/// The indices of `users`, user keys in `order`, sorted by key, each with a word of its key. `compare` is asked about the
+/// indices of keys with equal words, which few have. There are fewer than 2^32 keys.
+#[must_use]
+pub fn sorted_indices<'k>(
+    order: &KeyOrder,
+    users: impl Iterator<Item = &'k [u8]> + Clone,
+    compare: impl Fn(u32, u32) -> Ordering,
+) -> Vec<(u64, u32)> {
+    let shared = users.clone().reduce(|a, b| &a[..common_prefix(a, b)]);
+    let skipped = shared.map_or(0, <[u8]>::len);
+    let words = users.map(|user| prefix_after(order, user, skipped));
+    let mut places: Vec<(u64, u32)> = words.zip(0..).collect();
+    places.sort_unstable();
+    for equal in places.chunk_by_mut(|a, b| a.0 == b.0) {
+        equal.sort_by(|a, b| compare(a.1, b.1));
+    }
+    places
+}
+
+/// [`prefix`] of user keys of which the first `skipped` bytes are equal.
 ///
 /// # Panics
 ///
 /// If a key is shorter.
 #[inline]
 #[must_use]
-pub fn prefix_after(order: &KeyOrder, internal: &[u8], skipped: usize) -> u64 {
-    user_prefix_after(order, user_key(internal), skipped)
-}
-
-/// [`prefix_after`] of a user key.
-#[inline]
-#[must_use]
-pub fn user_prefix_after(order: &KeyOrder, user: &[u8], skipped: usize) -> u64 {
+fn prefix_after(order: &KeyOrder, user: &[u8], skipped: usize) -> u64 {
     let user = &user[skipped..];
     let (user, inverted) = match order {
         KeyOrder::Bytewise => (user, false),
@@ -656,13 +668,28 @@ mod tests {
             let [a, b] = [a, b].map(|end| [&start[..], &end].concat());
             let skipped = common_prefix(&a, &b);
             prop_assert_eq!(skipped, a.iter().zip(&b).take_while(|(x, y)| x == y).count());
-            let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
             for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
-                let prefixes = [&one, &other].map(|key| prefix_after(&order, key, skipped));
+                let prefixes = [&a, &b].map(|user| prefix_after(&order, user, skipped));
                 match prefixes[0].cmp(&prefixes[1]) {
                     Ordering::Equal => {}
                     unequal => prop_assert_eq!(unequal, order.compare(&a, &b)),
                 }
+            }
+        }
+
+        #[test]
+        fn indices_are_sorted_by_key(
+            start in user_keys(), ends in prop::collection::vec(user_keys(), 0..40),
+        ) {
+            let keys: Vec<Vec<u8>> = ends.iter().map(|end| [&start[..], end].concat()).collect();
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
+                let compare = |a: u32, b: u32| order.compare(&keys[a as usize], &keys[b as usize]);
+                let users = keys.iter().map(Vec::as_slice);
+                let sorted: Vec<u32> =
+                    sorted_indices(&order, users, compare).into_iter().map(|(_, at)| at).collect();
+                let mut expected: Vec<u32> = (0..keys.len() as u32).collect();
+                expected.sort_by(|a, b| compare(*a, *b));
+                prop_assert_eq!(sorted, expected);
             }
         }
 

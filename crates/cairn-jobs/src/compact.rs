@@ -626,10 +626,11 @@ impl Compaction {
     /// Returns the raw sizes and deletion count from the properties of the inputs.
     fn input_raw(&self) -> RawInput {
         let mut raw = RawInput::default();
-        for InputTable { facts, .. } in inputs(&self.runs) {
-            raw.key_bytes += facts.raw_key_bytes;
-            raw.value_bytes += facts.raw_value_bytes;
-            raw.deletions += facts.deletions.saturating_sub(facts.range_deletions);
+        for input in inputs(&self.runs) {
+            let counts = &input.facts.counts;
+            raw.key_bytes += counts.raw_key_bytes;
+            raw.value_bytes += counts.raw_value_bytes;
+            raw.deletions += counts.deletions.saturating_sub(counts.range_deletions);
         }
         raw
     }
@@ -638,11 +639,12 @@ impl Compaction {
     /// Tables without an entry count are not checked.
     fn check_count(&self, read: u64) -> Result<()> {
         let mut expected = 0;
-        for InputTable { facts, .. } in inputs(&self.runs) {
-            if facts.entries == 0 {
+        for input in inputs(&self.runs) {
+            let counts = &input.facts.counts;
+            if counts.entries == 0 {
                 return Ok(());
             }
-            expected += facts.entries.saturating_sub(facts.range_deletions);
+            expected += counts.entries.saturating_sub(counts.range_deletions);
         }
         match read == expected || !self.context.database.options.compaction_verify_record_count {
             true => Ok(()),

@@ -7,6 +7,7 @@ use cairn_platform::sync::Arc;
 use cairn_table::{Background, IterOptions, ReadAhead, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result};
 use cairn_version::FileMeta;
+use cairn_version::file_meta::EntryCounts;
 
 use crate::context::OpenTable;
 use crate::sorted_runs::Run;
@@ -64,17 +65,13 @@ pub(crate) struct InputTable {
 /// How the table of an input is reached.
 enum Access {
     Held(Arc<Table>),
-    Opened { level: usize, open: Arc<OpenTable> },
+    OnDemand { level: usize, open: Arc<OpenTable> },
 }
 
 /// What the properties of an input state.
 pub(crate) struct InputFacts {
-    /// The number of entries; 0 if it is unknown.
-    pub(crate) entries: u64,
-    pub(crate) deletions: u64,
-    pub(crate) range_deletions: u64,
-    pub(crate) raw_key_bytes: u64,
-    pub(crate) raw_value_bytes: u64,
+    /// Its entries; 0 if their number is unknown.
+    pub(crate) counts: EntryCounts,
     /// Bytes of the data blocks; 0 if they are unknown.
     pub(crate) data_bytes: u64,
     /// True if the table has range tombstones.
@@ -92,17 +89,13 @@ impl InputTable {
         let table = open(file, level)?;
         let properties = table.properties();
         let facts = InputFacts {
-            entries: properties.num_entries,
-            deletions: properties.num_deletions,
-            range_deletions: properties.num_range_deletions,
-            raw_key_bytes: properties.raw_key_size,
-            raw_value_bytes: properties.raw_value_size,
+            counts: EntryCounts::of(properties),
             data_bytes: properties.data_size,
             has_tombstones: table.range_tombstones().is_some(),
         };
         let access = match held {
             true => Access::Held(table),
-            false => Access::Opened {
+            false => Access::OnDemand {
                 level,
                 open: open.clone(),
             },
@@ -118,7 +111,7 @@ impl InputTable {
     pub(crate) fn table(&self) -> Result<Arc<Table>> {
         match &self.access {
             Access::Held(table) => Ok(table.clone()),
-            Access::Opened { level, open } => open(&self.file, *level),
+            Access::OnDemand { level, open } => open(&self.file, *level),
         }
     }
 }

@@ -371,13 +371,7 @@ impl<'a> Outputs<'a> {
             (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
         }
         file.counts
-            .set(EntryCounts {
-                entries: properties.num_entries,
-                deletions: properties.num_deletions,
-                range_deletions: properties.num_range_deletions,
-                raw_key_bytes: properties.raw_key_size,
-                raw_value_bytes: properties.raw_value_size,
-            })
+            .set(EntryCounts::of(properties))
             .expect("the metadata was just created");
         self.stats.output_files += 1;
         self.stats.output_bytes += table.file_size;

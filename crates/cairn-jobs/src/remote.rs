@@ -531,13 +531,7 @@ impl<'a> Expected<'a> {
             return Err(invalid("an output is empty".to_owned()));
         }
         self.check_bounds(file, &table)?;
-        let counts = EntryCounts {
-            entries: properties.num_entries,
-            deletions: properties.num_deletions,
-            range_deletions: properties.num_range_deletions,
-            raw_key_bytes: properties.raw_key_size,
-            raw_value_bytes: properties.raw_value_size,
-        };
+        let counts = EntryCounts::of(properties);
         // Opening the table may have set the same counts.
         let _ = file.counts.set(counts);
         if let Some(validator) =

@@ -60,7 +60,7 @@ pub struct Point<'a> {
     pub value: &'a [u8],
 }
 
-/// The maximum number of entries whose keys are compared before they are added.
+/// The maximum number of entries that [`Memtable::add_points`] sorts together.
 pub const SORTED_BATCH: usize = 512;
 
 /// The minimum number of entries that are sorted.
@@ -68,24 +68,6 @@ const MIN_SORTED: usize = 32;
 
 /// The number of entries in the memtable, for each one that is added, up to which it pays to sort them.
 const DENSE: usize = 32;
-
-/// A word of the key of each of `points`, and its index, in the order of their keys, which are compared bytewise.
-fn key_order(order: &KeyOrder, points: &[Point<'_>]) -> Vec<(u64, u32)> {
-    let mut shared = points.first().map_or(&[][..], |first| first.key);
-    for point in points {
-        shared = &shared[..key::common_prefix(shared, point.key)];
-    }
-    let word = |point: &Point<'_>| key::user_prefix_after(order, point.key, shared.len());
-    let mut places: Vec<(u64, u32)> = points.iter().map(word).zip(0..).collect();
-    // Most keys differ in these words, whose comparison is cheap.
-    places.sort_unstable();
-    let key = |place: &(u64, u32)| points[place.1 as usize].key;
-    for equal in places.chunk_by_mut(|a, b| a.0 == b.0) {
-        // Of the entries of a key, the newest comes first.
-        equal.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(b.1.cmp(&a.1)));
-    }
-    places
-}
 
 /// Sums over entries that were added together.
 #[derive(Default)]
@@ -344,7 +326,12 @@ impl Memtable {
         for points in points.chunks(SORTED_BATCH) {
             match self.pays_to_sort(points) {
                 true => {
-                    for places in key_order(self.order(), points).chunks(INSERT_BATCH) {
+                    let key = |at: u32| points[at as usize].key;
+                    // Of the entries of a key, the newest comes first.
+                    let compare = |a, b| key(a).cmp(key(b)).then(b.cmp(&a));
+                    let keys = points.iter().map(|point| point.key);
+                    let places = key::sorted_indices(self.order(), keys, compare);
+                    for places in places.chunks(INSERT_BATCH) {
                         let points = places.iter().map(|&(_, at)| &points[at as usize]);
                         self.add_together(points, hint, &mut added);
                     }
@@ -368,6 +355,7 @@ impl Memtable {
     #[inline]
     fn pays_to_sort(&self, points: &[Point<'_>]) -> bool {
         points.len() >= MIN_SORTED
+            && !self.list.is_sorted_on_read()
             && self.list.entries() < points.len() * DENSE
             && matches!(self.order(), KeyOrder::Bytewise)
             && !points.is_sorted_by(|a, b| a.key <= b.key)

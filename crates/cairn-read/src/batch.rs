@@ -190,28 +190,18 @@ fn indices(keys: &[BatchKey<'_>]) -> impl Iterator<Item = u32> + use<> {
 
 /// The places of `keys`, sorted by family and key.
 fn in_order(keys: &[BatchKey<'_>]) -> Vec<Place> {
-    let Some((first, others)) = keys.split_first() else {
+    let Some(view) = keys.first().map(|first| first.view) else {
         return Vec::new();
     };
-    let order = &first.view.family.order;
-    let mut shared = first.lookup.user();
-    for other in others {
-        if !std::ptr::eq(first.view, other.view) {
-            return in_order_of_families(keys);
-        }
-        let len = key::common_prefix(shared, other.lookup.user());
-        shared = &shared[..len];
+    if !keys.iter().all(|key| std::ptr::eq(key.view, view)) {
+        return in_order_of_families(keys);
     }
-    let word = |key: &BatchKey<'_>| key::prefix_after(order, key.lookup.internal(), shared.len());
-    let mut places: Vec<Place> = keys.iter().map(word).zip(indices(keys)).collect();
-    // Most keys differ in these words, whose comparison is cheap.
-    places.sort_unstable();
-    if places.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        let internal = |place: &Place| keys[place.1 as usize].lookup.internal();
-        let compare = |a: &Place, b: &Place| key::compare(order, internal(a), internal(b));
-        places.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(a, b)));
-    }
-    places
+    let order = &view.family.order;
+    let internal = |at: u32| keys[at as usize].lookup.internal();
+    let users = keys.iter().map(|key| key.lookup.user());
+    key::sorted_indices(order, users, |a, b| {
+        key::compare(order, internal(a), internal(b))
+    })
 }
 
 /// [`in_order`] for keys of several families.

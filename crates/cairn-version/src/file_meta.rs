@@ -7,6 +7,7 @@
 use cairn_format::id::UniqueId;
 use cairn_format::key::InternalKey;
 use cairn_format::manifest::{CreationTimes, FileChecksum, SequenceRange, Timestamps};
+use cairn_format::table::properties::Properties;
 use cairn_memory::CacheCharge;
 use cairn_platform::sync::{Arc, AtomicU64, OnceLock, Ordering};
 use cairn_types::FileNumber;
@@ -28,6 +29,20 @@ pub struct EntryCounts {
     pub raw_key_bytes: u64,
     /// Bytes of values.
     pub raw_value_bytes: u64,
+}
+
+impl EntryCounts {
+    /// Those that the properties of a table state.
+    #[must_use]
+    pub fn of(properties: &Properties) -> EntryCounts {
+        EntryCounts {
+            entries: properties.num_entries,
+            deletions: properties.num_deletions,
+            range_deletions: properties.num_range_deletions,
+            raw_key_bytes: properties.raw_key_size,
+            raw_value_bytes: properties.raw_value_size,
+        }
+    }
 }
 
 /// Estimated number of reads that found no value in a file, from sampling.

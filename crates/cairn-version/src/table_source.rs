@@ -107,14 +107,7 @@ impl TableSource {
     /// Makes `table` the open table of `file`, unless another thread was faster.
     fn keep<'f>(&self, file: &'f FileMeta, table: Arc<Table>) -> TableRef<'f> {
         let table = file.table.put(table, &self.open_tables);
-        let properties = table.properties();
-        let _ = file.counts.set(EntryCounts {
-            entries: properties.num_entries,
-            deletions: properties.num_deletions,
-            range_deletions: properties.num_range_deletions,
-            raw_key_bytes: properties.raw_key_size,
-            raw_value_bytes: properties.raw_value_size,
-        });
+        let _ = file.counts.set(EntryCounts::of(table.properties()));
         table
     }
 

@@ -266,6 +266,11 @@ impl SkipList {
         self.entries.load(Ordering::Relaxed)
     }
 
+    /// True if entries are sorted when they are read, not when they are inserted.
+    pub(crate) fn is_sorted_on_read(&self) -> bool {
+        self.unsorted.is_some()
+    }
+
     /// Inserts an entry, starting the search at `hint`. Returns false, leaving the list unchanged, if the
     /// internal key is present. A list that is sorted on read accepts duplicates and later keeps one of them.
     pub(crate) fn insert(

@@ -230,13 +230,7 @@ fn prepared_file(input: &Input, path: &Path, number: FileNumber, facts: Facts) -
             properties.original_file_number,
         )
         .map(|id| id.short()),
-        counts: EntryCounts {
-            entries: properties.num_entries,
-            deletions: properties.num_deletions,
-            range_deletions: properties.num_range_deletions,
-            raw_key_bytes: properties.raw_key_size,
-            raw_value_bytes: properties.raw_value_size,
-        },
+        counts: EntryCounts::of(properties),
         timestamps: properties.timestamps.clone(),
         timestamps_persisted: has_timestamps(input, properties),
         own_seqs: facts.own_seqs,
