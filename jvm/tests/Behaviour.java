@@ -866,6 +866,39 @@ public final class Behaviour {
     check(grown < cacheMib * rounds / 2, "memory has grown by " + grown + " MiB");
   }
 
+  /** Prepares transactions in a new database, asks it for one and then for the others, and closes it. */
+  private static void lendAndClose(final String path, final int count) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         WriteOptions write = new WriteOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path)) {
+      for (int n = 0; n < count; n++) {
+        try (Transaction txn = db.beginTransaction(write)) {
+          txn.setName("lent " + n);
+          txn.put(bytes("key " + n), bytes("value"));
+          txn.prepare();
+        }
+      }
+      check(db.getTransactionByName("lent 7") != null, "a transaction by its name");
+      check(db.getAllPreparedTransactions().size() == count - 1, "the others, which have no object");
+    }
+  }
+
+  /** The transactions that a database lends, which Java does not close, end with the database. */
+  private static void lentTransactionsEndWithTheDatabase(final String path) throws Exception {
+    final int count = 10_000;
+    final int rounds = 5;
+    lendAndClose(path + "-a", count);
+    lendAndClose(path + "-b", count);
+    final long before = resident();
+    for (int round = 0; round < rounds; round++) {
+      lendAndClose(path + "-" + round, count);
+    }
+    // A transaction takes more than 3 KB, and the heap of Java grows, too.
+    final long grown = resident() - before;
+    check(grown < 80, "memory has grown by " + grown + " MiB");
+  }
+
   /** Closed objects as arguments, which RocksJava does not check: the library throws. */
   private static void closedArguments(final String path) throws Exception {
     final WriteOptions write = new WriteOptions();
@@ -1061,6 +1094,7 @@ public final class Behaviour {
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
     cases.put("closedDatabasesFreeTheirCaches", Behaviour::closedDatabasesFreeTheirCaches);
+    cases.put("lentTransactionsEndWithTheDatabase", Behaviour::lentTransactionsEndWithTheDatabase);
     cases.put("closedArguments", Behaviour::closedArguments);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
     cases.put("otherVersion", Behaviour::otherVersion);

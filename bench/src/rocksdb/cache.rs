@@ -73,7 +73,7 @@ impl Library {
     ///
     /// The library or its shim for caches is missing.
     pub fn reference() -> Result<PathBuf> {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/rocksdb/native");
+        let dir = Library::fetched("native");
         for name in [LIBRARY, SHIM] {
             if !dir.join(name).is_file() {
                 return Err(Error(format!(

@@ -37,12 +37,26 @@ impl Library {
     #[must_use]
     pub fn path() -> PathBuf {
         std::env::var_os("CAIRN_ROCKSDB_LIB").map_or_else(
-            || {
-                Path::new(env!("CARGO_MANIFEST_DIR"))
-                    .join("../target/rocksdb/librocksdbjni-linux64.so")
-            },
+            || Library::fetched("librocksdbjni-linux64.so"),
             PathBuf::from,
         )
+    }
+
+    /// Returns the path of `name` in `target/rocksdb`, where the project's tools put RocksDB's libraries: in the
+    /// current directory or the nearest one above it or above this program that has it. The path of the
+    /// sources is not used, so that a program does not depend on where it was built.
+    pub(super) fn fetched(name: &str) -> PathBuf {
+        let relative = Path::new("target/rocksdb").join(name);
+        let starts = [std::env::current_dir(), std::env::current_exe()];
+        for start in starts.iter().flatten() {
+            for dir in start.ancestors() {
+                let path = dir.join(&relative);
+                if path.exists() {
+                    return path;
+                }
+            }
+        }
+        relative
     }
 
     /// True if `CAIRN_WITHOUT` excludes `name` from tests: `rocksdb` is this library, `ldb` stands for
