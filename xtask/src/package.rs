@@ -70,6 +70,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         }
     }
     if task == "reproduce" {
+        build.without.push("wheel".to_owned());
         return reproduce(&build, options);
     }
     build.all()?;
@@ -80,6 +81,8 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
 }
 
 /// Builds the packages of the last commit here and in a clone in another directory. Fails unless the files are equal.
+/// The wheel is left out: cargo derives the names of symbols of crates outside of a workspace, here that of the Python
+/// module, from their directory.
 fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
     let git = |words: &[&str]| printed(Command::new("git").args(words).current_dir(&build.root));
     if !git(&["status", "--porcelain"])?.trim().is_empty() {
@@ -96,7 +99,7 @@ fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
         .ok_or("the path of the project is not UTF-8")?;
     git(&["clone", "--quiet", ".", at])?;
     let status = Command::new("cargo")
-        .args(["xtask", "package"])
+        .args(["xtask", "package", "--without", "wheel"])
         .args(options)
         .current_dir(&clone)
         .env_remove("CARGO_TARGET_DIR")
@@ -220,14 +223,16 @@ impl Build {
         let tree = contents::gather(self)?;
         deb::all(self, &tree)?;
         self.tarball(&tree)?;
+        let sbom = self
+            .out
+            .join(format!("cairn-{}.cdx.json", self.versions.cairn));
+        write(&sbom, &sbom::text(self)?)?;
         if self.has("wheel") {
-            self.wheel()?;
+            self.wheel(&sbom)?;
         }
         if self.has("jar") {
             self.jar()?;
         }
-        let name = format!("cairn-{}.cdx.json", self.versions.cairn);
-        write(&self.out.join(name), &sbom::text(self)?)?;
         self.sums()
     }
 
@@ -256,7 +261,8 @@ impl Build {
         .map(|_| ())
     }
 
-    fn wheel(&self) -> Result<(), String> {
+    /// The module for Python, with the bill of materials `sbom`.
+    fn wheel(&self, sbom: &Path) -> Result<(), String> {
         let python = python_module::environment(&self.root)?;
         let profile = match self.profile.as_str() {
             "release" => "release",
@@ -266,7 +272,7 @@ impl Build {
         let home = self.work.join("build-python");
         let mut command = self.command(&python)?;
         command.env("CARGO_TARGET_DIR", home);
-        let wheel = python_module::build(&self.root, command, profile, &wheels)?;
+        let wheel = python_module::build(&self.root, command, profile, &wheels, Some(sbom))?;
         let name = wheel.file_name().ok_or("a wheel has a name")?;
         copy(&wheel, &self.out.join(name))
     }

@@ -32,7 +32,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let wheels = target(root).join("python/wheels");
     let mut interpreter = Command::new(&python);
     interpreter.env("CARGO_TARGET_DIR", target(root).join("python"));
-    let wheel = build(root, interpreter, profile, &wheels)?;
+    let wheel = build(root, interpreter, profile, &wheels, None)?;
     if command == "wheel" {
         println!("{}", wheel.display());
         return Ok(());
@@ -88,12 +88,14 @@ pub fn environment(root: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Builds the wheel into `wheels` with `command`, which is the interpreter, and returns its path.
+/// Builds the wheel into `wheels` with `command`, which is the interpreter, and returns its path. The wheel contains
+/// `sbom`.
 pub fn build(
     root: &Path,
     mut command: Command,
     profile: &str,
     wheels: &Path,
+    sbom: Option<&Path>,
 ) -> Result<PathBuf, String> {
     fresh(wheels)?;
     let maturin = ["-m", "maturin", "build", "--locked", "--auditwheel", "skip"];
@@ -102,6 +104,9 @@ pub fn build(
         .args(["--profile", profile, "--out"])
         .arg(wheels)
         .current_dir(root.join("python"));
+    if let Some(sbom) = sbom {
+        command.arg("--sbom-include").arg(sbom);
+    }
     printed(&mut command)?;
     let mut found = std::fs::read_dir(wheels).map_err(|error| error.to_string())?;
     let wheel = found.find_map(|entry| {
