@@ -21,8 +21,8 @@ import org.openjdk.jmh.runner.options.VerboseMode;
  * and optionally names of operations.
  */
 public final class Compare {
-    private static final List<String> OPERATIONS = List.of("emptyCall", "get", "getIntoArray", "getDirect",
-            "multiGet32", "seekAnd10", "scan", "putLogged", "batch100");
+    private static final List<String> OPERATIONS = List.of("emptyCall", "getFromEmpty", "get", "getIntoArray",
+            "getDirect", "multiGet32", "seekAnd10", "scan", "putLogged", "batch100");
 
     private Compare() {}
 

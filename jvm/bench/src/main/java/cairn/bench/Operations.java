@@ -57,6 +57,7 @@ public class Operations {
     private WriteOptions writeOptions;
     private WriteBatch batch;
     private RocksDB db;
+    private RocksDB empty;
     private RocksIterator iterator;
 
     @Setup(Level.Trial)
@@ -70,6 +71,7 @@ public class Operations {
         writeOptions = new WriteOptions();
         batch = new WriteBatch();
         db = RocksDB.open(options, folder.toString());
+        empty = RocksDB.open(options, folder.resolve("empty").toString());
         for (int at = 0; at < MULTI_GET; at++) {
             keys.add(new byte[16]);
         }
@@ -97,6 +99,7 @@ public class Operations {
     public void close() throws IOException {
         iterator.close();
         db.close();
+        empty.close();
         batch.close();
         readOptions.close();
         writeOptions.close();
@@ -119,6 +122,12 @@ public class Operations {
     @Benchmark
     public boolean emptyCall() {
         return readOptions.verifyChecksums();
+    }
+
+    /** A call with a key, for which the engine does next to nothing. */
+    @Benchmark
+    public byte[] getFromEmpty() throws RocksDBException {
+        return empty.get(next());
     }
 
     @Benchmark
