@@ -18,6 +18,7 @@ use crate::handle::{New, Ref, create, destroy_any, of, take};
 use crate::listener::Slot;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
+use crate::txn::Named;
 
 /// The object of a database of any kind.
 pub struct Database {
@@ -29,6 +30,8 @@ pub struct Database {
     default: OnceLock<jlong>,
     /// The handle of the same database without transactions, if it was requested.
     pub base: OnceLock<jlong>,
+    /// Its transactions with a name and a handle.
+    pub named: Arc<Named>,
     /// Handles of transactions that Java does not own. They are freed with this object.
     pub lent: Mutex<Vec<jlong>>,
     /// The handle of the environment; 0 for the default.
@@ -57,6 +60,7 @@ impl Database {
             kind,
             default: OnceLock::new(),
             base: OnceLock::new(),
+            named: Arc::default(),
             lent: Mutex::default(),
             env_handle,
             _slot: slot,

@@ -11,7 +11,7 @@ use jni_sys::{jint, jlong, jvalue};
 
 use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
 use crate::env::{Env, JString, LongArray, Object, ObjectArray, Outcome};
-use crate::handle::{New, Ref, create};
+use crate::handle::{New, Ref, create, of_mut};
 use crate::listener::Slot;
 use crate::options::AllOptions;
 use crate::txn::Txn;
@@ -101,7 +101,13 @@ fn locking(db: &Database) -> Outcome<&TransactionDb> {
 
 fn start(db: &Database, write: &WriteOptions, options: &TransactionOptions) -> Outcome<Txn> {
     let txn = locking(db)?.begin_with(write, options);
-    Ok(Txn::new(&db.db, txn, write, options.deadlock_detect))
+    Ok(Txn::new(
+        &db.db,
+        &db.named,
+        txn,
+        write,
+        options.deadlock_detect,
+    ))
 }
 
 pub fn begin(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<New<Txn>> {
@@ -118,7 +124,7 @@ pub fn begin_with(
 }
 
 fn restart(handle: jlong, new: Txn) -> Outcome<jlong> {
-    *crate::handle::of_mut::<Txn>(handle)? = new;
+    *of_mut::<Txn>(handle)? = new;
     Ok(handle)
 }
 
@@ -149,6 +155,7 @@ fn start_optimistic(
     match &db.kind {
         Kind::Optimistic(txn) => Ok(Txn::new(
             &db.db,
+            &db.named,
             txn.begin_with(write, options),
             write,
             false,
@@ -212,22 +219,31 @@ pub fn set_optimistic_comparator(
 ) {
 }
 
-/// Creates the handle of a transaction for Java, which does not own it.
-fn lend(db: &Database, txn: Transaction) -> jlong {
-    let handle = create(Txn::new(&db.db, txn, &WriteOptions::default(), false));
+/// Creates the handle of a named transaction for Java, which does not own it.
+fn lend(db: &Database, txn: Transaction) -> Outcome<jlong> {
+    let txn = Txn::new(&db.db, &db.named, txn, &WriteOptions::default(), false);
+    let handle = create(txn);
     db.lent.lock().push(handle);
-    handle
+    of_mut::<Txn>(handle)?.register(handle)?;
+    Ok(handle)
 }
 
+/// The transaction of a name, also if it has a handle.
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
-    let found = locking(&db)?.transaction_by_name(env.text(name)?.as_bytes());
-    Ok(found.map_or(0, |txn| lend(&db, txn)))
+    let name = env.text(name)?;
+    if let Some(handle) = db.named.handle_of(name.as_bytes()) {
+        return Ok(handle);
+    }
+    let found = locking(&db)?.transaction_by_name(name.as_bytes());
+    found.map_or(Ok(0), |txn| lend(&db, txn))
 }
 
+/// All prepared transactions, also those that have a handle.
 pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
-    let found = locking(&db)?.prepared_transactions();
-    let handles: Vec<jlong> = found.into_iter().map(|txn| lend(&db, txn)).collect();
-    env.long_array(&handles)
+    for txn in locking(&db)?.prepared_transactions() {
+        lend(&db, txn)?;
+    }
+    env.long_array(&db.named.prepared())
 }
 
 fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {

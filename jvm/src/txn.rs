@@ -1,13 +1,14 @@
 //! `Transaction` and `AbstractTransactionNotifier`.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, Value};
 use cairn_options::WriteOptions;
 use cairn_platform::Clock;
 use cairn_platform::sync::Mutex;
-use cairn_txn::Transaction;
+use cairn_txn::{Transaction, TransactionState};
 use cairn_types::{Error, Result};
 use jni_sys::{jint, jlong, jvalue};
 
@@ -23,9 +24,31 @@ use crate::reads::NOT_FOUND;
 use crate::transaction_db::key_text;
 use crate::writes::Op;
 
+/// The transactions of a database that have a name and a handle, by name: the handle, and true if the transaction is
+/// prepared. This is noted here because another thread may be using the transaction.
+#[derive(Default)]
+pub struct Named(Mutex<BTreeMap<Vec<u8>, (jlong, bool)>>);
+
+impl Named {
+    /// The handle of the transaction `name`.
+    pub fn handle_of(&self, name: &[u8]) -> Option<jlong> {
+        self.0.lock().get(name).map(|(handle, _)| *handle)
+    }
+
+    /// The handles of the prepared transactions, sorted by name.
+    pub fn prepared(&self) -> Vec<jlong> {
+        let named = self.0.lock();
+        let prepared = named.values().filter(|(_, is_prepared)| *is_prepared);
+        prepared.map(|(handle, _)| *handle).collect()
+    }
+}
+
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
+    named: Arc<Named>,
+    /// The name under which it is in `named`; empty if it is not.
+    name: Vec<u8>,
     default: Family,
     clock: Arc<dyn Clock>,
     started: u64,
@@ -45,6 +68,7 @@ pub struct Txn {
 impl Txn {
     pub fn new(
         db: &Db,
+        named: &Arc<Named>,
         txn: Transaction,
         write_options: &WriteOptions,
         deadlock_detect: bool,
@@ -52,6 +76,8 @@ impl Txn {
         let clock = db.clock().clone();
         Txn {
             txn: Some(txn),
+            named: named.clone(),
+            name: Vec::new(),
             default: db.default_family().clone(),
             started: clock.monotonic_nanos(),
             clock,
@@ -82,8 +108,34 @@ impl Txn {
         Ok((self.txn.as_mut().ok_or_else(ended)?, &self.default))
     }
 
-    /// Calls `end` with the transaction, which has its commit-time batch meanwhile.
+    /// Adds the transaction, whose handle is `handle`, to those with a name.
+    pub fn register(&mut self, handle: jlong) -> Outcome<()> {
+        let txn = self.get()?;
+        let (name, is_prepared) = (txn.name().to_vec(), is_prepared(txn));
+        self.name.clone_from(&name);
+        self.named.0.lock().insert(name, (handle, is_prepared));
+        Ok(())
+    }
+
+    /// Removes the transaction from those with a name.
+    fn unregister(&mut self) {
+        let name = std::mem::take(&mut self.name);
+        if !name.is_empty() {
+            self.named.0.lock().remove(&name);
+        }
+    }
+
+    /// Ends the transaction with `end`.
     fn end(&mut self, end: impl FnOnce(&mut Transaction) -> Result<()>) -> Outcome<()> {
+        self.end_with_batch(end)?;
+        if self.get()?.state() != TransactionState::Started {
+            self.unregister();
+        }
+        Ok(())
+    }
+
+    /// Calls `end` with the transaction, which has its commit-time batch meanwhile.
+    fn end_with_batch(&mut self, end: impl FnOnce(&mut Transaction) -> Result<()>) -> Outcome<()> {
         let handle = self.commit_time;
         let txn = self.get_mut()?;
         if handle == 0 {
@@ -103,8 +155,13 @@ impl Txn {
     }
 }
 
+fn is_prepared(txn: &Transaction) -> bool {
+    txn.state() == TransactionState::Prepared
+}
+
 impl Drop for Txn {
     fn drop(&mut self) {
+        self.unregister();
         for snapshot in self.snapshots.drain(..) {
             // Created by `snapshot`, and not used after the transaction.
             drop(take::<Snapshot>(snapshot));
@@ -225,7 +282,11 @@ pub fn clear_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 }
 
 pub fn prepare(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
-    Ok(txn.get_mut()?.prepare()?)
+    txn.get_mut()?.prepare()?;
+    if let Some((_, is_prepared)) = txn.named.0.lock().get_mut(&txn.name) {
+        *is_prepared = true;
+    }
+    Ok(())
 }
 
 pub fn commit(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
@@ -730,9 +791,11 @@ pub fn rebuild(_env: Env, mut txn: Mut<Txn>, batch: Ref<Batch>) -> Outcome<()> {
     Ok(batch.with(|batch| txn.rebuild_from_write_batch(batch))?)
 }
 
-pub fn set_name(env: Env, mut txn: Mut<Txn>, name: JString) -> Outcome<()> {
+pub fn set_name(env: Env, handle: jlong, name: JString) -> Outcome<()> {
     let name = env.text(name)?;
-    Ok(txn.get_mut()?.set_name(name.as_bytes())?)
+    let txn = of_mut::<Txn>(handle)?;
+    txn.get_mut()?.set_name(name.as_bytes())?;
+    txn.register(handle)
 }
 
 pub fn name(env: Env, txn: Ref<Txn>) -> Outcome<JString> {

@@ -866,7 +866,41 @@ public final class Behaviour {
     check(grown < cacheMib * rounds / 2, "memory has grown by " + grown + " MiB");
   }
 
-  /** Prepares transactions in a new database, asks it for one and then for the others, and closes it. */
+  /** Named transactions are found by their names and, when they are prepared, among all, with an object or without. */
+  private static void namedTransactions(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         WriteOptions write = new WriteOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path)) {
+      check(db.getTransactionByName("a") == null, "no transaction yet");
+      final Transaction first = db.beginTransaction(write);
+      first.setName("a");
+      check(db.getTransactionByName("a").getNativeHandle() == first.getNativeHandle(), "the same one");
+      check(db.getAllPreparedTransactions().isEmpty(), "it is not prepared");
+      first.put(bytes("key"), bytes("value"));
+      first.prepare();
+      check(db.getAllPreparedTransactions().get(0).getNativeHandle() == first.getNativeHandle(), "prepared");
+      try (Transaction second = db.beginTransaction(write)) {
+        second.setName("b");
+        second.put(bytes("other"), bytes("value"));
+        second.prepare();
+      }
+      final long lent = db.getTransactionByName("b").getNativeHandle();
+      check(db.getTransactionByName("b").getNativeHandle() == lent, "lent once");
+      check(db.getAllPreparedTransactions().size() == 2, "both");
+      first.commit();
+      check(db.getTransactionByName("a") == null, "it is committed");
+      check(db.getAllPreparedTransactions().size() == 1, "the other one");
+      first.close();
+      try (Transaction third = db.beginTransaction(write)) {
+        third.setName("a");
+        check(db.getTransactionByName("a").getNativeHandle() == third.getNativeHandle(), "the name again");
+      }
+      check(db.getTransactionByName("a") == null, "it is closed");
+    }
+  }
+
+  /** Prepares transactions in a new database, asks it for one and then for all, and closes it. */
   private static void lendAndClose(final String path, final int count) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
          TransactionDBOptions locking = new TransactionDBOptions();
@@ -880,7 +914,7 @@ public final class Behaviour {
         }
       }
       check(db.getTransactionByName("lent 7") != null, "a transaction by its name");
-      check(db.getAllPreparedTransactions().size() == count - 1, "the others, which have no object");
+      check(db.getAllPreparedTransactions().size() == count, "all of them");
     }
   }
 
@@ -1094,6 +1128,7 @@ public final class Behaviour {
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
     cases.put("closedDatabasesFreeTheirCaches", Behaviour::closedDatabasesFreeTheirCaches);
+    cases.put("namedTransactions", Behaviour::namedTransactions);
     cases.put("lentTransactionsEndWithTheDatabase", Behaviour::lentTransactionsEndWithTheDatabase);
     cases.put("closedArguments", Behaviour::closedArguments);
     cases.put("classLoadersThatAreThrownAway", Behaviour::classLoadersThatAreThrownAway);
