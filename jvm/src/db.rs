@@ -16,9 +16,9 @@ use jni_sys::{jint, jlong, jvalue};
 use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, destroy_any, of, take};
 use crate::listener::Slot;
+use crate::named::Named;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
-use crate::txn::Named;
 
 /// The object of a database of any kind.
 pub struct Database {

@@ -24,6 +24,7 @@ mod files;
 mod handle;
 mod iterator;
 mod listener;
+mod named;
 mod objects;
 mod options;
 mod reads;

@@ -1,7 +1,6 @@
 //! `Transaction` and `AbstractTransactionNotifier`.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, Value};
@@ -19,29 +18,11 @@ use crate::env::{
 };
 use crate::handle::{Mut, New, Ref, create, of, of_mut, take};
 use crate::iterator::Cursor;
+use crate::named::Named;
 use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
 use crate::transaction_db::key_text;
 use crate::writes::Op;
-
-/// The transactions of a database that have a name and a handle, by name: the handle, and true if the transaction is
-/// prepared. This is noted here because another thread may be using the transaction.
-#[derive(Default)]
-pub struct Named(Mutex<BTreeMap<Vec<u8>, (jlong, bool)>>);
-
-impl Named {
-    /// The handle of the transaction `name`.
-    pub fn handle_of(&self, name: &[u8]) -> Option<jlong> {
-        self.0.lock().get(name).map(|(handle, _)| *handle)
-    }
-
-    /// The handles of the prepared transactions, sorted by name.
-    pub fn prepared(&self) -> Vec<jlong> {
-        let named = self.0.lock();
-        let prepared = named.values().filter(|(_, is_prepared)| *is_prepared);
-        prepared.map(|(handle, _)| *handle).collect()
-    }
-}
 
 /// The object of a transaction.
 pub struct Txn {
@@ -111,9 +92,9 @@ impl Txn {
     /// Adds the transaction, whose handle is `handle`, to those with a name.
     pub fn register(&mut self, handle: jlong) -> Outcome<()> {
         let txn = self.get()?;
-        let (name, is_prepared) = (txn.name().to_vec(), is_prepared(txn));
-        self.name.clone_from(&name);
-        self.named.0.lock().insert(name, (handle, is_prepared));
+        let is_prepared = txn.state() == TransactionState::Prepared;
+        self.name = txn.name().to_vec();
+        self.named.add(self.name.clone(), handle, is_prepared);
         Ok(())
     }
 
@@ -121,7 +102,7 @@ impl Txn {
     fn unregister(&mut self) {
         let name = std::mem::take(&mut self.name);
         if !name.is_empty() {
-            self.named.0.lock().remove(&name);
+            self.named.remove(&name);
         }
     }
 
@@ -153,10 +134,6 @@ impl Txn {
             .as_mut()
             .ok_or_else(|| Error::invalid_argument("the transaction has ended").into())
     }
-}
-
-fn is_prepared(txn: &Transaction) -> bool {
-    txn.state() == TransactionState::Prepared
 }
 
 impl Drop for Txn {
@@ -283,9 +260,7 @@ pub fn clear_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 
 pub fn prepare(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
     txn.get_mut()?.prepare()?;
-    if let Some((_, is_prepared)) = txn.named.0.lock().get_mut(&txn.name) {
-        *is_prepared = true;
-    }
+    txn.named.set_prepared(&txn.name);
     Ok(())
 }
 
