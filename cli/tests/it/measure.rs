@@ -406,8 +406,9 @@ fn a_budget_scales_the_graph_and_reads_are_counted() {
         "--db",
         text(&db),
     ]);
+    // The default is 7. A compaction that runs at the end has inputs and outputs.
     let times = figures(&report, "tables as a multiple of the memory budget");
-    assert!((0.7..1.5).contains(&times[0]), "{report}");
+    assert!((0.7..2.5).contains(&times[0]), "{report}");
     for name in [
         "storage reads per operation",
         "storage bytes read per operation",
