@@ -61,6 +61,8 @@ struct Node {
     hash: u64,
     prev: u32,
     next: u32,
+    /// The charge of the entry, so that a move to another pool does not touch the table; `u32::MAX` if it is larger.
+    charge: u32,
     pool: Pool,
 }
 
@@ -184,7 +186,7 @@ impl Shard {
             return InsertOutcome::Refused;
         }
         let pool = Limits::pool_of_new(priority);
-        let node = self.new_node(hash, pool);
+        let node = self.new_node(hash);
         let slot = Slot {
             key,
             buffer,
@@ -396,9 +398,7 @@ impl Shard {
     /// Moves an entry to the young end of another pool.
     #[inline(never)]
     fn promote(&mut self, at: u32, pool: Pool) {
-        let hash = self.nodes[at as usize].hash;
-        let slot = self.table.find(hash, |slot| slot.node == at);
-        let charge = slot.expect("every node has an entry").charge();
+        let charge = self.charge_of(at);
         self.unlink(at, charge);
         self.link(at, pool, charge);
         self.demote_overflow();
@@ -434,10 +434,20 @@ impl Shard {
 
     fn demote(&mut self, at: Option<u32>, pool: Pool) {
         let at = at.expect("a pool with a usage has entries");
-        let charge = self.slot(at).map(Slot::charge);
-        let charge = charge.expect("a node has an entry");
+        let charge = self.charge_of(at);
         self.unlink(at, charge);
         self.link(at, pool, charge);
+    }
+
+    /// The charge of the entry of a node that is in a queue.
+    fn charge_of(&self, node: u32) -> usize {
+        let in_table = || self.slot(node).expect("a node has an entry").charge();
+        let charge = match self.nodes[node as usize].charge {
+            u32::MAX => in_table(),
+            charge => charge as usize,
+        };
+        debug_assert_eq!(charge, in_table(), "a node has the charge of its entry");
+        charge
     }
 
     fn usage_of(&self, pool: Pool) -> usize {
@@ -479,12 +489,14 @@ impl Shard {
         }
     }
 
-    fn new_node(&mut self, hash: u64, pool: Pool) -> u32 {
+    /// A node that is in no queue.
+    fn new_node(&mut self, hash: u64) -> u32 {
         let node = Node {
             hash,
             prev: NONE,
             next: NONE,
-            pool,
+            charge: 0,
+            pool: Pool::Bottom,
         };
         if self.free != NONE {
             let at = self.free;
@@ -496,7 +508,7 @@ impl Shard {
         u32::try_from(self.nodes.len() - 1).expect("a shard has fewer than 2^32 entries")
     }
 
-    /// Inserts a node at the young end of `pool`.
+    /// Inserts a node at the young end of `pool`. `charge` is that of its entry.
     fn link(&mut self, at: u32, pool: Pool, charge: usize) {
         debug_assert_ne!(
             self.queues[pool as usize].head, at,
@@ -511,6 +523,7 @@ impl Shard {
         queue.usage += charge;
         let node = &mut self.nodes[at as usize];
         node.pool = pool;
+        node.charge = u32::try_from(charge).unwrap_or(u32::MAX);
         node.prev = NONE;
         node.next = old_head;
         if old_head != NONE {
