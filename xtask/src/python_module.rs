@@ -7,7 +7,7 @@ use crate::commands::{cargo, fresh, output, printed, target};
 
 /// The packages that building and testing need.
 const PACKAGES: [&str; 5] = [
-    "maturin>=1.7,<2",
+    "maturin>=1.13,<2",
     "pytest",
     "hypothesis",
     "mypy",
