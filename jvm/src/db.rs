@@ -16,9 +16,9 @@ use jni_sys::{jint, jlong, jvalue};
 use crate::env::{ByteArray, Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, destroy_any, of, take};
 use crate::listener::Slot;
-use crate::named::Named;
 use crate::options::{AllOptions, ReadOptions};
 use crate::slice::Slice;
+use crate::transactions::Transactions;
 
 /// The object of a database of any kind.
 pub struct Database {
@@ -30,8 +30,8 @@ pub struct Database {
     default: OnceLock<jlong>,
     /// The handle of the same database without transactions, if it was requested.
     pub base: OnceLock<jlong>,
-    /// Its transactions with a name and a handle.
-    pub named: Arc<Named>,
+    /// What its transactions share.
+    pub transactions: Arc<Transactions>,
     /// Handles of transactions that Java does not own. They are freed with this object.
     pub lent: Mutex<Vec<jlong>>,
     /// The handle of the environment; 0 for the default.
@@ -55,12 +55,13 @@ impl Database {
     pub fn new(db: Db, kind: Kind, all: &AllOptions, slot: Slot) -> Database {
         let env_handle = all.env_handle;
         slot.fill(&db, all);
+        let transactions = Arc::new(Transactions::new(db.clock().clone()));
         Database {
             db,
             kind,
             default: OnceLock::new(),
             base: OnceLock::new(),
-            named: Arc::default(),
+            transactions,
             lent: Mutex::default(),
             env_handle,
             _slot: slot,

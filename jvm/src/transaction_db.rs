@@ -103,7 +103,7 @@ fn start(db: &Database, write: &WriteOptions, options: &TransactionOptions) -> O
     let txn = locking(db)?.begin_with(write, options);
     Ok(Txn::new(
         &db.db,
-        &db.named,
+        &db.transactions,
         txn,
         write,
         options.deadlock_detect,
@@ -155,7 +155,7 @@ fn start_optimistic(
     match &db.kind {
         Kind::Optimistic(txn) => Ok(Txn::new(
             &db.db,
-            &db.named,
+            &db.transactions,
             txn.begin_with(write, options),
             write,
             false,
@@ -221,7 +221,13 @@ pub fn set_optimistic_comparator(
 
 /// Creates the handle of a named transaction for Java, which does not own it.
 fn lend(db: &Database, txn: Transaction) -> Outcome<jlong> {
-    let txn = Txn::new(&db.db, &db.named, txn, &WriteOptions::default(), false);
+    let txn = Txn::new(
+        &db.db,
+        &db.transactions,
+        txn,
+        &WriteOptions::default(),
+        false,
+    );
     let handle = create(txn);
     db.lent.lock().push(handle);
     of_mut::<Txn>(handle)?.register(handle)?;
@@ -231,7 +237,7 @@ fn lend(db: &Database, txn: Transaction) -> Outcome<jlong> {
 /// The transaction of a name, also if it has a handle.
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
     let name = env.text(name)?;
-    if let Some(handle) = db.named.handle_of(name.as_bytes()) {
+    if let Some(handle) = db.transactions.handle_of(name.as_bytes()) {
         return Ok(handle);
     }
     let found = locking(&db)?.transaction_by_name(name.as_bytes());
@@ -243,7 +249,7 @@ pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
     for txn in locking(&db)?.prepared_transactions() {
         lend(&db, txn)?;
     }
-    env.long_array(&db.named.prepared())
+    env.long_array(&db.transactions.prepared())
 }
 
 fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {

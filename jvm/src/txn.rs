@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, Value};
 use cairn_options::WriteOptions;
-use cairn_platform::Clock;
 use cairn_platform::sync::Mutex;
 use cairn_txn::{Transaction, TransactionState};
 use cairn_types::{Error, Result};
@@ -18,20 +17,19 @@ use crate::env::{
 };
 use crate::handle::{Mut, New, Ref, create, of, of_mut, take};
 use crate::iterator::Cursor;
-use crate::named::Named;
 use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
 use crate::transaction_db::key_text;
+use crate::transactions::Transactions;
 use crate::writes::Op;
 
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
-    named: Arc<Named>,
-    /// The name under which it is in `named`; empty if it is not.
+    shared: Arc<Transactions>,
+    /// The name under which it is registered; empty if it is not.
     name: Vec<u8>,
     default: Family,
-    clock: Arc<dyn Clock>,
     started: u64,
     deadlock_detect: bool,
     write_options: WriteOptions,
@@ -49,19 +47,17 @@ pub struct Txn {
 impl Txn {
     pub fn new(
         db: &Db,
-        named: &Arc<Named>,
+        shared: &Arc<Transactions>,
         txn: Transaction,
         write_options: &WriteOptions,
         deadlock_detect: bool,
     ) -> Txn {
-        let clock = db.clock().clone();
         Txn {
             txn: Some(txn),
-            named: named.clone(),
+            shared: shared.clone(),
             name: Vec::new(),
             default: db.default_family().clone(),
-            started: clock.monotonic_nanos(),
-            clock,
+            started: shared.clock.monotonic_nanos(),
             deadlock_detect,
             write_options: write_options.clone(),
             log_number: 0,
@@ -89,20 +85,20 @@ impl Txn {
         Ok((self.txn.as_mut().ok_or_else(ended)?, &self.default))
     }
 
-    /// Adds the transaction, whose handle is `handle`, to those with a name.
+    /// Registers the transaction, whose handle is `handle`, by its name.
     pub fn register(&mut self, handle: jlong) -> Outcome<()> {
         let txn = self.get()?;
         let is_prepared = txn.state() == TransactionState::Prepared;
         self.name = txn.name().to_vec();
-        self.named.add(self.name.clone(), handle, is_prepared);
+        self.shared.add(self.name.clone(), handle, is_prepared);
         Ok(())
     }
 
-    /// Removes the transaction from those with a name.
+    /// Reverses [`Txn::register`].
     fn unregister(&mut self) {
         let name = std::mem::take(&mut self.name);
         if !name.is_empty() {
-            self.named.remove(&name);
+            self.shared.remove(&name);
         }
     }
 
@@ -260,7 +256,7 @@ pub fn clear_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 
 pub fn prepare(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
     txn.get_mut()?.prepare()?;
-    txn.named.set_prepared(&txn.name);
+    txn.shared.set_prepared(&txn.name);
     Ok(())
 }
 
@@ -717,7 +713,11 @@ pub fn num_merges(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
 }
 
 pub fn elapsed(_env: Env, txn: Ref<Txn>) -> jlong {
-    (txn.clock.monotonic_nanos().saturating_sub(txn.started) / 1_000_000) as jlong
+    (txn.shared
+        .clock
+        .monotonic_nanos()
+        .saturating_sub(txn.started)
+        / 1_000_000) as jlong
 }
 
 pub fn set_lock_timeout(_env: Env, mut txn: Mut<Txn>, millis: jlong) -> Outcome<()> {

@@ -136,6 +136,21 @@ fn data_that_was_hit_survives_a_scan_if_there_is_a_high_pool() {
 }
 
 #[test]
+fn a_charge_that_a_node_cannot_hold_is_that_of_the_entry() {
+    let mut cache = Cache::new(4, (0.5, 0.0));
+    cache.put(0..4, CachePriority::Low);
+    for node in &mut cache.0.nodes {
+        node.charge = u32::MAX;
+    }
+    // Three are promoted, and the first of them is demoted again.
+    cache.hit(0..3);
+    cache.0.move_hits();
+    assert_eq!(cache.0.usage(), 4 * CHARGE);
+    assert_eq!(cache.0.usage_of(Pool::Promoted), 2 * CHARGE);
+    assert_eq!(cache.pool_of(0), Pool::Low);
+}
+
+#[test]
 fn overflow_of_a_pool_enters_the_next_lower_one() {
     let mut cache = Cache::new(10, (0.3, 0.2));
     cache.put(0..2, CachePriority::High);
