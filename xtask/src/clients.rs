@@ -1,7 +1,7 @@
 //! The `clients` stage: programs and bindings in other languages over the installed C library.
 //!
 //! Installs the libraries and builds programs with pkg-config and CMake, and runs the tests of a Python package and a Go
-//! module (`prefix`); runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's, and
+//! module (`prefix`), and those of Cairn's module for Python (`python_module`); runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's, and
 //! some of RocksJava's tests with the library for Java (`jni`). Last it runs the commands of the documentation (`pages`).
 //! `capi/rocksdb-crate.txt` lists the tests of the crate that need an unsupported feature, with the reason.
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::commands::{cargo, fresh, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{jni, pages, prefix, registry};
+use crate::{jni, pages, prefix, python_module, registry};
 
 /// The version of the crate `rocksdb` whose tests run.
 const CRATE_VERSION: &str = "0.25.0";
@@ -24,6 +24,9 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     }
     if selection.has("javac") {
         jni::smoke(root)?;
+    }
+    if selection.has("python") {
+        python_module::run(root, &[])?;
     }
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     pages::run(root, &stand, selection)

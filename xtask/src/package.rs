@@ -70,7 +70,6 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         }
     }
     if task == "reproduce" {
-        build.without.push("wheel".to_owned());
         return reproduce(&build, options);
     }
     build.all()?;
@@ -81,8 +80,6 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
 }
 
 /// Builds the packages of the last commit here and in a clone in another directory. Fails unless the files are equal.
-/// The wheel is left out: cargo derives the names of symbols of crates outside of a workspace, here that of the Python
-/// module, from their directory.
 fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
     let git = |words: &[&str]| printed(Command::new("git").args(words).current_dir(&build.root));
     if !git(&["status", "--porcelain"])?.trim().is_empty() {
@@ -99,7 +96,7 @@ fn reproduce(build: &Build, options: &[String]) -> Result<(), String> {
         .ok_or("the path of the project is not UTF-8")?;
     git(&["clone", "--quiet", ".", at])?;
     let status = Command::new("cargo")
-        .args(["xtask", "package", "--without", "wheel"])
+        .args(["xtask", "package"])
         .args(options)
         .current_dir(&clone)
         .env_remove("CARGO_TARGET_DIR")
@@ -264,15 +261,9 @@ impl Build {
     /// The module for Python, with the bill of materials `sbom`.
     fn wheel(&self, sbom: &Path) -> Result<(), String> {
         let python = python_module::environment(&self.root)?;
-        let profile = match self.profile.as_str() {
-            "release" => "release",
-            _ => "test-wheel",
-        };
         let wheels = self.work.join("wheels");
-        let home = self.work.join("build-python");
-        let mut command = self.command(&python)?;
-        command.env("CARGO_TARGET_DIR", home);
-        let wheel = python_module::build(&self.root, command, profile, &wheels, Some(sbom))?;
+        let command = self.command(&python)?;
+        let wheel = python_module::build(&self.root, command, &self.profile, &wheels, Some(sbom))?;
         let name = wheel.file_name().ok_or("a wheel has a name")?;
         copy(&wheel, &self.out.join(name))
     }

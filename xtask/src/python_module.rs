@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{cargo, fresh, output, printed, target};
+use crate::commands::{fresh, output, printed, target};
 
 /// The packages that building and testing need.
-const PACKAGES: [&str; 5] = [
-    "maturin>=1.13,<2",
-    "pytest",
-    "hypothesis",
-    "mypy",
-    "rocksdict==0.3.29",
-];
+const PACKAGES: [&str; 4] = ["maturin>=1.13,<2", "pytest", "hypothesis", "mypy"];
+
+/// The package that the comparison needs.
+const RIVAL: &str = "rocksdict==0.3.29";
+
+/// The arguments of the interpreter that install packages.
+const INSTALL: [&str; 5] = ["-m", "pip", "-q", "--disable-pip-version-check", "install"];
 
 const USAGE: &str =
     "cargo xtask python [test [PYTEST ARGUMENTS]... | bench [ARGUMENTS]... | wheel]";
@@ -24,35 +24,36 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         Some((command, arguments)) => (command.as_str(), arguments),
     };
     let profile = match command {
-        "test" => "test-wheel",
+        "test" => "dev",
         "bench" | "wheel" => "release",
         _ => return Err(USAGE.to_owned()),
     };
     let python = environment(root)?;
-    let wheels = target(root).join("python/wheels");
-    let mut interpreter = Command::new(&python);
-    interpreter.env("CARGO_TARGET_DIR", target(root).join("python"));
-    let wheel = build(root, interpreter, profile, &wheels, None)?;
+    let wheels = home(root).join("wheels");
+    let wheel = build(root, Command::new(&python), profile, &wheels, None)?;
     if command == "wheel" {
         println!("{}", wheel.display());
         return Ok(());
     }
-    let install = [
-        "-m",
-        "pip",
-        "-q",
-        "install",
-        "--no-deps",
-        "--force-reinstall",
-    ];
-    printed(Command::new(&python).args(install).arg(&wheel))?;
+    printed(
+        Command::new(&python)
+            .args(INSTALL)
+            .args(["--no-deps", "--force-reinstall"])
+            .arg(&wheel),
+    )?;
     match command {
         "test" => test(root, &python, arguments),
         _ => {
+            printed(Command::new(&python).args(INSTALL).arg(RIVAL))?;
             let script = root.join("python/bench/against_rocksdict.py");
             shown(Command::new(&python).arg(script).args(arguments))
         }
     }
+}
+
+/// The directory of the virtual environment and the wheels.
+fn home(root: &Path) -> PathBuf {
+    target(root).join("python-module")
 }
 
 /// Runs `command` with its output on the terminal.
@@ -66,7 +67,7 @@ fn shown(command: &mut Command) -> Result<(), String> {
 
 /// The interpreter of the virtual environment, which is created once.
 pub fn environment(root: &Path) -> Result<PathBuf, String> {
-    let home = target(root).join("python/venv");
+    let home = home(root).join("venv");
     let python = home.join("bin/python");
     let listed = home.join("packages");
     let wanted = PACKAGES.join("\n");
@@ -82,8 +83,7 @@ pub fn environment(root: &Path) -> Result<PathBuf, String> {
     {
         return Err("the module needs Python 3.11 or newer".to_owned());
     }
-    let pip = ["-m", "pip", "-q", "--disable-pip-version-check", "install"];
-    printed(Command::new(&python).args(pip).args(PACKAGES))?;
+    printed(Command::new(&python).args(INSTALL).args(PACKAGES))?;
     std::fs::write(&listed, wanted).map_err(|error| error.to_string())?;
     Ok(python)
 }
@@ -98,9 +98,10 @@ pub fn build(
     sbom: Option<&Path>,
 ) -> Result<PathBuf, String> {
     fresh(wheels)?;
-    let maturin = ["-m", "maturin", "build", "--locked", "--auditwheel", "skip"];
+    let maturin = ["-m", "maturin", "build", "--locked", "--strip"];
     command
         .args(maturin)
+        .args(["--auditwheel", "skip"])
         .args(["--profile", profile, "--out"])
         .arg(wheels)
         .current_dir(root.join("python"));
@@ -116,12 +117,11 @@ pub fn build(
     wheel.ok_or_else(|| "maturin built no wheel".to_owned())
 }
 
-/// Checks the crate's style, the types, and runs pytest.
+/// Checks the types and runs pytest.
 fn test(root: &Path, python: &Path, arguments: &[String]) -> Result<(), String> {
     let folder = root.join("python");
-    cargo(&folder, &["fmt", "--check"])?;
     // The stub of the native module is that of a package that is installed, not of the folder.
-    let types = target(root).join("python/types");
+    let types = home(root).join("types");
     fresh(&types)?;
     let stubs = ["-m", "mypy.stubtest", "cairn", "--concise"];
     let allowed = folder.join("tests/stubtest-allowlist.txt");

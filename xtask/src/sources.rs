@@ -15,7 +15,7 @@ pub struct Source {
 const FOLDERS: [&str; 9] = [
     "capi",
     "jvm",
-    "python/src",
+    "python",
     "crates",
     "cli",
     "bench",

@@ -176,7 +176,10 @@ pub const NEEDS: [Need; 17] = [
             },
         ],
         cached: None,
-        steps: &[("clients", "tests of the Python package rockstore")],
+        steps: &[
+            ("clients", "tests of the Python package rockstore"),
+            ("clients", "tests of the Python module"),
+        ],
         whole: None,
     },
     Need {

@@ -10,26 +10,18 @@ use super::Build;
 use crate::commands::printed;
 
 /// The packages of the workspace that are shipped.
-const SHIPPED: [&str; 3] = ["cairn-librocksdb", "cairn-cli", "cairn-rocksdbjni"];
+const SHIPPED: [&str; 4] = [
+    "cairn-librocksdb",
+    "cairn-cli",
+    "cairn-rocksdbjni",
+    "cairn-python",
+];
 
 /// The document.
 pub fn text(build: &Build) -> Result<String, String> {
     let mut components = BTreeMap::new();
     let mut dependencies = BTreeMap::new();
-    let python = ["cairn-python"];
-    for (folder, roots) in [
-        (build.root.clone(), &SHIPPED[..]),
-        (build.root.join("python"), &python[..]),
-    ] {
-        let checksums = checksums(&folder)?;
-        collect(
-            &folder,
-            roots,
-            &checksums,
-            &mut components,
-            &mut dependencies,
-        )?;
-    }
+    collect(&build.root, &mut components, &mut dependencies)?;
     let timestamp = printed(Command::new("date").args([
         "-u",
         "-d",
@@ -82,14 +74,13 @@ fn checksums(folder: &Path) -> Result<HashMap<(String, String), String>, String>
     Ok(found)
 }
 
-/// Adds the crates that `roots` are linked with.
+/// Adds the crates that are shipped and those that they are linked with.
 fn collect(
     folder: &Path,
-    roots: &[&str],
-    checksums: &HashMap<(String, String), String>,
     components: &mut BTreeMap<String, Value>,
     dependencies: &mut BTreeMap<String, BTreeSet<String>>,
 ) -> Result<(), String> {
+    let checksums = checksums(folder)?;
     let host = printed(Command::new("rustc").arg("-vV"))?;
     let host = host
         .lines()
@@ -128,14 +119,11 @@ fn collect(
     };
     let mut open: Vec<String> = packages
         .iter()
-        .filter(|(_, package)| roots.contains(&string(&package["name"]).as_str()))
+        .filter(|(_, package)| SHIPPED.contains(&string(&package["name"]).as_str()))
         .map(|(id, _)| id.clone())
         .collect();
-    if open.len() != roots.len() {
-        return Err(format!(
-            "{}: not all of {roots:?} are there",
-            folder.display()
-        ));
+    if open.len() != SHIPPED.len() {
+        return Err(format!("not all of {SHIPPED:?} are in the workspace"));
     }
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -155,7 +143,7 @@ fn collect(
         }
         components.insert(
             reference(&id),
-            component(&packages[&id], &reference(&id), checksums),
+            component(&packages[&id], &reference(&id), &checksums),
         );
     }
     Ok(())
