@@ -209,15 +209,44 @@ impl BlobSource {
         io: &Io,
         options: BlobReadOptions,
     ) -> Result<Value> {
-        let mut located = self.locate(index, user_key, options)?;
+        self.read_located(self.locate(index, user_key, options)?, user_key, io)
+    }
+
+    /// Executes the read of `located`, if it needs one, and returns the value of `user_key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BlobSource::read`].
+    pub(crate) fn read_located(
+        &self,
+        mut located: Located,
+        user_key: &[u8],
+        io: &Io,
+    ) -> Result<Value> {
         loop {
             match located {
                 Located::Cached(value) => return Ok(value),
                 Located::InFile(place, request) => {
-                    located = self.complete(place, user_key, io.read_now(&request))?;
+                    let read = self.read_again(io.read_now(&request), &request, io);
+                    located = self.complete(place, user_key, read)?;
                 }
             }
         }
+    }
+
+    /// Returns `read`, the result of `request`, or that of another attempt if it failed in the background.
+    pub(crate) fn read_again(
+        &self,
+        read: Result<Buffer>,
+        request: &ReadRequest,
+        io: &Io,
+    ) -> Result<Buffer> {
+        if read.is_ok() || request.started().is_none() {
+            return read;
+        }
+        self.update_stats(|update| update.add(Ticker::AsyncReadErrorCount, 1));
+        // Its result was collected: this reads on the calling thread.
+        io.read_now(request)
     }
 
     /// Returns the value of `user_key` (including its timestamp) that the encoded `index` refers to
@@ -305,11 +334,6 @@ impl BlobSource {
             return false;
         };
         BlobIndex::decode(index).is_ok_and(|index| cache.cache.contains(&cache.key(&index)))
-    }
-
-    /// Counts a read in the background that failed.
-    pub(crate) fn count_failed_start(&self) {
-        self.update_stats(|update| update.add(Ticker::AsyncReadErrorCount, 1));
     }
 
     /// Decodes the value of `user_key` at `place` from `read`, the result of its request. Returns another read if the

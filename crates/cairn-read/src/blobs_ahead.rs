@@ -1,10 +1,10 @@
 //! Values in blob files that a scan with `async_io` reads before it reaches them.
 //!
-//! After a few values of a scan have been read from blob files one by one, those of the following entries in
-//! the block of the scan are read together, and further ones whenever half of them have been used. Some may
-//! turn out to be hidden by newer versions, and are read in vain.
+//! After a few values of a scan have been read from blob files one by one, those of the following entries in the blocks
+//! that the scan merges are read together, and further ones whenever half of them have been used. Some may turn out to be
+//! hidden by newer versions, and are read in vain.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cairn_platform::{Io, ReadRequest};
 
@@ -49,10 +49,6 @@ impl BlobsAhead {
         self.window = 0;
     }
 
-    pub(crate) fn has(&self, index: &[u8]) -> bool {
-        self.pending.contains_key(index)
-    }
-
     /// Returns the read of the value at `index`, if it has been started.
     pub(crate) fn take(&mut self, index: &[u8]) -> Option<(PendingBlob, ReadRequest)> {
         let taken = self.pending.remove(index)?;
@@ -60,30 +56,53 @@ impl BlobsAhead {
         Some(taken)
     }
 
-    /// Notes a read of a value, which had been started if `was_ahead`. Returns true if further ones are to be
-    /// started.
-    pub(crate) fn reads_on(&mut self, was_ahead: bool) -> bool {
-        if !was_ahead {
-            self.single_reads += 1;
-            // Of entries that the scan did not reach.
-            self.pending.clear();
-            self.bytes = 0;
+    /// Notes a read of a value, which had been started if `was_ahead`. Returns the maximum number of further ones to be
+    /// started, or `None` if there are enough.
+    pub(crate) fn reads_on(&mut self, was_ahead: bool) -> Option<usize> {
+        self.single_reads += u64::from(!was_ahead);
+        if self.single_reads <= SINGLE_READS {
+            return None;
         }
-        let reads_on = self.single_reads > SINGLE_READS && self.pending.len() <= self.window / 2;
-        if reads_on {
+        let is_used = self.pending.len() <= self.window / 2;
+        if is_used {
             self.window = (self.window * 2).clamp(*WINDOW.start(), *WINDOW.end());
         }
-        reads_on
+        (is_used || !was_ahead).then_some(self.window)
     }
 
-    /// Starts the read of the value at `index`. Returns true if there is room for another.
-    pub(crate) fn start(&mut self, index: &[u8], place: PendingBlob, request: ReadRequest) -> bool {
+    /// Drops the reads of values that are not among `following`, the encoded blob indexes of the entries that follow:
+    /// the scan has passed them.
+    pub(crate) fn retain(&mut self, following: &HashSet<&[u8]>) {
+        let bytes = &mut self.bytes;
+        self.pending.retain(|index, (_, request)| {
+            let follows = following.contains(&index[..]);
+            *bytes -= if follows { 0 } else { request.len };
+            follows
+        });
+    }
+
+    /// Starts the read of the value at `index`, which `locate` returns unless the value is cached, if it has not been
+    /// started. Returns false if there is no room for it.
+    pub(crate) fn start(
+        &mut self,
+        index: &[u8],
+        locate: impl FnOnce() -> Option<(PendingBlob, ReadRequest)>,
+    ) -> bool {
+        if self.pending.contains_key(index) {
+            return true;
+        }
+        if self.pending.len() >= self.window {
+            return false;
+        }
+        let Some((place, request)) = locate() else {
+            return true;
+        };
         if self.bytes.saturating_add(request.len) > MOST_BYTES {
             return false;
         }
         self.bytes += request.len;
         let started = self.io.start(&request).request();
         self.pending.insert(index.to_vec(), (place, started));
-        self.pending.len() < self.window
+        true
     }
 }

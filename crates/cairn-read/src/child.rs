@@ -414,8 +414,8 @@ impl Child {
         }
     }
 
-    /// Passes the entries of the current block that follow in the direction of iteration to `visit`; see
-    /// `TableIter::visit_following`. Does nothing in a memtable.
+    /// Passes the entries of the current block from the current one on, in the direction of iteration, to `visit` until
+    /// it returns false. Does nothing in a memtable.
     pub fn visit_following(&self, back: bool, visit: impl FnMut(&[u8], &[u8]) -> bool) {
         let iter = match self {
             Child::Memtable(_) | Child::Unread(_) => None,

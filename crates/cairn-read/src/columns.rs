@@ -7,7 +7,7 @@ use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
 use cairn_platform::ReadRequest;
 use cairn_types::{Error, Result};
 
-use crate::blob::{BlobReadOptions, Located, PendingBlob};
+use crate::blob::{Located, PendingBlob};
 use crate::value::Value;
 use crate::view::Reading;
 
@@ -142,23 +142,6 @@ pub fn has_blobs(entity: &[u8]) -> Result<bool> {
     Ok(decoded(entity)?.has_blobs())
 }
 
-/// Returns `entity`, the value of `user_key`, with the column values that are stored in blob files
-/// read and inlined.
-///
-/// # Errors
-///
-/// `Corruption` if it cannot be decoded; those of reading blobs.
-pub fn with_blobs(
-    reading: &Reading,
-    user_key: &[u8],
-    entity: Value,
-    options: BlobReadOptions,
-) -> Result<Value> {
-    let Reading { blobs, io, .. } = reading;
-    inlined(&entity, |_, index| blobs.read(index, user_key, io, options))
-        .map(|whole| whole.unwrap_or(entity))
-}
-
 /// Returns `entity` with the column values that are stored in blob files inlined, which `read` returns for the
 /// position and the encoded blob index of a column. `None` if there are none.
 fn inlined(
@@ -201,17 +184,15 @@ pub(crate) struct PendingEntity {
 pub(crate) type PendingColumn = (usize, PendingBlob, ReadRequest);
 
 impl PendingEntity {
-    /// Returns the reads of the column values of `entity`, the value of `user_key`, that are stored in blob files and
-    /// not cached. `None` if it has none in blob files.
+    /// Returns the reads of the column values of `entity` that are stored in blob files and not cached, given a function
+    /// that locates the value of an encoded blob index. `None` if it has none in blob files.
     ///
     /// # Errors
     ///
-    /// `Corruption` if it cannot be decoded; those of locating blobs.
+    /// `Corruption` if it cannot be decoded; those of `locate`.
     pub(crate) fn locate(
-        reading: &Reading,
-        user_key: &[u8],
         entity: &Value,
-        options: BlobReadOptions,
+        mut locate: impl FnMut(&[u8]) -> Result<Located>,
     ) -> Result<Option<(PendingEntity, Vec<PendingColumn>)>> {
         let columns = decoded(entity)?;
         if !columns.has_blobs() {
@@ -220,7 +201,7 @@ impl PendingEntity {
         let (mut values, mut reads) = (BTreeMap::new(), Vec::new());
         for (at, column) in columns.columns().enumerate() {
             if let ColumnValue::Blob(index) = column.value {
-                match reading.blobs.locate(index, user_key, options)? {
+                match locate(index)? {
                     Located::Cached(value) => drop(values.insert(at, value)),
                     Located::InFile(place, request) => reads.push((at, place, request)),
                 }
@@ -228,6 +209,35 @@ impl PendingEntity {
         }
         let entity = entity.clone();
         Ok(Some((PendingEntity { entity, values }, reads)))
+    }
+
+    /// Executes `reads`, all together, and returns the entity, the value of `user_key`, with all values inlined.
+    ///
+    /// # Errors
+    ///
+    /// Those of the reads, and of [`PendingEntity::finish`].
+    pub(crate) fn read(
+        mut self,
+        reading: &Reading,
+        user_key: &[u8],
+        mut reads: Vec<PendingColumn>,
+    ) -> Result<Value> {
+        let Reading { blobs, io, .. } = reading;
+        while !reads.is_empty() {
+            let requests: Vec<ReadRequest> = reads.iter().map(|read| read.2.clone()).collect();
+            let results = io.read_batch(&requests);
+            let mut again = Vec::new();
+            for ((at, place, request), result) in reads.into_iter().zip(results) {
+                let result = blobs.read_again(result, &request, io);
+                match blobs.complete(place, user_key, result)? {
+                    Located::Cached(value) => self.supply(at, value),
+                    // A tier of the cache has lost it.
+                    Located::InFile(place, request) => again.push((at, place, request)),
+                }
+            }
+            reads = again;
+        }
+        self.finish()
     }
 
     /// Supplies the value of the column at position `at`.

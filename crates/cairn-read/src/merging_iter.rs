@@ -248,10 +248,11 @@ impl MergingIter {
     }
 
     /// Passes entries of the current child that follow to `visit`, until it returns false; see
-    /// [`Child::visit_following`].
-    pub fn visit_following(&self, visit: impl FnMut(&[u8], &[u8]) -> bool) {
-        if self.is_valid {
-            self.children[self.current].visit_following(self.back, visit);
+    /// Passes the entries of the blocks of all children from the current ones on, in the direction of iteration, to
+    /// `visit`, child by child, each until it returns false. `visit` also gets the index of the child.
+    pub fn visit_following(&self, mut visit: impl FnMut(usize, &[u8], &[u8]) -> bool) {
+        for (at, child) in self.children.iter().enumerate() {
+            child.visit_following(self.back, |key, value| visit(at, key, value));
         }
     }
 

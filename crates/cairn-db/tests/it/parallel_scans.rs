@@ -241,11 +241,17 @@ fn the_values_in_blob_files_are_read_together() {
     let clock = Arc::new(Still::default());
     let world = remote(&clock);
     let db = opened(&world, IoMode::Auto, "block_size=16384");
-    let blobs = [("enable_blob_files", "true")];
+    let blobs = [
+        ("enable_blob_files", "true"),
+        ("enable_blob_columns", "true"),
+    ];
     db.default_family().set_options(&blobs).expect("it is set");
     flush(&db, 0..3000, 1);
+    let column = |n: u32| [!n as u8; 100];
     for n in (0..3000).step_by(5) {
         db.delete(&key(n)).expect("it is written");
+        let columns: [(&[u8], &[u8]); 2] = [(b"", &[(n + 1) as u8; 100]), (b"a", &column(n + 1))];
+        db.put_entity(&key(n + 1), &columns).expect("it is written");
     }
     db.flush().expect("it is flushed");
     let scan = |options: &ReadOptions, back: bool| {
@@ -260,6 +266,10 @@ fn the_values_in_blob_files_are_read_together() {
                 entries += 1;
                 let n = u32::from_be_bytes(iter.key().try_into().expect("four bytes"));
                 assert_eq!(iter.value(), [n as u8; 100]);
+                if n % 5 == 1 {
+                    let columns = iter.columns().expect("it is an entity");
+                    assert_eq!(columns.get(b"a"), Some(&column(n)[..]));
+                }
                 match back {
                     false => iter.next(),
                     true => iter.prev(),
@@ -270,7 +280,9 @@ fn the_values_in_blob_files_are_read_together() {
         assert_eq!(entries, 2400);
         rounds
     };
-    assert!(scan(&ReadOptions::default(), false) >= 2400);
+    // The columns of an entity are read together in any case.
+    let plain = scan(&ReadOptions::default(), false);
+    assert!((2400..2600).contains(&plain), "{plain}");
     for back in [false, true] {
         let rounds = scan(&async_io(), back);
         assert!(rounds <= 80, "{rounds}");
@@ -316,11 +328,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The entry of `iter`.
-fn entry(iter: &Iter) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The key of `iter`, and the names and values of its columns.
+fn entry(iter: &Iter) -> Option<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)> {
     iter.status().expect("nothing failed");
-    iter.valid()
-        .then(|| (iter.key().to_vec(), iter.value().to_vec()))
+    iter.valid().then(|| {
+        let columns = iter.columns().expect("they can be decoded");
+        let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
+        (iter.key().to_vec(), columns.iter().map(owned).collect())
+    })
 }
 
 fn moved(iter: &mut Iter, op: &Op) {
@@ -354,7 +369,12 @@ proptest! {
         };
         let db = opened(&world, IoMode::Threads, table);
         let in_blob_files = if in_blob_files { "true" } else { "false" };
-        let smaller = [("target_file_size_base", "20000"), ("enable_blob_files", in_blob_files)];
+        let smaller = [
+            ("target_file_size_base", "20000"),
+            ("enable_blob_files", in_blob_files),
+            ("enable_blob_columns", in_blob_files),
+            ("min_blob_size", "10"),
+        ];
         db.default_family().set_options(&smaller).expect("it is set");
         let renewed = |lower: Option<u16>, upper: Option<u16>| {
             let bound = |at: Option<u16>| at.map(|at| key(u32::from(at)).to_vec());
@@ -376,7 +396,12 @@ proptest! {
             match op {
                 Op::Put(range, value) => {
                     for n in range.clone() {
-                        db.put(&key(u32::from(n)), &[*value; 60]).expect("it is written");
+                        let (key, text) = (key(u32::from(n)), [*value; 60]);
+                        match value % 3 {
+                            0 => db.put_entity(&key, &[(b"", &text), (b"a", &text), (b"b", b"short")]),
+                            _ => db.put(&key, &text),
+                        }
+                        .expect("it is written");
                     }
                 }
                 Op::Delete(at) => db.delete(&key(u32::from(*at))).expect("it is written"),

@@ -15,6 +15,7 @@ use super::{DbIter, Position, PrefixUse, Task};
 use crate::blob::Located;
 use crate::blobs_ahead::BlobsAhead;
 use crate::child::Child;
+use crate::columns::{PendingEntity, blob_indexes};
 use crate::level::{LevelIter, Tables};
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::value::Value;
@@ -445,40 +446,79 @@ impl DbIter {
         let Reading { blobs, io, .. } = &*self.view.family;
         let started = ahead.take(index);
         let was_ahead = started.is_some();
-        let (place, request) = match started {
-            Some(started) => started,
-            None => match blobs.locate(index, owner, self.settings.blob_options)? {
-                Located::Cached(value) => return Ok(value),
-                Located::InFile(place, request) => (place, request),
-            },
+        let located = match started {
+            Some((place, request)) => Located::InFile(place, request),
+            None => blobs.locate(index, owner, self.settings.blob_options)?,
         };
-        if ahead.reads_on(was_ahead) {
-            self.start_blobs(ahead);
+        if matches!(located, Located::InFile(..)) {
+            self.read_on(owner, was_ahead, ahead);
         }
-        let mut bytes = io.read_now(&request);
-        if was_ahead && bytes.is_err() {
-            blobs.count_failed_start();
-            // It was collected: this reads again.
-            bytes = io.read_now(&request);
+        blobs.read_located(located, owner, io)
+    }
+
+    /// Returns `entity`, the value of `owner`, a user key, with the column values that are stored in blob files read and
+    /// inlined.
+    pub(super) fn with_blobs(&self, owner: &[u8], entity: Value) -> Result<Value> {
+        let reading = &*self.view.family;
+        let options = self.settings.blob_options;
+        let mut ahead = self.blobs_ahead.as_ref().map(|ahead| ahead.borrow_mut());
+        let mut were_ahead = true;
+        let located = PendingEntity::locate(&entity, |index| {
+            if let Some((place, request)) = ahead.as_mut().and_then(|ahead| ahead.take(index)) {
+                return Ok(Located::InFile(place, request));
+            }
+            let located = reading.blobs.locate(index, owner, options)?;
+            were_ahead &= matches!(located, Located::Cached(_));
+            Ok(located)
+        });
+        let Some((pending, reads)) = located? else {
+            return Ok(entity);
+        };
+        if let Some(ahead) = ahead.as_deref_mut().filter(|_| !reads.is_empty()) {
+            self.read_on(owner, were_ahead, ahead);
         }
-        match blobs.complete(place, owner, bytes)? {
-            Located::Cached(value) => Ok(value),
-            // A tier of the cache has lost it.
-            Located::InFile(place, request) => {
-                match blobs.complete(place, owner, io.read_now(&request))? {
-                    Located::Cached(value) => Ok(value),
-                    Located::InFile(..) => {
-                        Err(Error::aborted("a value in a blob file was not read"))
-                    }
+        pending.read(reading, owner, reads)
+    }
+
+    /// Notes a read of a value of `owner` in a blob file, which had been started if `was_ahead`, and starts those of the
+    /// entries that follow if it is time.
+    fn read_on(&self, owner: &[u8], was_ahead: bool, ahead: &mut BlobsAhead) {
+        let Some(most) = ahead.reads_on(was_ahead) else {
+            return;
+        };
+        let mut following = self.following_blobs(owner, most);
+        let order = &self.view.family.order;
+        following.sort_by(|(a, _), (b, _)| match self.back {
+            true => key::compare(order, b, a),
+            false => key::compare(order, a, b),
+        });
+        ahead.retain(&following.iter().map(|(_, index)| &index[..]).collect());
+        let blobs = &self.view.family.blobs;
+        for (internal, index) in &following {
+            let locate = || {
+                let owner = key::user_key(internal);
+                let is_cached = blobs.is_cached(index);
+                match (!is_cached).then(|| blobs.locate(index, owner, self.settings.blob_options)) {
+                    Some(Ok(Located::InFile(place, request))) => Some((place, request)),
+                    // Errors are reported when the scan reaches the entry.
+                    None | Some(Ok(Located::Cached(_)) | Err(_)) => None,
                 }
+            };
+            if !ahead.start(index, locate) {
+                return;
             }
         }
     }
 
-    /// Starts to read the values of the entries that follow.
-    fn start_blobs(&self, ahead: &mut BlobsAhead) {
-        let blobs = &self.view.family.blobs;
-        self.merging.visit_following(|internal, index| {
+    /// The internal keys and encoded blob indexes of the entries that follow that of `owner`, at most `most` of each child
+    /// and some more of an entity.
+    fn following_blobs(&self, owner: &[u8], most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut following: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let (mut current, mut before) = (usize::MAX, 0);
+        self.merging.visit_following(|child, internal, value| {
+            if child != current {
+                (current, before) = (child, following.len());
+            }
             let Ok(key) = key::parse(internal) else {
                 return false;
             };
@@ -489,17 +529,21 @@ impl DbIter {
             if is_outside {
                 return false;
             }
-            let is_wanted = key.kind == ValueKind::BlobIndex && key.seq <= self.seq;
-            if !is_wanted || ahead.has(index) || blobs.is_cached(index) {
-                return true;
+            if key.seq <= self.seq && !self.is_same(key.user_key, owner) {
+                let blobs = match key.kind {
+                    ValueKind::BlobIndex => vec![value],
+                    ValueKind::WideColumnEntity => blob_indexes(value),
+                    _ => Vec::new(),
+                };
+                following.extend(
+                    blobs
+                        .iter()
+                        .map(|index| (internal.to_vec(), index.to_vec())),
+                );
             }
-            match blobs.locate(index, key.user_key, self.settings.blob_options) {
-                Ok(Located::InFile(place, request)) => ahead.start(index, place, request),
-                Ok(Located::Cached(_)) => true,
-                // Reported when the scan reaches it.
-                Err(_) => false,
-            }
+            following.len() - before < most
         });
+        following
     }
 }
 

@@ -6,7 +6,7 @@ use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
 use super::bounds::unknown_kind;
 use super::{DbIter, Part, Position, Task};
-use crate::columns::{default_column, has_blobs, with_blobs};
+use crate::columns::{default_column, has_blobs};
 use crate::level::storage_forbidden;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
@@ -211,7 +211,7 @@ impl DbIter {
         if self.settings.cache_only && has_blobs(&entity)? {
             return Err(storage_forbidden());
         }
-        with_blobs(&self.view.family, owner, entity, self.settings.blob_options)
+        self.with_blobs(owner, entity)
     }
 
     /// The merging iterator is on the newest visible version of `key`, or past it if there is none.

@@ -48,7 +48,8 @@ impl<H: OnOperand> PointGet<'_, H> {
                 Located::InFile(place, request) => (None, vec![(0, place, request)]),
             },
             Newest::Entity(entity) => {
-                match PendingEntity::locate(reading, self.base_key(), entity, options)? {
+                let locate = |index: &[u8]| reading.blobs.locate(index, self.base_key(), options);
+                match PendingEntity::locate(entity, locate)? {
                     None => return Ok(None),
                     Some((entity, reads)) => (Some(entity), reads),
                 }

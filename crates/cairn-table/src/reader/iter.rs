@@ -400,8 +400,8 @@ impl TableIter {
         }
     }
 
-    /// Passes the entries of the current block after the current one to `visit`, or, if `back`, the current one
-    /// and those before it, until it returns false.
+    /// Passes the entries of the current block from the current one on to `visit` until it returns false; if `back`,
+    /// the current one and those before it.
     #[cold]
     pub fn visit_following(&self, back: bool, mut visit: impl FnMut(&[u8], &[u8]) -> bool) {
         let Some((block, layout)) = self
@@ -412,10 +412,7 @@ impl TableIter {
             return;
         };
         let mut cursor = self.data.clone();
-        let mut moved = match back {
-            true => Ok(()),
-            false => cursor.next(block, layout),
-        };
+        let mut moved = Ok(());
         while moved.is_ok() && cursor.valid() && visit(cursor.key(block), cursor.value(block)) {
             moved = match back {
                 true => cursor.prev(block, layout),
