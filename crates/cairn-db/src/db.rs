@@ -163,7 +163,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or in use, or the options are invalid.
+    /// `InvalidArgument` if the name is empty or in use, or the options are invalid; `IoError`. If only the OPTIONS file
+    /// could not be written, the error says so: the family exists then, and [`Db::family`] returns it.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
         let given = FamilyDescriptor::new(name, options.clone());
         let mut created = self.create_families(std::slice::from_ref(&given))?;
@@ -189,7 +190,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for the default family and for one of another database.
+    /// `InvalidArgument` for the default family and for one of another database; `IoError`. If only the OPTIONS file could
+    /// not be written, the error says so: the family is dropped then.
     pub fn drop_family(&self, family: &Family) -> Result<()> {
         self.check_families([family])?;
         self.shared().drop_family(&family.state)

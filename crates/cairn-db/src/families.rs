@@ -33,7 +33,9 @@ impl Shared {
             .collect::<Result<Vec<_>>>()?;
         // With the lead held no write is in progress, so the families start with the current log.
         let _lead = self.lead_alone()?;
-        self.create_families_led(new)
+        let created = self.create_families_led(new)?;
+        self.record_families(&created)?;
+        Ok(created)
     }
 
     /// Validates a family to create and creates the directories of its tables.
@@ -55,7 +57,7 @@ impl Shared {
         })
     }
 
-    /// Creates families with one group of MANIFEST records and one OPTIONS file. The caller leads.
+    /// Creates families with one group of MANIFEST records, for [`Shared::record_families`]. The caller leads.
     pub(crate) fn create_families_led(
         self: &Arc<Self>,
         new: Vec<NewFamily>,
@@ -83,11 +85,22 @@ impl Shared {
         for (at, family) in created.iter().enumerate() {
             self.log_options_of_family(before + at, family.name(), &family.options());
         }
-        self.state_timestamp_sizes(&created)?;
         self.update_wal_limit();
         self.begin_timers();
-        self.catalog.write_options_file()?;
         Ok(created)
+    }
+
+    /// Records `created`, which are part of the database, in the log and in an OPTIONS file. The caller leads.
+    pub(crate) fn record_families(&self, created: &[Arc<FamilyState>]) -> Result<()> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        let logged = self.state_timestamp_sizes(created);
+        let saved = self.catalog.write_options_file();
+        logged.and(saved).map_err(|error| {
+            let names: Vec<_> = created.iter().map(|family| family.name()).collect();
+            error.context(format_args!(
+                "the column families {names:?} exist, but could not be recorded in the log and the OPTIONS file"
+            ))
+        })
     }
 
     /// Drops `family`, durably.
@@ -101,8 +114,15 @@ impl Shared {
         let lead = self.lead_alone()?;
         self.catalog.edit().drop_family(&**self, family)?;
         self.update_wal_limit();
+        // Closing takes the lead before it gives the directory up.
+        let saved = self.catalog.write_options_file();
         drop(lead);
         self.purge();
-        self.catalog.write_options_file()
+        saved.map_err(|error| {
+            error.context(format_args!(
+                "the column family {:?} is dropped, but the OPTIONS file could not be written",
+                family.name()
+            ))
+        })
     }
 }

@@ -40,6 +40,10 @@ impl WriteHost for Shared {
     fn create_families_led(self: &Arc<Self>, new: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>> {
         Shared::create_families_led(self, new)
     }
+
+    fn record_families(&self, created: &[Arc<FamilyState>]) -> Result<()> {
+        Shared::record_families(self, created)
+    }
 }
 
 impl JobHost for Shared {

@@ -226,7 +226,7 @@ impl Deletions {
             // The files belong to another process.
             return;
         }
-        if self.obsolete.lock().hold(path) {
+        if self.obsolete.lock().keeps(path) {
             return;
         }
         let meter = self.telemetry.meter();

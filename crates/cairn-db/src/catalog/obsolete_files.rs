@@ -259,12 +259,13 @@ impl ObsoleteFiles {
         self.disabled > 0 || self.pins > 0
     }
 
-    /// Defers the deletion of `path` if deletions are disabled. Returns true if it does.
-    pub(crate) fn hold(&mut self, path: &Path) -> bool {
-        if self.are_disabled() {
+    /// Returns true if `path` is not to be deleted now: after the directory was given up, or while deletions are disabled,
+    /// which defers its deletion.
+    pub(crate) fn keeps(&mut self, path: &Path) -> bool {
+        if self.are_disabled() && !self.gave_up {
             self.held.push(path.to_owned());
         }
-        self.are_disabled()
+        self.are_disabled() || self.gave_up
     }
 
     /// Drops all obsolete files, so that their tables are closed. The next opening deletes them.
@@ -396,12 +397,12 @@ mod tests {
     #[test]
     fn held_paths_are_returned_by_the_last_enable() {
         let mut files = ObsoleteFiles::default();
-        assert!(!files.hold(Path::new("/1")));
+        assert!(!files.keeps(Path::new("/1")));
         files.disable();
         files.disable();
-        assert!(files.hold(Path::new("/2")));
+        assert!(files.keeps(Path::new("/2")));
         assert_eq!(files.enable(), None);
-        assert!(files.hold(Path::new("/3")) && files.are_disabled());
+        assert!(files.keeps(Path::new("/3")) && files.are_disabled());
         let held = files.enable().unwrap();
         assert_eq!(held, [PathBuf::from("/2"), PathBuf::from("/3")]);
         assert_eq!(
@@ -418,7 +419,7 @@ mod tests {
         let mut files = ObsoleteFiles::default();
         files.pin();
         assert_eq!(files.enable(), None);
-        assert!(files.are_pinned() && files.hold(Path::new("/1")));
+        assert!(files.are_pinned() && files.keeps(Path::new("/1")));
         files.disable();
         assert_eq!(files.unpin(), None);
         assert!(!files.are_pinned() && files.are_disabled());
@@ -429,9 +430,10 @@ mod tests {
     fn held_paths_are_kept_once_the_directory_is_released() {
         let mut files = ObsoleteFiles::default();
         files.pin();
-        assert!(files.hold(Path::new("/1")));
+        assert!(files.keeps(Path::new("/1")));
         files.give_up();
         assert_eq!(files.unpin(), None);
+        assert!(files.keeps(Path::new("/2")));
     }
 
     #[test]

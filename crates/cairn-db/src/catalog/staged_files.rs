@@ -1,4 +1,4 @@
-//! Tables that prepared ingestions have brought into the directories of the database, before they are in a version.
+//! Tables that ingestions and imports have brought into the directories of the database, before they are in a version.
 //!
 //! Invariants: a table is staged before its file exists, and no longer once the MANIFEST may refer to it. Whoever takes
 //! it from here deletes it, or adds it to a version. After a crash the next opening deletes it, because no version has

@@ -136,32 +136,26 @@ fn create_with_import<H: Host>(
     let options = options.sanitize(&database.settings.get());
     check_exports(&options.comparator, exports)?;
     let mut imported = Vec::new();
-    let created = bring_in(database, &options, import, exports, &mut imported)
+    let brought = host.while_open(|| bring_in(database, &options, import, exports, &mut imported));
+    let created = brought
+        .unwrap_or_else(|| Err(Error::shutdown("the database is closed")))
         .and_then(|tables| {
             let family = NewFamily {
                 name: name.to_owned(),
                 options,
                 tables,
             };
-            let _lead = host.lead_alone()?;
-            // An opening that finds the family after a power failure also finds every earlier write.
-            host.flush_wal(true)?;
-            host.create_families_led(vec![family])
+            create_with_tables(host, family, &imported)
         })
-        .map(|mut created| created.pop().expect("one family was created"));
-    let state = match created {
-        Ok(state) => state,
-        Err(error) => {
-            // If the outcome of the MANIFEST write is unknown, the database is read-only, and the files may
-            // be part of it.
-            if !host.is_in_doubt() {
-                imported
-                    .iter()
-                    .for_each(|file| catalog.deletions.delete(&file.inside));
-            }
-            return Err(error);
-        }
-    };
+        .inspect_err(|_| {
+            // Once the directory is released, closing has deleted them.
+            let _deleted = host.while_open(|| {
+                let staged = imported.iter().map(|file| file.meta.number);
+                let paths = staged.filter_map(|number| catalog.staged.take(number));
+                paths.for_each(|path| catalog.deletions.delete(&path));
+            });
+        });
+    let (state, recorded) = created?;
     if import.move_files {
         for file in &imported {
             if let Err(error) = context.world.fs.remove(&file.outside) {
@@ -172,10 +166,37 @@ fn create_with_import<H: Host>(
         }
     }
     host.schedule_due();
-    Ok(state)
+    recorded.map(|()| state)
 }
 
-/// Links or copies the files, and returns the edit that adds them to the tree.
+/// Creates `family` with the imported tables. Returns it with the outcome of [`Host::record_families`].
+fn create_with_tables<H: Host>(
+    host: &Arc<H>,
+    family: NewFamily,
+    imported: &[Imported],
+) -> Result<(Arc<FamilyState>, Result<()>)> {
+    let catalog = host.components().catalog;
+    let _lead = host.lead_alone()?;
+    // An opening that finds the family after a power failure also finds every earlier write.
+    host.flush_wal(true)?;
+    // Under the lead, which closing takes before it deletes staged files.
+    for file in imported {
+        catalog.staged.take(file.meta.number);
+    }
+    let created = host.create_families_led(vec![family]);
+    // If the outcome of the MANIFEST write is unknown, the database is read-only, and the files may be part of it.
+    if created.is_err() && !host.is_in_doubt() {
+        for file in imported {
+            catalog.deletions.delete(&file.inside);
+        }
+    }
+    let mut created = created?;
+    let recorded = host.record_families(&created);
+    let state = created.pop().expect("one family was created");
+    Ok((state, recorded))
+}
+
+/// Links or copies the files, which are staged, and returns the edit that adds them to the tree.
 fn bring_in(
     database: Components<'_>,
     options: &FamilyOptions,
@@ -202,6 +223,7 @@ fn bring_in(
         let meta = import_meta(database, &reader, file, &outside, options)
             .map_err(|error| error.context(format_args!("importing {}", outside.display())))?;
         let inside = dir.join(names::table(meta.number));
+        catalog.staged.add(meta.number, &inside);
         imported.push(Imported {
             outside: outside.clone(),
             inside: inside.clone(),

@@ -62,8 +62,11 @@ pub(crate) trait WriteHost {
     /// Returns the end of the logs. The caller leads.
     fn log_end(&self) -> LogEnd;
 
-    /// Creates families, durably: all of them or none. The caller leads.
+    /// Creates families, durably: all of them or none. The caller leads, and then calls [`Host::record_families`].
     fn create_families_led(self: &Arc<Self>, new: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>>;
+
+    /// Records new families in the log and the OPTIONS file. They exist even if this fails. The caller leads.
+    fn record_families(&self, created: &[Arc<FamilyState>]) -> Result<()>;
 }
 
 /// The jobs of a database.

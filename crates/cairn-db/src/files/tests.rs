@@ -164,6 +164,10 @@ impl WriteHost for FakeHost {
     fn create_families_led(self: &Arc<Self>, _: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>> {
         Err(Error::not_supported("the test has one family"))
     }
+
+    fn record_families(&self, _: &[Arc<FamilyState>]) -> Result<()> {
+        Err(Error::not_supported("the test has one family"))
+    }
 }
 
 impl JobHost for FakeHost {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use cairn_db::Db;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode,
-    WriteOptions,
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
+    ImportColumnFamilyOptions, WalWriteMode, WriteOptions,
 };
 use cairn_platform::Executor;
 use cairn_platform::sync::Mutex;
@@ -539,4 +539,46 @@ fn a_compaction_that_fails_repeatedly_waits_between_attempts() {
     assert_eq!(error.code(), Code::IoError);
     let jobs = sim.executor.completed() - before;
     assert!(jobs < 100, "{jobs} jobs until it was reported");
+}
+
+#[test]
+fn families_that_cannot_be_recorded_in_the_options_file_exist() {
+    let sim = SimWorld::new(31);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    let export = db.export("/export".as_ref()).unwrap();
+    let unsaved = |outcome: Result<()>, known: &str| {
+        assert_eq!(sim.fs.injected(), 1);
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), Code::IoError);
+        assert!(error.text().contains(known), "{error}");
+    };
+    let break_next = || {
+        let plan = failing(Call::Create, ".dbtmp", Fault::InputOutput, 1);
+        sim.fs.set_plan(plan);
+    };
+    break_next();
+    unsaved(db.create_family("new", &small()).map(drop), "exist");
+    db.family("new").expect("it exists").put(b"a", b"1").unwrap();
+
+    break_next();
+    let options = ImportColumnFamilyOptions::default();
+    let exports = std::slice::from_ref(&export);
+    let imported = db.create_family_with_import("in", &small(), &options, exports);
+    unsaved(imported.map(drop), "exist");
+    let family = db.family("in").expect("it exists");
+    assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+
+    break_next();
+    let new = db.family("new").expect("it exists");
+    unsaved(db.drop_family(&new), "is dropped");
+    assert!(db.family("new").is_none());
+    drop((family, new));
+    db.close().unwrap();
+
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    let family = db.family("in").expect("it exists");
+    assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(db.family("new").is_none());
 }
