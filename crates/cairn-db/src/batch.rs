@@ -581,8 +581,13 @@ impl WriteBatch {
         self.is_raw
     }
 
-    /// True if a record without a timestamp may belong to the family with this id.
+    /// True if a record may belong to the family with this id.
     pub(crate) fn writes_to(&self, family: u32) -> bool {
+        self.writes_plain_to(family) || self.stamped.iter().any(|&(id, _)| id == family)
+    }
+
+    /// True if a record without a timestamp may belong to the family with this id.
+    pub(crate) fn writes_plain_to(&self, family: u32) -> bool {
         match family {
             0 => self.in_default,
             family => self.families.contains(&family),

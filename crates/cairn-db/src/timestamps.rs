@@ -187,7 +187,7 @@ impl Shared {
             }
         }
         let is_plain =
-            |family: &&Arc<FamilyState>| size(family) > 0 && batch.writes_to(family.id());
+            |family: &&Arc<FamilyState>| size(family) > 0 && batch.writes_plain_to(family.id());
         let plain = families.iter().find(is_plain);
         if let Some(family) = plain
             && !batch.is_raw()

@@ -9,15 +9,20 @@ use cairn_options::{CompactionStyle, DbOptions, FamilyOptions, WriteOptions};
 use cairn_platform::Clock;
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
-use cairn_types::{Code, Result};
+use cairn_types::{Code, KeyOrder, Result};
 
 use crate::basic::db_options;
 use crate::wal::open_with;
 
 /// Creates a database with a family whose writes stop at two tables in level 0, which are not compacted.
 fn stopped(world: &World) -> (Db, Family) {
+    stopped_with(world, KeyOrder::Bytewise)
+}
+
+fn stopped_with(world: &World, comparator: KeyOrder) -> (Db, Family) {
     let db = open_with(world, &db_options(), false);
     let options = FamilyOptions {
+        comparator,
         compaction_style: CompactionStyle::None,
         level0_file_num_compaction_trigger: 2,
         level0_slowdown_writes_trigger: 2,
@@ -34,8 +39,27 @@ fn stopped(world: &World) -> (Db, Family) {
 
 fn put(db: &Db, family: &Family, key: &[u8]) -> Result<()> {
     let mut batch = WriteBatch::new();
-    batch.put_in(family, key, b"1");
+    match family.timestamp_size() {
+        0 => batch.put_in(family, key, b"1"),
+        _ => batch.put_with_timestamp(family, key, &7_u64.to_le_bytes(), b"1"),
+    }
     db.write(&batch)
+}
+
+#[test]
+fn writes_with_timestamps_are_delayed_like_others() {
+    let world = World::in_memory();
+    let (db, family) = stopped_with(&world, KeyOrder::BytewiseU64Ts);
+    let timestamp = 7_u64.to_le_bytes();
+    let mut whole = WriteBatch::new();
+    whole.put_with_timestamp(&family, b"k", &timestamp, b"1");
+    let mut updated = WriteBatch::new();
+    updated.put_in(&family, b"k", b"1");
+    updated.update_timestamps(&timestamp, |_| Some(8)).unwrap();
+    for batch in [whole, updated] {
+        let refused = db.write_with(&batch, &impatient()).unwrap_err();
+        assert_eq!(refused.code(), Code::Incomplete, "{refused}");
+    }
 }
 
 fn impatient() -> WriteOptions {
