@@ -276,6 +276,7 @@ impl Shared {
         if wal_bytes == u64::MAX || self.context.read_only {
             return Ok(());
         }
+        self.may_write()?;
         // Writes without a log would be missing in the copy.
         let unlogged = self.signals.has_unlogged();
         if self.log_bytes() < wal_bytes && !unlogged && !self.has_direct_blobs() {

@@ -69,6 +69,7 @@ impl WalFile {
 impl Shared {
     /// Returns the logs that contain a batch, oldest first.
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
+        self.may_write()?;
         let fs = &*self.context.world.fs;
         // Live logs first, so that one that is archived meanwhile is listed twice rather than not at all. If
         // there is an archive, these are all logs in the directory, since unneeded ones are about to be
@@ -130,16 +131,17 @@ impl Shared {
 
     /// Returns the length of the records of a log that is being written, or was written by this process and
     /// is still live.
-    fn written_len(&self, number: FileNumber) -> Option<u64> {
+    fn written_len(&self, number: FileNumber) -> Result<Option<u64>> {
+        self.may_write()?;
         let writer = self.writes.writer.lock();
         if let Some(log) = writer.log.as_ref().filter(|log| log.number() == number) {
-            return Some(log.file_len());
+            return Ok(Some(log.file_len()));
         }
         if let Some((_, len)) = writer.ended.filter(|ended| ended.0 == number) {
-            return Some(len);
+            return Ok(Some(len));
         }
         drop(writer);
-        self.tree.lock().logs.len_of(number)
+        Ok(self.tree.lock().logs.len_of(number))
     }
 
     /// Returns the error of a stream with a `gap` between the logs `before` and `number`, which were adjacent
@@ -358,7 +360,7 @@ impl WalIterator {
                 None => {
                     let file = &self.files[self.at];
                     // Checked before the file is opened: a deleted one is not opened then.
-                    let limit = shared.written_len(number).unwrap_or(u64::MAX);
+                    let limit = shared.written_len(number)?.unwrap_or(u64::MAX);
                     let Some((_, reader)) = shared.open_wal_up_to(limit, file)? else {
                         return Err(deleted(number));
                     };
@@ -411,7 +413,7 @@ impl WalIterator {
                         return Ok(Found::Batch);
                     }
                 }
-                WalEvent::End(_) => match shared.written_len(number) {
+                WalEvent::End(_) => match shared.written_len(number)? {
                     Some(now) if now > self.limit => {
                         self.limit = now;
                         reader.go_on(now);
@@ -530,6 +532,7 @@ impl Db {
     /// `ShutdownInProgress` if the database is closed; `NotSupported` if it is read-only.
     pub fn current_wal_file(&self) -> Result<WalFile> {
         self.shared().check_open_log()?;
+        self.shared().may_write()?;
         let writer = self.shared().writes.writer.lock();
         let log = writer.log.as_ref();
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;

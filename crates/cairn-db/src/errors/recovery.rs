@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_observe::BackgroundErrorReason as Reason;
+use cairn_observe::callback::{self, Within};
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
@@ -43,8 +44,10 @@ impl Shared {
     /// Starts an automatic recovery from `error`, unless one is in progress or a listener disables it.
     pub(super) fn start_recovery(&self, reason: Reason, error: &Error, severity: Severity) {
         let mut auto_recovery = true;
-        self.telemetry.notify(|listener| {
-            listener.on_error_recovery_begin(reason, error, &mut auto_recovery);
+        callback::within(&self.context.info, Within::Locked, || {
+            self.telemetry.notify(|listener| {
+                listener.on_error_recovery_begin(reason, error, &mut auto_recovery);
+            });
         });
         let retries = self.options().max_bgerror_resume_count;
         if !auto_recovery || !self.errors.begin_automatic(retries) {

@@ -11,7 +11,7 @@ use crate::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Returns an error if the thread must not lead or change options.
+    /// Returns an error if the thread must not lead, use the log or change options.
     ///
     /// # Errors
     ///

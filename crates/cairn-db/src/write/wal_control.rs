@@ -11,6 +11,7 @@ use crate::shared::Shared;
 impl Shared {
     /// Hands buffered records to the kernel, and with `sync` makes them durable.
     pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.may_write()?;
         let syncer = {
             let mut writer = self.writes.writer.lock();
             let Some(log) = writer.log.as_mut() else {

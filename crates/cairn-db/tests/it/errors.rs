@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::Db;
+use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
@@ -18,6 +19,7 @@ use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Tr
 use cairn_types::{Code, Error, Result, Severity, Subcode};
 
 use super::basic::{db_options, open_with, small};
+use super::callouts::within_bounds;
 
 pub(super) fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Result<Db> {
     open_with(&sim.world, options, family)
@@ -560,7 +562,10 @@ fn families_that_cannot_be_recorded_in_the_options_file_exist() {
     };
     break_next();
     unsaved(db.create_family("new", &small()).map(drop), "exist");
-    db.family("new").expect("it exists").put(b"a", b"1").unwrap();
+    db.family("new")
+        .expect("it exists")
+        .put(b"a", b"1")
+        .unwrap();
 
     break_next();
     let options = ImportColumnFamilyOptions::default();
@@ -581,4 +586,61 @@ fn families_that_cannot_be_recorded_in_the_options_file_exist() {
     let family = db.family("in").expect("it exists");
     assert_eq!(family.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert!(db.family("new").is_none());
+}
+
+/// Writes to the database that reports an error.
+#[derive(Default)]
+struct Writes {
+    db: Mutex<Option<Db>>,
+    begun: Mutex<Vec<Result<()>>>,
+    ended: Mutex<Vec<Result<()>>>,
+}
+
+impl Writes {
+    fn write(&self) -> Result<()> {
+        let db = self.db.lock().clone().expect("it is open");
+        db.put(b"listener", b"1")
+            .and_then(|()| db.sync_wal())
+            .and_then(|()| db.flush())
+    }
+}
+
+impl EventListener for Writes {
+    fn on_error_recovery_begin(&self, _: BackgroundErrorReason, _: &Error, _: &mut bool) {
+        self.begun.lock().push(self.write());
+    }
+    fn on_error_recovery_end(&self, _: &BackgroundErrorRecoveryInfo) {
+        self.ended.lock().push(self.write());
+    }
+}
+
+#[test]
+fn a_listener_of_recoveries_cannot_wait_for_its_own_thread() {
+    let fails = |call: Call, name_end: &str, act: fn(&Db) -> Result<()>| {
+        let sim = SimWorld::new(32);
+        let listener = Arc::new(Writes::default());
+        let mut options = db_options();
+        options.listeners.push(listener.clone());
+        let db = open_on(&sim, &options, &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        *listener.db.lock() = Some(db.clone());
+        sim.fs
+            .set_plan(failing(call, name_end, Fault::InputOutput, 1));
+        let error = act(&db).err();
+        assert!(error.is_some(), "{call:?} {name_end}");
+        wait_a_minute(&sim);
+        let begun = listener.begun.lock();
+        let refused = |result: &Result<()>| result.as_ref().is_err_and(|e| e.code() == Code::Busy);
+        assert!(!begun.is_empty() && begun.iter().all(refused), "{begun:?}");
+        let ended = listener.ended.lock();
+        assert!(!ended.is_empty(), "{ended:?}");
+        assert_eq!(db.background_error_state(), None);
+        *listener.db.lock() = None;
+    };
+    within_bounds("listener".to_owned(), move || {
+        fails(Call::Sync, ".log", |db| db.put_with(b"b", b"2", &synced()));
+        fails(Call::Sync, ".log", Db::sync_wal);
+        fails(Call::Create, ".log", |db| db.flush());
+        fails(Call::Create, ".sst", |db| db.flush());
+    });
 }

@@ -8,9 +8,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_db::{
+    ColumnFamilyMetaDataOptions, Db, FamilyDescriptor, OpenRequest, Range,
+    SizeApproximationOptions, WriteBatch, open,
+};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, Plugin, ReadOptions, TableFilter,
+    WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
@@ -32,16 +36,119 @@ const PHASES: [&str; 9] = [
     "close",
 ];
 
-/// The use of the database by a callee that it calls.
-const USES: [&str; 8] = [
-    "put",
-    "get",
-    "iterator",
-    "flush",
-    "flush without waiting",
-    "set options",
-    "compact",
-    "close",
+/// A use of the database by a callee that it calls.
+type Use = (&'static str, fn(&Db) -> Result<()>);
+
+const USES: [Use; 34] = [
+    ("put", |db| db.put(b"key5", b"used")),
+    ("get", |db| db.get(&key(1)).map(drop)),
+    ("multi get", |db| {
+        let found = db.multi_get(&[key(1), key(2)], &ReadOptions::default());
+        found.into_iter().try_for_each(|one| one.map(drop))
+    }),
+    ("iterator", |db| {
+        let mut iter = db.iter();
+        iter.seek_to_first();
+        iter.status()
+    }),
+    ("snapshot", |db| {
+        drop(db.snapshot());
+        Ok(())
+    }),
+    ("flush", |db| db.flush()),
+    ("flush without waiting", |db| {
+        let options = FlushOptions {
+            wait: false,
+            ..FlushOptions::default()
+        };
+        db.default_family().flush_with(&options)
+    }),
+    ("set options", |db| {
+        let changed = [("level0_slowdown_writes_trigger", "40")];
+        db.default_family().set_options(&changed)
+    }),
+    ("set database options", |db| {
+        db.set_db_options(&[("max_background_jobs", "3")])
+    }),
+    ("compact", compact),
+    ("suggest compaction", |db| {
+        db.default_family().suggest_compact_range(None, None)
+    }),
+    ("delete files", |db| {
+        let range = (Some(&b"x"[..]), Some(&b"y"[..]));
+        db.default_family().delete_files_in_ranges(&[range], false)
+    }),
+    ("create and drop a family", |db| {
+        let family = db.create_family("used", &FamilyOptions::default())?;
+        db.drop_family(&family)
+    }),
+    ("export", |db| db.export("/export".as_ref()).map(drop)),
+    ("checkpoint", |db| {
+        db.create_checkpoint("/checkpoint".as_ref(), 0).map(drop)
+    }),
+    ("checkpoint with the log", |db| {
+        let all = db.create_checkpoint("/checkpoint".as_ref(), u64::MAX);
+        all.map(drop)
+    }),
+    ("sync the log", Db::sync_wal),
+    ("lock the log", |db| {
+        db.lock_wal()?;
+        db.unlock_wal()
+    }),
+    ("logs", |db| db.sorted_wal_files().map(drop)),
+    ("current log", |db| db.current_wal_file().map(drop)),
+    ("updates", |db| {
+        db.updates_since(db.latest_sequence()).map(drop)
+    }),
+    ("keep files", |db| {
+        db.disable_file_deletions()?;
+        db.enable_file_deletions()
+    }),
+    ("live files", |db| db.live_files(false).map(drop)),
+    ("live files and a flush", |db| db.live_files(true).map(drop)),
+    ("metadata", |db| {
+        drop(db.live_files_metadata());
+        drop(db.metadata(&ColumnFamilyMetaDataOptions::default()));
+        drop(db.live_files_checksum_info());
+        Ok(())
+    }),
+    ("properties", |db| {
+        for name in Db::property_names() {
+            let _text = db.property(name);
+            let _number = db.property_number(name);
+            let _map = db.property_map(name);
+        }
+        Ok(())
+    }),
+    ("sizes", |db| {
+        let range = Range::new(b"a", b"z");
+        let _stats = db.default_family().approximate_memtable_stats(&range);
+        let options = SizeApproximationOptions::default();
+        let sizes = db.default_family().approximate_sizes(&[range], &options);
+        sizes.map(drop)
+    }),
+    ("background error", |db| {
+        drop(db.background_error_state());
+        drop(db.damaged_tables());
+        Ok(())
+    }),
+    ("resume", Db::resume),
+    ("pause", |db| {
+        db.pause_background_work();
+        db.continue_background_work()
+    }),
+    ("disable manual compaction", |db| {
+        db.disable_manual_compaction();
+        db.enable_manual_compaction();
+        Ok(())
+    }),
+    ("wait for compactions", |db| {
+        db.wait_for_compact(&WaitForCompactOptions::default())
+    }),
+    ("cancel background work", |db| {
+        db.cancel_all_background_work(true)
+    }),
+    ("close", Db::close),
 ];
 
 fn key(n: u32) -> Vec<u8> {
@@ -132,33 +239,12 @@ fn run(phase: &str, db: &Db, callee: &Arc<Callee>, kind: &str) -> Result<()> {
     }
 }
 
-fn use_it(what: &str, db: &Db) -> Result<()> {
-    let family = db.default_family();
-    match what {
-        "put" => db.put(b"key5", b"used"),
-        "get" => db.get(&key(1)).map(drop),
-        "iterator" => {
-            let mut iter = db.iter();
-            iter.seek_to_first();
-            iter.status()
-        }
-        "flush" => db.flush(),
-        "flush without waiting" => family.flush_with(&FlushOptions {
-            wait: false,
-            ..FlushOptions::default()
-        }),
-        "set options" => family.set_options(&[("level0_slowdown_writes_trigger", "40")]),
-        "compact" => compact(db),
-        _ => db.close(),
-    }
-}
-
 /// Runs `case` on its own thread. The time limit only ends a test that hangs.
 #[expect(
     clippy::disallowed_methods,
     reason = "a case that hangs outlives its test, which a scoped thread could not"
 )]
-fn within_bounds(name: String, case: impl FnOnce() + Send + 'static) {
+pub fn within_bounds(name: String, case: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let runner = std::thread::spawn(move || {
         case();
@@ -271,7 +357,7 @@ fn a_callee_that_uses_the_database_is_served_or_gets_the_restriction() {
     let mut refused = 0;
     for kind in kinds::all() {
         for phase in PHASES {
-            for what in USES {
+            for (what, act) in USES {
                 let name = format!("{kind} during {phase} uses {what}");
                 let answer: Arc<Mutex<Option<Result<()>>>> = Arc::default();
                 let told = answer.clone();
@@ -281,7 +367,7 @@ fn a_callee_that_uses_the_database_is_served_or_gets_the_restriction() {
                     let db = database(kind, &callee);
                     let used = db.clone();
                     *callee.act.lock() = Some(Arc::new(move || {
-                        let result = caught(|| use_it(what, &used));
+                        let result = caught(|| act(&used));
                         *told.lock() = Some(result);
                     }));
                     callee.once.store(true, SeqCst);
