@@ -51,6 +51,8 @@ pub struct WriteBatch {
     pub(crate) has_placeholders: bool,
     /// True if the batch was read from its serialized form: keys may end with timestamps.
     is_raw: bool,
+    /// True if a record refers to a blob file, which belongs to the database that wrote the batch: it cannot be written.
+    is_foreign: bool,
     /// The maximum size of [`WriteBatch::data`] in bytes; 0 for no limit.
     max_bytes: usize,
     /// The error of the first write that was not added: a key or value of 4 GiB, or a batch above its maximum
@@ -135,7 +137,8 @@ impl WriteBatch {
         Some(Protection::whole(checksums.clone()))
     }
 
-    /// Allows the batch to be written without the rejected writes.
+    /// Allows the batch to be written without the rejected writes. A batch of [`WriteBatch::from_data`] that refers to
+    /// blob files still cannot be written.
     pub fn forget_refused(&mut self) {
         self.refused = None;
     }
@@ -150,7 +153,7 @@ impl WriteBatch {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
         let mut families = Vec::new();
-        let (mut in_default, mut has_ranges, mut refused) = (false, false, None);
+        let (mut in_default, mut has_ranges, mut is_foreign) = (false, false, false);
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
             if let Record::BeginPrepare(_) | Record::EndPrepare { .. } = record {
@@ -163,13 +166,7 @@ impl WriteBatch {
                 check_entry(entry.key.len(), entry.value.len())?;
             }
             has_ranges |= matches!(record, Record::DeleteRange { .. });
-            if let Record::PutBlobIndex { .. } = record {
-                refused.get_or_insert_with(|| {
-                    Error::not_supported(
-                        "a batch with a reference to a blob file, which belongs to the database that wrote it",
-                    )
-                });
-            }
+            is_foreign |= matches!(record, Record::PutBlobIndex { .. });
             match record.family() {
                 Some(0) => in_default = true,
                 Some(id) => note(&mut families, id),
@@ -186,8 +183,9 @@ impl WriteBatch {
             stamped: Vec::new(),
             has_placeholders: false,
             is_raw: true,
+            is_foreign,
             max_bytes: 0,
-            refused,
+            refused: None,
             checksums: BatchChecksums::default(),
         })
     }
@@ -267,6 +265,7 @@ impl WriteBatch {
         self.stamped.clear();
         self.has_placeholders = false;
         self.is_raw = false;
+        self.is_foreign = false;
         self.checksums.shorten(0);
     }
 
@@ -527,6 +526,7 @@ impl WriteBatch {
         self.has_ranges = other.has_ranges;
         self.has_placeholders = other.has_placeholders;
         self.is_raw = other.is_raw;
+        self.is_foreign = other.is_foreign;
     }
 
     /// Sets the last bytes of the keys of the families for which `size_of` returns the length of `timestamp`.
@@ -561,6 +561,11 @@ impl WriteBatch {
     /// Returns an error if a write was rejected.
     pub(crate) fn check(&self) -> Result<()> {
         self.verify_checksums()?;
+        if self.is_foreign {
+            return Err(Error::not_supported(
+                "a batch with a reference to a blob file, which belongs to the database that wrote it",
+            ));
+        }
         self.refused.clone().map_or(Ok(()), Err)
     }
 

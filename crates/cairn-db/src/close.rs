@@ -48,6 +48,8 @@ impl Shared {
         self.changed.notify_all();
         // The last lead: the next writer that acquires it finds the database closing.
         drop(self.lead_alone()?);
+        // The last change of options: it writes to the directory.
+        drop(self.settings.begin_change());
         self.end_traces_at_close();
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         assert_eq!(

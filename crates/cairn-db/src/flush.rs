@@ -425,15 +425,24 @@ impl Shared {
         };
         // No flush starts once the database is being closed.
         let over = |tree: &Tree| self.lifecycle.is_closing() && tree.jobs.flushes() == 0;
-        self.wait_until(|tree| {
-            self.errors.stop_writes() || failing(tree).is_some() || reached(tree) || over(tree)
-        })?;
-        self.check_failure()?;
-        let tree = self.tree.lock();
-        match failing(&tree) {
-            Some(error) => Err(error),
-            None if reached(&tree) || !over(&tree) => Ok(()),
-            None => Err(Error::shutdown("the database is being closed")),
+        loop {
+            // Determined under the lock: a failed flush may be retried, and the error gone, before it is taken again.
+            let mut outcome = None;
+            self.wait_until(|tree| {
+                outcome = match failing(tree) {
+                    Some(error) => Some(Err(error)),
+                    None if reached(tree) => Some(Ok(())),
+                    None if over(tree) => {
+                        Some(Err(Error::shutdown("the database is being closed")))
+                    }
+                    None => None,
+                };
+                outcome.is_some() || self.errors.stop_writes()
+            })?;
+            self.check_failure()?;
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
         }
     }
 

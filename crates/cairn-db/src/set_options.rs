@@ -74,8 +74,7 @@ impl Shared {
         self: &Arc<Self>,
         changes: &[(Arc<FamilyState>, Changes<'_>)],
     ) -> Result<()> {
-        self.check_changeable()?;
-        let change = self.settings.begin_change();
+        let change = self.begin_change()?;
         let mut changed: Vec<(Arc<FamilyState>, FamilyOptions)> = Vec::new();
         for (family, changes) in changes {
             self.context.info.info(format_args!(
@@ -153,8 +152,7 @@ impl Shared {
 
     /// Changes options of the database, atomically.
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
-        self.check_changeable()?;
-        let change = self.settings.begin_change();
+        let change = self.begin_change()?;
         self.context.info.info(format_args!(
             "SetDBOptions(), inputs: {}",
             changes_text(changes)
@@ -213,11 +211,15 @@ impl Shared {
         })
     }
 
-    /// Returns an error if the database is closed.
-    fn check_changeable(&self) -> Result<()> {
+    /// Waits for a change in progress. Returns an error if the database is closed.
+    fn begin_change(&self) -> Result<Change<'_>> {
         self.context.check_process()?;
         self.lifecycle.check_open()?;
-        self.may_write()
+        self.may_write()?;
+        let change = self.settings.begin_change();
+        // Closing waits for a change that has begun before.
+        self.lifecycle.check_open()?;
+        Ok(change)
     }
 
     fn save_options(&self, change: &Change<'_>) -> Result<()> {

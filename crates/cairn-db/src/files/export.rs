@@ -315,6 +315,12 @@ fn import_meta(
             meta.seqs.smallest, meta.seqs.largest
         )));
     }
+    if meta.seqs.largest.0 > SequenceNumber::MAX.0 / 2 || file.epoch_number >= u64::MAX / 2 {
+        return Err(Error::corruption(format!(
+            "sequence number {} or epoch {} leaves too few for later writes",
+            meta.seqs.largest, file.epoch_number
+        )));
+    }
     meta.epoch = file.epoch_number;
     let now = database.context.world.clock.wall_seconds();
     meta.times.oldest_ancester = match file.oldest_ancester_time {

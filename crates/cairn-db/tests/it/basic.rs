@@ -346,3 +346,21 @@ fn writes_that_are_taken_back_leave_nothing_in_a_batch() {
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert!(!batch.has_timestamps() && !batch.lacks_timestamps());
 }
+
+#[test]
+fn a_batch_with_references_to_blob_files_is_never_written() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    // One record: the kind of a blob index, the key "k" and an index of three bytes.
+    let data = [&[0; 8][..], &[1, 0, 0, 0, 0x11, 1, b'k', 3, 0, 1, 2]].concat();
+    let mut batch = WriteBatch::from_data(&data).unwrap();
+    for _ in 0..2 {
+        let refused = db.write(&batch).unwrap_err();
+        assert_eq!(refused.code(), Code::NotSupported, "{refused}");
+        batch.forget_refused();
+        batch.put(b"l", b"1");
+    }
+    assert!(db.get(b"l").unwrap().is_none());
+    batch.clear();
+    batch.put(b"l", b"1");
+    db.write(&batch).unwrap();
+}

@@ -7,7 +7,7 @@ use cairn_db::{
 };
 use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions};
 use cairn_platform::World;
-use cairn_types::{Code, Result, Subcode};
+use cairn_types::{Code, Result, SequenceNumber, Subcode};
 
 use crate::basic::{db_options, open_at, small};
 
@@ -224,6 +224,13 @@ fn an_exported_family_becomes_one_of_another_database() {
     let mut outside = export.clone();
     outside.files[0].relative_filename = "../CURRENT".to_owned();
     assert_eq!(create(&outside).unwrap_err().code(), Code::InvalidArgument);
+    // Numbers that would leave none for later writes.
+    let mut last = export.clone();
+    last.files[0].largest_seqno = SequenceNumber::MAX;
+    assert_eq!(create(&last).unwrap_err().code(), Code::Corruption);
+    let mut last = export.clone();
+    last.files[0].epoch_number = u64::MAX;
+    assert_eq!(create(&last).unwrap_err().code(), Code::Corruption);
     assert!(other.family("in").is_none());
     let family = create(&export).unwrap();
     assert!(other.latest_sequence() >= db.latest_sequence());

@@ -168,22 +168,24 @@ impl<'a> BatchRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if the header is truncated, or its sequence number exceeds 56 bits.
+    /// [`Malformed`] if the header is truncated, or a sequence number of its records exceeds 56 bits.
     pub fn parse(bytes: &'a [u8]) -> Decoded<BatchRef<'a>> {
         let mut input = Input::new(bytes);
         let sequence = input.fixed64()?;
-        if sequence > SequenceNumber::MAX.0 {
+        let count = input.fixed32()?;
+        let last = sequence.saturating_add(u64::from(count.saturating_sub(1)));
+        if last > SequenceNumber::MAX.0 {
             return Err(Malformed::mismatch(
                 0,
-                "sequence number of the batch",
+                "last sequence number of the batch",
                 "at most 2^56 - 1",
-                sequence,
+                last,
             ));
         }
         Ok(BatchRef {
             bytes,
             sequence: SequenceNumber(sequence),
-            count: input.fixed32()?,
+            count,
         })
     }
 

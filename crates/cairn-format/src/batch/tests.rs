@@ -348,3 +348,19 @@ fn oversized_entries_are_rejected() {
     assert!(batch.single_delete(0, &whole).is_err());
     assert_eq!(batch, before);
 }
+
+#[test]
+fn the_sequence_numbers_of_a_batch_have_56_bits() {
+    let header = |sequence: u64, count: u32| {
+        let mut bytes = sequence.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes
+    };
+    let last = SequenceNumber::MAX.0;
+    for (sequence, count) in [(last, 0), (last, 1), (last - 2, 3)] {
+        assert!(BatchRef::parse(&header(sequence, count)).is_ok());
+    }
+    for (sequence, count) in [(last + 1, 0), (last, 2), (u64::MAX, u32::MAX)] {
+        assert!(BatchRef::parse(&header(sequence, count)).is_err());
+    }
+}

@@ -295,6 +295,9 @@ impl CommitPipeline {
             true => &alone,
             false => &all,
         };
+        if next.0 - 1 > SequenceNumber::MAX.0 {
+            return Err(exhausted(before));
+        }
         let keys = next.0 - first.0;
         env.log(&LoggedGroup {
             batches,
@@ -441,6 +444,13 @@ fn verify(batch: &Batch<'_>) -> Result<()> {
         None => Ok(()),
         Some(protection) => protection.verify_logged(batch.logged),
     }
+}
+
+#[cold]
+fn exhausted(last: SequenceNumber) -> Error {
+    Error::aborted(format!(
+        "the sequence numbers after {last} do not suffice for the write: copy the entries into a new database"
+    ))
 }
 
 /// Returns the number of sequence numbers that `batch` takes.

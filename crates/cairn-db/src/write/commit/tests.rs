@@ -212,6 +212,19 @@ fn batches_inserted_sequentially_are_not_concurrent() {
 }
 
 #[test]
+fn a_write_that_would_exceed_the_last_sequence_number_is_refused() {
+    let env = FakeEnv::default();
+    let pipeline = CommitPipeline::new(None);
+    pipeline.skip_to(SequenceNumber(SequenceNumber::MAX.0 - 2));
+    let commit = |count| pipeline.commit(&env, Batch::whole(&batch(count, 1)), PLAIN);
+    assert_eq!(commit(3).unwrap_err().code(), Code::Aborted);
+    assert!(env.log.lock().is_empty());
+    commit(2).unwrap();
+    assert_eq!(pipeline.visible(), SequenceNumber::MAX);
+    assert_eq!(commit(1).unwrap_err().code(), Code::Aborted);
+}
+
+#[test]
 fn a_group_that_is_not_logged_takes_no_numbers() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     pipeline
