@@ -12,10 +12,12 @@ use crate::shared::{Shared, Tree};
 
 impl Shared {
     /// Deletes tables without readers and logs that no family needs, and delivers queued events to listeners.
-    /// The caller holds no lock.
+    /// The caller holds no lock. Does nothing in a callback that is called with locks held: the next purge does it.
     pub(crate) fn purge(&self) {
-        self.purge_files();
-        self.telemetry.deliver();
+        if self.may_write().is_ok() {
+            self.purge_files();
+            self.telemetry.deliver();
+        }
     }
 
     /// Deletes files that no reader and no recovery needs.
