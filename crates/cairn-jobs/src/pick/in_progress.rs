@@ -60,12 +60,15 @@ impl InProgress {
             "a running compaction writes to the output range"
         );
         let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
+        // All are checked before any is registered: after a panic, no job would release them.
+        let mut added = HashSet::with_capacity(files.len());
         for &file in &files {
             assert!(
-                self.files.insert(file),
+                !self.files.contains(&file) && added.insert(file),
                 "table {file} is already in a running compaction"
             );
         }
+        self.files.extend(added);
         self.running.push(Running {
             id,
             files,
@@ -109,12 +112,12 @@ impl InProgress {
         let id = JobId(self.next);
         self.next += 1;
         for &file in files {
-            let is_new = self.files.insert(file);
             assert!(
-                is_new || !self.is_input(file),
+                !self.is_input(file),
                 "table {file} is in no running compaction"
             );
         }
+        self.files.extend(files);
         self.running.push(Running {
             id,
             files: files.to_vec(),
