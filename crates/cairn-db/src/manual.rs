@@ -272,9 +272,7 @@ impl Shared {
             let mut tree = self.tree.lock();
             let version = family.view().version.clone();
             let state = tree.families.get_mut(&family.id());
-            let state = state.ok_or_else(|| {
-                Error::shutdown(format!("column family {:?} was dropped", family.name()))
-            })?;
+            let state = state.ok_or_else(|| dropped(family))?;
             match choose(&version, &state.busy)? {
                 Some(pick) => self.take(&mut tree, family, pick, version)?,
                 None => return Ok(false),
@@ -388,8 +386,8 @@ impl Shared {
                 let mut tree = self.tree.lock();
                 let version = family.view().version.clone();
                 let state = tree.families.get(&family.id());
-                let busy = state.map_or_else(InProgress::default, |state| state.busy.clone());
-                let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
+                let busy = &state.ok_or_else(|| dropped(family))?.busy;
+                let pick = pick::pick_files(&version, busy, &present, &pick_options, &request)?;
                 Chosen {
                     reports_tables: true,
                     ..self.take(&mut tree, family, pick, version)?
@@ -398,6 +396,12 @@ impl Shared {
             self.run_taken(family, chosen, &options.canceled)
         })
     }
+}
+
+/// The error of a manual compaction of a family that was dropped.
+#[cold]
+fn dropped(family: &FamilyState) -> Error {
+    Error::shutdown(format!("column family {:?} was dropped", family.name()))
 }
 
 /// The smallest internal key of a user key.
