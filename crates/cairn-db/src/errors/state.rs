@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //!
-//! E1. The error that stops writes is set only while there is a current error, and is cleared with it.
+//! E1. The error that stops writes is the current error if that is severe enough, and none otherwise.
 //! E2. The current error is only replaced by a more severe one.
 //! E3. At most one recovery is in progress, automatic or manual.
 
@@ -169,10 +169,9 @@ impl Errors {
                 severity,
                 error: error.clone(),
             });
-        }
-        if severity >= Severity::Hard && before < Some(Severity::Hard) || severity > Severity::Hard
-        {
-            self.failure.store(Some(Arc::new(error.clone())));
+            if severity >= Severity::Hard {
+                self.failure.store(Some(Arc::new(error.clone())));
+            }
         }
         self.check(&state);
         debug_assert!(
@@ -213,11 +212,12 @@ impl Errors {
 
     /// Checks that the error that stops writes agrees with the current error.
     fn check(&self, state: &State) {
-        let severity = state.current.as_ref().map(|current| current.severity);
+        let current = state.current.as_ref();
+        let stops = current.filter(|current| current.severity >= Severity::Hard);
         debug_assert_eq!(
-            self.failure.load().is_some(),
-            severity >= Some(Severity::Hard),
-            "writes stop if and only if the current error is severe enough: {severity:?} (E1)"
+            self.failure.load().as_deref(),
+            stops.map(|current| &current.error),
+            "writes stop with the current error if and only if it is severe enough (E1)"
         );
     }
 
@@ -412,6 +412,20 @@ mod tests {
         assert!(errors.clear(&current).is_err());
         assert!(failure().unwrap().contains("fatal"));
         assert!(errors.begin_by_hand().is_err());
+    }
+
+    /// Regression: writes failed with the last error rather than the most severe one.
+    #[test]
+    fn writes_fail_with_the_most_severe_error() {
+        let errors = Errors::new(Locks::new());
+        let worst = Error::corruption("damaged");
+        let severity = judgement(Severity::Unrecoverable);
+        errors.note(Reason::Flush, &severity, &worst, 1);
+        let fatal = Error::aborted("a panic");
+        errors.note(Reason::Flush, &judgement(Severity::Fatal), &fatal, 1);
+        let failure = errors.failure().as_ref().map(|error| Error::clone(error));
+        assert_eq!(failure, Some(worst.clone()));
+        assert_eq!(errors.current().map(|current| current.error), Some(worst));
     }
 
     #[test]
