@@ -12,7 +12,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
-use cairn_types::{Error, Result};
+use cairn_types::{Error, FileNumber, Result};
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
@@ -183,10 +183,9 @@ impl Shared {
         if !error.is_corruption() {
             return false;
         }
-        let blamed = pick.files().find(|(_, file)| {
-            let name = FileName::Table(file.number).to_string();
-            error.text().contains(&name)
-        });
+        let blamed = pick
+            .files()
+            .find(|(_, file)| names_table(error.text(), file.number));
         let (Some((level, file)), Some(state)) = (blamed, tree.families.get_mut(&family.id()))
         else {
             return false;
@@ -219,5 +218,36 @@ impl Db {
         let tree = self.shared().tree.lock();
         let states = tree.families.values();
         states.flat_map(|state| state.damaged.clone()).collect()
+    }
+}
+
+/// True if `text` has the name of `table`, possibly as the end of a path, and not as a part of a longer name.
+fn names_table(text: &str, table: FileNumber) -> bool {
+    let name = FileName::Table(table).to_string();
+    let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    text.match_indices(&name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        !goes_on(before.chars().next_back()) && !goes_on(after.chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a table whose name is the end of that of the damaged one was quarantined in its place.
+    #[test]
+    fn an_error_of_one_table_is_not_blamed_on_another() {
+        let text = "block checksum mismatch in /db/1000012.sst, at offset 20";
+        assert!(names_table(text, FileNumber(1_000_012)));
+        assert!(!names_table(text, FileNumber(12)));
+        for text in [
+            "000012.sst",
+            "of 000012.sst: damaged",
+            "in /a/b/000012.sst.",
+        ] {
+            assert!(names_table(text, FileNumber(12)), "{text}");
+        }
+        assert!(!names_table("/db/000012.ssta", FileNumber(12)));
     }
 }
