@@ -19,7 +19,7 @@ use super::state::is_intended;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::jobs::JobKind;
-use crate::shared::{Shared, Tree};
+use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
     /// True if a job with this history has to wait.
@@ -159,18 +159,6 @@ impl Shared {
         }
     }
 
-    /// Returns the reason why a waiting manual compaction may never start: a table that it needs is damaged.
-    pub(crate) fn is_in_the_way(&self, family: &FamilyState) -> Result<()> {
-        let tree = self.tree.lock();
-        let state = tree.families.get(&family.id());
-        match state.and_then(|state| state.damaged.first()) {
-            Some(table) if tree.jobs.compactions() == 0 => Err(table
-                .error
-                .context(format_args!("table {} is damaged", table.number))),
-            _ => Ok(()),
-        }
-    }
-
     /// Quarantines the input of `pick` that `error` names, if it is damage of a table. The remaining result
     /// is not a background error then.
     pub(crate) fn set_aside_damaged(
@@ -207,6 +195,22 @@ impl Shared {
             file.number
         ));
         true
+    }
+}
+
+impl FamilyTree {
+    /// Checks that a manual compaction, which conflicts with reserved files or ranges, does not wait in vain.
+    ///
+    /// # Errors
+    ///
+    /// The damage of a table, if nothing else is reserved.
+    pub(crate) fn check_wait(&self) -> Result<()> {
+        match self.damaged.first() {
+            Some(table) if self.busy.is_empty() => Err(table
+                .error
+                .context(format_args!("table {} is damaged", table.number))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod limits;
 mod listeners;
 mod logs;
 mod manners;
+mod manual_waits;
 mod memory;
 mod memtables;
 mod multi_scan;

@@ -55,7 +55,7 @@ enum At {
 pub enum Step {
     /// Run this pick, install its edit, and call [`Manual::next`] again.
     Run(Box<Pick>),
-    /// A running compaction conflicts: call again after one has finished.
+    /// Reserved files or ranges conflict: call again after [`InProgress::releases`] has changed.
     Wait,
     /// The request is finished.
     Done,
