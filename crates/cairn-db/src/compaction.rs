@@ -555,7 +555,9 @@ fn young_bytes(version: &Version, limits: &AgeLimits) -> u64 {
     let young = version
         .files()
         .filter(|(level, file)| limits.is_young(version, *level, file));
-    young.map(|(_, file)| file.size).sum()
+    young
+        .map(|(_, file)| file.size)
+        .fold(0, u64::saturating_add)
 }
 
 /// Returns the thread-list entry of the compaction of `pick`.

@@ -179,7 +179,7 @@ impl Shared {
             all.files += present.files;
             all.busy += present.busy;
             if done.micros > 0 || present.files > 0 {
-                all.bytes += present.bytes;
+                all.bytes = all.bytes.saturating_add(present.bytes);
                 total.add(&done);
                 rows.push((level, row(present, &done)));
             }

@@ -331,7 +331,10 @@ fn cut_to_size(
                 .version
                 .overlapping(output_level, Some(low), Some(high)),
         };
-        let below: u64 = below.iter().map(|file| file.size).sum();
+        let below: u64 = below
+            .iter()
+            .map(|file| file.size)
+            .fold(0, u64::saturating_add);
         if count > 0 && mine.saturating_add(below) > limit {
             files.truncate(count);
             return true;
