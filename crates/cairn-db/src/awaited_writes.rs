@@ -4,6 +4,7 @@
 //! form the next group, so that as many writes as there are threads share a sync.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cairn_platform::Job;
@@ -26,17 +27,6 @@ struct State {
     writers: usize,
 }
 
-/// Counts the end of a thread by a panic.
-struct Writer<'a>(&'a AwaitedWrites);
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.state.lock().writers -= 1;
-        }
-    }
-}
-
 impl AwaitedWrites {
     /// Executes `write` on a thread. `sync` is true if it waits for a sync.
     pub(crate) fn start(writes: &Arc<AwaitedWrites>, sync: bool, write: Job) {
@@ -55,7 +45,6 @@ impl AwaitedWrites {
 
     /// Executes writes until none is waiting.
     fn execute(&self) {
-        let _writer = Writer(self);
         loop {
             let mut state = self.state.lock();
             let Some(next) = state.waiting.pop_front() else {
@@ -63,7 +52,8 @@ impl AwaitedWrites {
                 return;
             };
             drop(state);
-            next();
+            // A panic, which its hook has printed, ends this write only: others may have no thread but this one.
+            drop(catch_unwind(AssertUnwindSafe(next)));
         }
     }
 }
@@ -109,6 +99,27 @@ mod tests {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Regression: the thread ended with the write that panicked, and those queued behind it were not executed.
+    #[test]
+    fn writes_queued_behind_one_that_panics_are_executed() {
+        let writes = Arc::new(AwaitedWrites::default());
+        let (gate, done) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
+        let closed = gate.lock();
+        let waiting = gate.clone();
+        AwaitedWrites::start(&writes, false, Box::new(move || drop(waiting.lock())));
+        AwaitedWrites::start(&writes, false, Box::new(|| panic!("a write of a test")));
+        let counted = done.clone();
+        let write = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        AwaitedWrites::start(&writes, false, Box::new(write));
+        drop(closed);
+        while writes.state.lock().writers > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(done.load(Ordering::SeqCst), 1);
     }
 
     #[test]

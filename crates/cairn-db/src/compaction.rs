@@ -203,6 +203,13 @@ impl Shared {
             Some(_) => chosen.pick.clone(),
             None => multi_level::with_skip_level(&context, &chosen.pick),
         };
+        // The request has no place for the timestamp to trim to.
+        let is_local = pick.trivial_move || pick.drops || chosen.trim.is_some();
+        // Looked up before the job is reported to begin: an error ends it without further reports.
+        let remote = match service.filter(|_| !is_local) {
+            Some(service) => self.files_for_worker()?.map(|files| (service, files)),
+            None => None,
+        };
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         if chosen.reports_tables {
             watch = watch.keeping_tables();
@@ -220,13 +227,8 @@ impl Shared {
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
         context.request_thread = Some(self.spare());
-        // The request has no place for the timestamp to trim to.
-        let is_local = pick.trivial_move || pick.drops || chosen.trim.is_some();
-        let remote = service.filter(|_| !is_local);
-        let remote = match remote {
-            Some(service) => self.remote_compactor(service, family, &info, &pick)?,
-            None => None,
-        };
+        let remote = remote
+            .map(|(service, files)| self.remote_compactor(service, files, family, &info, &pick));
         let job = CompactJob {
             context: Arc::new(context),
             pick: pick.clone(),
@@ -553,7 +555,9 @@ fn young_bytes(version: &Version, limits: &AgeLimits) -> u64 {
     let young = version
         .files()
         .filter(|(level, file)| limits.is_young(version, *level, file));
-    young.map(|(_, file)| file.size).sum()
+    young
+        .map(|(_, file)| file.size)
+        .fold(0, u64::saturating_add)
 }
 
 /// Returns the thread-list entry of the compaction of `pick`.

@@ -160,18 +160,21 @@ impl Shared {
     ) -> Result<()> {
         loop {
             self.check_writable()?;
-            let (chosen, running) = {
+            let (chosen, releases) = {
                 let mut tree = self.tree.lock();
                 tree.jobs.check_manual(canceled)?;
-                let running = tree.jobs.compactions();
                 let version = family.view().version.clone();
                 let Some(state) = tree.families.get_mut(&family.id()) else {
                     return Ok(());
                 };
+                let releases = state.busy.releases();
                 let (present, options) = (self.present(family), self.pick_options(family));
                 let chosen = match manual.next(&version, &state.busy, &present, &options) {
                     Step::Done => return Ok(()),
-                    Step::Wait => None,
+                    Step::Wait => {
+                        state.check_wait()?;
+                        None
+                    }
                     Step::Run(pick) => Some(Chosen {
                         blob_gc: Some(blob_gc),
                         trim: trim.map(<[u8]>::to_vec),
@@ -181,19 +184,18 @@ impl Shared {
                 if chosen.is_none() {
                     tree.jobs.begin_waiting();
                 }
-                (chosen, running)
+                (chosen, releases)
             };
             match chosen {
                 Some(chosen) => {
                     self.run_taken(family, chosen, canceled)?;
                 }
                 None => {
-                    let waited = self.is_in_the_way(family).and_then(|()| {
-                        self.wait_until(|tree| {
-                            tree.jobs.compactions() < running.max(1)
-                                || tree.jobs.check_manual(canceled).is_err()
-                                || self.check_writable().is_err()
-                        })
+                    let waited = self.wait_until(|tree| {
+                        let state = tree.families.get(&family.id());
+                        state.is_none_or(|state| state.busy.releases() != releases)
+                            || tree.jobs.check_manual(canceled).is_err()
+                            || self.check_writable().is_err()
                     });
                     self.tree.lock().jobs.end_waiting();
                     waited?;
@@ -272,9 +274,7 @@ impl Shared {
             let mut tree = self.tree.lock();
             let version = family.view().version.clone();
             let state = tree.families.get_mut(&family.id());
-            let state = state.ok_or_else(|| {
-                Error::shutdown(format!("column family {:?} was dropped", family.name()))
-            })?;
+            let state = state.ok_or_else(|| dropped(family))?;
             match choose(&version, &state.busy)? {
                 Some(pick) => self.take(&mut tree, family, pick, version)?,
                 None => return Ok(false),
@@ -388,8 +388,8 @@ impl Shared {
                 let mut tree = self.tree.lock();
                 let version = family.view().version.clone();
                 let state = tree.families.get(&family.id());
-                let busy = state.map_or_else(InProgress::default, |state| state.busy.clone());
-                let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
+                let busy = &state.ok_or_else(|| dropped(family))?.busy;
+                let pick = pick::pick_files(&version, busy, &present, &pick_options, &request)?;
                 Chosen {
                     reports_tables: true,
                     ..self.take(&mut tree, family, pick, version)?
@@ -398,6 +398,12 @@ impl Shared {
             self.run_taken(family, chosen, &options.canceled)
         })
     }
+}
+
+/// The error of a manual compaction of a family that was dropped.
+#[cold]
+fn dropped(family: &FamilyState) -> Error {
+    Error::shutdown(format!("column family {:?} was dropped", family.name()))
 }
 
 /// The smallest internal key of a user key.

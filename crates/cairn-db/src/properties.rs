@@ -191,7 +191,8 @@ fn memtable_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn live_table_bytes(s: &Sources<'_>) -> u64 {
-    s.view.version.files().map(|(_, file)| file.size).sum()
+    let sizes = s.view.version.files().map(|(_, file)| file.size);
+    sizes.fold(0, u64::saturating_add)
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
@@ -207,15 +208,18 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
     let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
     let mut to_sample = SAMPLED_TABLES;
     for (level, file) in s.view.version.files() {
-        all_bytes += file.size;
+        all_bytes = all_bytes.saturating_add(file.size);
         if file.counts.get().is_none() && to_sample > 0 {
             to_sample -= 1;
             // The error of a table that cannot be opened is returned when it is read; the estimate continues.
             let _ = s.family.tables().open(file, level, &s.shared.context.io);
         }
         if let Some(counts) = file.counts.get() {
-            known = (known.0 + counts.entries, known.1 + counts.deletions);
-            known_bytes += file.size;
+            known = (
+                known.0.saturating_add(counts.entries),
+                known.1.saturating_add(counts.deletions),
+            );
+            known_bytes = known_bytes.saturating_add(file.size);
         }
     }
     let scale = |count: u64| match known_bytes {
@@ -231,13 +235,14 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
         )
     });
     let entries = scaled(known.0).saturating_add(in_memory.0);
-    entries.saturating_sub(2 * (scaled(known.1) + in_memory.1))
+    let deletions = scaled(known.1).saturating_add(in_memory.1);
+    entries.saturating_sub(deletions.saturating_mul(2))
 }
 
 /// Bytes of tables that do not hide data in lower levels, summed from the last level upwards.
 fn live_data(s: &Sources<'_>) -> u64 {
     let order = s.family.order();
-    let mut bytes = 0;
+    let mut bytes = 0_u64;
     let mut counted: Vec<&cairn_version::FileMeta> = Vec::new();
     for files in s.view.version.levels().iter().rev() {
         // Files of level 0 may overlap: the newest is last.
@@ -254,7 +259,7 @@ fn live_data(s: &Sources<'_>) -> u64 {
                         .is_ge()
             });
             if !overlaps {
-                bytes += file.size;
+                bytes = bytes.saturating_add(file.size);
                 counted.push(file);
             }
         }
@@ -393,7 +398,12 @@ impl Shared {
         if let Some(temperature) = argument("rocksdb.live-sst-files-size-at-temperature") {
             let files = view.version.files();
             let files = files.filter(|(_, file)| usize::from(file.temperature) == temperature);
-            return Some(files.map(|(_, file)| file.size).sum::<u64>().to_string());
+            return Some(
+                files
+                    .map(|(_, file)| file.size)
+                    .fold(0, u64::saturating_add)
+                    .to_string(),
+            );
         }
         Some(match name {
             "cairn.io" => self.context.io.driver().to_string(),
@@ -510,4 +520,55 @@ fn tables(view: &View) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_format::key::InternalKey;
+    use cairn_types::{FileNumber, SequenceNumber, ValueKind};
+    use cairn_version::file_meta::EntryCounts;
+    use cairn_version::{FileMeta, TreeEdit};
+
+    use super::*;
+    use crate::db::open_in_memory;
+
+    /// Regression: the sums of estimates overflowed.
+    #[test]
+    fn numbers_in_damaged_files_do_not_overflow() {
+        let db = open_in_memory();
+        let family = &db.default_family().state;
+        let bound = |user| InternalKey::new(user, SequenceNumber(1), ValueKind::Value);
+        let file = |number| {
+            let file = FileMeta::new(FileNumber(number), u64::MAX, bound(b"a"), bound(b"z"));
+            let counts = EntryCounts {
+                entries: u64::MAX,
+                deletions: u64::MAX / 2,
+                ..EntryCounts::default()
+            };
+            file.counts.set(counts).expect("a new file has none");
+            Arc::new(file)
+        };
+        let edit = TreeEdit {
+            added: vec![(0, file(901)), (0, file(902)), (5, file(903))],
+            ..TreeEdit::default()
+        };
+        let before = family.view().clone();
+        let version = before.version.with_edit(&edit).unwrap();
+        family.set_view(View {
+            version: Arc::new(version),
+            number: before.number + 1,
+            ..View::clone(&before)
+        });
+        for name in Db::property_names() {
+            // The properties of tables that do not exist have no value.
+            let _ = db.property(name);
+        }
+        let number = |name| db.property_number(name);
+        assert_eq!(number("rocksdb.estimate-num-keys"), Some(0));
+        assert_eq!(number("rocksdb.live-sst-files-size"), Some(u64::MAX));
+        family.set_view(View {
+            number: before.number + 2,
+            ..View::clone(&before)
+        });
+    }
 }

@@ -49,14 +49,13 @@ impl Shared {
 
     /// Runs a purge that is already counted.
     pub(crate) fn purge_counted(&self) {
+        let _counted = CountedPurge(self);
         // Listeners called by it must not wait for it.
         self.as_job(|| self.purge());
-        self.tree.lock().jobs.end_purge();
-        self.changed.notify_all();
     }
 }
 
-/// Ends a counted purge when it is dropped.
+/// Ends a counted purge when it is dropped, so that closing does not wait for one that panicked.
 struct CountedPurge<'a>(&'a Shared);
 
 impl Drop for CountedPurge<'_> {

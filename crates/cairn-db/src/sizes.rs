@@ -131,9 +131,11 @@ impl Family {
 
 /// The bytes of blob files for each byte of tables.
 fn blobs_per_byte_of_tables(view: &View) -> f64 {
-    let tables: u64 = view.version.files().map(|(_, file)| file.size).sum();
+    let tables = view.version.files().map(|(_, file)| file.size);
+    let tables = tables.fold(0, u64::saturating_add);
     let blobs = view.version.blob_files().values();
-    let blobs: u64 = blobs.map(|file| file.file_size()).sum();
+    let blobs = blobs.map(|file| file.file_size());
+    let blobs = blobs.fold(0, u64::saturating_add);
     blobs as f64 / tables.max(1) as f64
 }
 
@@ -157,17 +159,18 @@ fn size_in_files(view: &View, range: &Range<'_>, margin: f64) -> Result<u64> {
             || compare(order, plain(view, file.largest.user_key()), range.begin).is_lt();
         match (apart, starts_within && ends_within) {
             (true, _) => {}
-            (false, true) => whole += file.size,
+            (false, true) => whole = whole.saturating_add(file.size),
             (false, false) => partial.push((level, file)),
         }
     }
     // Half the size of small files at the ends of the range is counted.
-    let at_ends: u64 = partial.iter().map(|(_, file)| file.size).sum();
-    if margin > 0.0 && (at_ends as f64) < margin * (whole + at_ends) as f64 {
-        return Ok(whole + at_ends / 2);
+    let at_ends = partial.iter().map(|(_, file)| file.size);
+    let at_ends = at_ends.fold(0, u64::saturating_add);
+    if margin > 0.0 && (at_ends as f64) < margin * whole.saturating_add(at_ends) as f64 {
+        return Ok(whole.saturating_add(at_ends / 2));
     }
     for (level, file) in partial {
-        whole += size_in_file(view, level, file, range)?;
+        whole = whole.saturating_add(size_in_file(view, level, file, range)?);
     }
     Ok(whole)
 }

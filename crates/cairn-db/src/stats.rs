@@ -10,7 +10,7 @@ use crate::blob_stats::BlobStats;
 use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
-use crate::work::{LevelWork, Work};
+use crate::work::{Interval, LevelWork, Work};
 
 /// The columns: the name in maps, and the title in tables. `CompactedFiles` is in the column of `NumFiles`.
 const COLUMNS: [(&str, &str); 22] = [
@@ -179,7 +179,7 @@ impl Shared {
             all.files += present.files;
             all.busy += present.busy;
             if done.micros > 0 || present.files > 0 {
-                all.bytes += present.bytes;
+                all.bytes = all.bytes.saturating_add(present.bytes);
                 total.add(&done);
                 rows.push((level, row(present, &done)));
             }
@@ -194,9 +194,12 @@ impl Shared {
 
     /// The property `rocksdb.cfstats-no-file-histogram`. A `periodic` report begins the next interval.
     pub(crate) fn family_stats(&self, family: &FamilyState, view: &View, periodic: bool) -> String {
-        let work = family.work.get();
+        let uptime = || self.context.uptime();
+        let Interval {
+            now: (work, now),
+            before: (before, since),
+        } = family.work.interval(uptime, periodic);
         let levels = self.levels(family, view, &work);
-        let (before, since) = family.work.interval(self.context.uptime(), &work, periodic);
         let mut text = header(family.name(), "Level");
         for (level, values) in &levels.rows {
             text += &print_row(&format!("L{level}"), values);
@@ -229,7 +232,7 @@ impl Shared {
             blobs.garbage as f64 / GB,
             blob_amplification(&blobs),
         );
-        let seconds = (self.context.uptime(), self.context.uptime() - since);
+        let seconds = (now, now - since);
         text += &totals(&work, &before, &levels.total, &interval, seconds);
         let _ = writeln!(
             text,

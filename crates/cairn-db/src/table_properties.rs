@@ -119,7 +119,7 @@ impl Shared {
         let sum = self.aggregated_properties(family, view, Some(level))?;
         Some(match sum.data_size {
             0 => -1.0,
-            bytes => (sum.raw_key_size + sum.raw_value_size) as f64 / bytes as f64,
+            bytes => sum.raw_key_size.saturating_add(sum.raw_value_size) as f64 / bytes as f64,
         })
     }
 }

@@ -99,6 +99,13 @@ pub(crate) struct Work {
     pub(crate) stops: [u64; 3],
 }
 
+/// The work on a family at two times, in seconds since the database was opened.
+pub(crate) struct Interval {
+    pub(crate) now: (Work, f64),
+    /// Those of the last periodic report.
+    pub(crate) before: (Work, f64),
+}
+
 /// The work of a family, counted by several threads.
 #[derive(Default)]
 pub(crate) struct WorkCounts {
@@ -113,13 +120,17 @@ impl WorkCounts {
         self.work.lock().clone()
     }
 
-    /// Returns the counts and the time of the last periodic report. `renew` makes `now` the last one.
-    pub(crate) fn interval(&self, seconds: f64, now: &Work, renew: bool) -> (Work, f64) {
+    /// Returns the current counts and time, and those of the last periodic report. `renew` makes the former the last
+    /// report.
+    pub(crate) fn interval(&self, uptime: impl FnOnce() -> f64, renew: bool) -> Interval {
         let mut reported = self.reported.lock();
-        match renew {
-            true => std::mem::replace(&mut *reported, (now.clone(), seconds)),
+        // Read under the lock, so that no counts of a report are smaller than those of the one before.
+        let now = (self.get(), uptime());
+        let before = match renew {
+            true => std::mem::replace(&mut *reported, now.clone()),
             false => reported.clone(),
-        }
+        };
+        Interval { now, before }
     }
 
     /// Counts an ingested file of `bytes` with `entries` in `level`.
@@ -172,6 +183,32 @@ impl WorkCounts {
                 work.delays[cause] += 1;
                 work.level_zero_stalls_while_compacting.0 += busy;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the counts were read before the lock of the last report was taken, so that a report that was made
+    /// in between had larger ones, and their difference was negative.
+    #[test]
+    fn a_report_reads_its_counts_after_the_last_one_is_complete() {
+        let counts = WorkCounts::default();
+        let done = LevelWork {
+            written: 1,
+            ..LevelWork::default()
+        };
+        for written in 1..3 {
+            counts.flushed(&done);
+            let uptime = || {
+                assert!(counts.reported.try_lock().is_none(), "no other report");
+                7.0
+            };
+            let Interval { now, before } = counts.interval(uptime, true);
+            assert_eq!(now.0.flushes.written, written);
+            assert_eq!(before.0.flushes.written, written - 1);
         }
     }
 }

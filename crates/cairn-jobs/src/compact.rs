@@ -571,7 +571,8 @@ impl Compaction {
             .targets
             .last()
             .map_or(0, |target| pieces(target.tombstones.iter()));
-        let written = parts.iter().map(|part| part.range_deletions).sum();
+        let written = parts.iter().map(|part| part.range_deletions);
+        let written = written.fold(0, u64::saturating_add);
         done.stats.dropped.range_deletions = read.saturating_sub(written);
         for part in parts {
             done.edit.added.extend(part.files);
@@ -628,9 +629,10 @@ impl Compaction {
         let mut raw = RawInput::default();
         for input in inputs(&self.runs) {
             let counts = &input.facts.counts;
-            raw.key_bytes += counts.raw_key_bytes;
-            raw.value_bytes += counts.raw_value_bytes;
-            raw.deletions += counts.deletions.saturating_sub(counts.range_deletions);
+            let deletions = counts.deletions.saturating_sub(counts.range_deletions);
+            raw.key_bytes = raw.key_bytes.saturating_add(counts.raw_key_bytes);
+            raw.value_bytes = raw.value_bytes.saturating_add(counts.raw_value_bytes);
+            raw.deletions = raw.deletions.saturating_add(deletions);
         }
         raw
     }
@@ -638,13 +640,14 @@ impl Compaction {
     /// Fails if the inputs yielded fewer entries than their properties state: entries would be lost.
     /// Tables without an entry count are not checked.
     fn check_count(&self, read: u64) -> Result<()> {
-        let mut expected = 0;
+        let mut expected = 0_u64;
         for input in inputs(&self.runs) {
             let counts = &input.facts.counts;
             if counts.entries == 0 {
                 return Ok(());
             }
-            expected += counts.entries.saturating_sub(counts.range_deletions);
+            let points = counts.entries.saturating_sub(counts.range_deletions);
+            expected = expected.saturating_add(points);
         }
         match read == expected || !self.context.database.options.compaction_verify_record_count {
             true => Ok(()),

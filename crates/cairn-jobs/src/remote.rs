@@ -17,6 +17,7 @@ use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::manifest::SequenceRange;
 use cairn_format::names::FileName;
+use cairn_format::table::Properties;
 use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::MemoryUse;
 use cairn_observe::Logger;
@@ -62,6 +63,24 @@ pub(crate) struct Received {
     pub(crate) files: Vec<Arc<FileMeta>>,
     pub(crate) stats: JobStats,
     pub(crate) range_deletions: u64,
+}
+
+impl Received {
+    /// Adds a table with `properties`. Their numbers were written by the worker and may be arbitrary.
+    fn add(&mut self, file: Arc<FileMeta>, properties: &Properties) {
+        let range_deletions = properties.num_range_deletions;
+        let raw_bytes = properties
+            .raw_key_size
+            .saturating_add(properties.raw_value_size);
+        self.range_deletions = self.range_deletions.saturating_add(range_deletions);
+        self.stats.add(&JobStats {
+            output_bytes: file.size,
+            output_raw_bytes: raw_bytes,
+            output_entries: properties.num_entries.saturating_sub(range_deletions),
+            ..JobStats::default()
+        });
+        self.files.push(file);
+    }
 }
 
 /// The reason for which the outputs of a result were not accepted.
@@ -285,15 +304,7 @@ impl RemoteCompactor {
             moved.take(&dir, output, &path)?;
             let file = Arc::new(file);
             let table = expected.check(&file, output, &path)?;
-            received.range_deletions += table.properties().num_range_deletions;
-            received.stats.output_raw_bytes +=
-                table.properties().raw_key_size + table.properties().raw_value_size;
-            received.stats.output_bytes += file.size;
-            received.stats.output_entries += table
-                .properties()
-                .num_entries
-                .saturating_sub(table.properties().num_range_deletions);
-            received.files.push(file);
+            received.add(file, table.properties());
         }
         let stats = &reply.stats;
         received.stats = JobStats {

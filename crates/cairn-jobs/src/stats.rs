@@ -53,23 +53,29 @@ pub struct JobStats {
 }
 
 impl JobStats {
-    /// Adds the statistics of a subcompaction.
+    /// Adds the statistics of a subcompaction. Some are sums of numbers in files and in replies of workers, so that they may
+    /// overflow.
     pub(crate) fn add(&mut self, part: &JobStats) {
-        self.input_bytes += part.input_bytes;
-        self.input_entries += part.input_entries;
+        macro_rules! sums {
+            ($($name:ident),*) => { $(self.$name = self.$name.saturating_add(part.$name);)* };
+        }
+        sums!(
+            input_bytes,
+            input_entries,
+            output_files,
+            output_bytes,
+            output_entries,
+            output_blob_files,
+            output_blob_bytes,
+            output_raw_bytes,
+            relocated_blobs,
+            relocated_blob_bytes,
+            cpu_nanos
+        );
         self.inexact |= part.inexact;
         self.remote |= part.remote;
         self.blobs_read = self.blobs_read.and(&part.blobs_read);
-        self.output_files += part.output_files;
-        self.output_bytes += part.output_bytes;
-        self.output_entries += part.output_entries;
-        self.output_blob_files += part.output_blob_files;
-        self.output_blob_bytes += part.output_blob_bytes;
-        self.output_raw_bytes += part.output_raw_bytes;
         self.dropped.add(&part.dropped);
-        self.relocated_blobs += part.relocated_blobs;
-        self.relocated_blob_bytes += part.relocated_blob_bytes;
-        self.cpu_nanos += part.cpu_nanos;
         self.file_times.add(&part.file_times);
     }
 }
@@ -133,13 +139,18 @@ pub struct Dropped {
 
 impl Dropped {
     fn add(&mut self, more: &Dropped) {
-        self.hidden += more.hidden;
-        self.obsolete += more.obsolete;
-        self.obsolete_early += more.obsolete_early;
-        self.covered += more.covered;
-        self.single_alone += more.single_alone;
-        self.single_mismatched += more.single_mismatched;
-        self.filtered += more.filtered;
-        self.range_deletions += more.range_deletions;
+        macro_rules! sums {
+            ($($name:ident),*) => { $(self.$name = self.$name.saturating_add(more.$name);)* };
+        }
+        sums!(
+            hidden,
+            obsolete,
+            obsolete_early,
+            covered,
+            single_alone,
+            single_mismatched,
+            filtered,
+            range_deletions
+        );
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn borders(
     pick: &Pick,
     io: &Io,
 ) -> Result<Vec<Vec<u8>>> {
-    let total: u64 = inputs(runs).map(data_bytes).sum();
+    let total: u64 = inputs(runs).map(data_bytes).fold(0, u64::saturating_add);
     let outputs = pick.input_bytes() / pick.output.target_bytes.max(1);
     let parts = u64::from(pick.max_subcompactions).min(outputs);
     if parts < 2 {
@@ -112,7 +112,7 @@ pub(crate) fn middle(
     until: Option<&[u8]>,
     io: &Io,
 ) -> Result<Option<Vec<u8>>> {
-    let all = inputs(runs).map(data_bytes).sum();
+    let all = inputs(runs).map(data_bytes).fold(0, u64::saturating_add);
     let begin = bytes_before(runs, order, after, io)?;
     let end = until.map_or(Ok(all), |until| bytes_before(runs, order, until, io))?;
     let left = end.saturating_sub(begin);
@@ -139,7 +139,7 @@ pub(crate) fn middle(
 /// large compared with a subcompaction. The smallest key is omitted.
 fn candidates(runs: &[InputRun], order: &KeyOrder, parts: u64, io: &Io) -> Result<Vec<Vec<u8>>> {
     let tables = || inputs(runs);
-    let total: u64 = tables().map(data_bytes).sum();
+    let total: u64 = tables().map(data_bytes).fold(0, u64::saturating_add);
     let step = total / (parts * ANCHORS_EACH_PART) + 1;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for input in tables() {

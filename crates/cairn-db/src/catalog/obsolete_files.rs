@@ -200,7 +200,8 @@ impl ObsoleteFiles {
 
     /// Total size of the obsolete tables, in bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.tables.iter().map(|(_, file)| file.size).sum()
+        let sizes = self.tables.iter().map(|(_, file)| file.size);
+        sizes.fold(0, u64::saturating_add)
     }
 
     /// Obsolete blob files of `source` that have readers.

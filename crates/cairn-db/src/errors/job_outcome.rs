@@ -12,14 +12,14 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
-use cairn_types::{Error, Result};
+use cairn_types::{Error, FileNumber, Result};
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::jobs::JobKind;
-use crate::shared::{Shared, Tree};
+use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
     /// True if a job with this history has to wait.
@@ -159,18 +159,6 @@ impl Shared {
         }
     }
 
-    /// Returns the reason why a waiting manual compaction may never start: a table that it needs is damaged.
-    pub(crate) fn is_in_the_way(&self, family: &FamilyState) -> Result<()> {
-        let tree = self.tree.lock();
-        let state = tree.families.get(&family.id());
-        match state.and_then(|state| state.damaged.first()) {
-            Some(table) if tree.jobs.compactions() == 0 => Err(table
-                .error
-                .context(format_args!("table {} is damaged", table.number))),
-            _ => Ok(()),
-        }
-    }
-
     /// Quarantines the input of `pick` that `error` names, if it is damage of a table. The remaining result
     /// is not a background error then.
     pub(crate) fn set_aside_damaged(
@@ -183,10 +171,9 @@ impl Shared {
         if !error.is_corruption() {
             return false;
         }
-        let blamed = pick.files().find(|(_, file)| {
-            let name = FileName::Table(file.number).to_string();
-            error.text().contains(&name)
-        });
+        let blamed = pick
+            .files()
+            .find(|(_, file)| names_table(error.text(), file.number));
         let (Some((level, file)), Some(state)) = (blamed, tree.families.get_mut(&family.id()))
         else {
             return false;
@@ -211,6 +198,22 @@ impl Shared {
     }
 }
 
+impl FamilyTree {
+    /// Checks that a manual compaction, which conflicts with reserved files or ranges, does not wait in vain.
+    ///
+    /// # Errors
+    ///
+    /// The damage of a table, if nothing else is reserved.
+    pub(crate) fn check_wait(&self) -> Result<()> {
+        match self.damaged.first() {
+            Some(table) if self.busy.is_empty() => Err(table
+                .error
+                .context(format_args!("table {} is damaged", table.number))),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Db {
     /// Returns the tables that compactions have found damaged since the database was opened. They stay in
     /// place, are read as far as possible, and are excluded from compactions.
@@ -219,5 +222,36 @@ impl Db {
         let tree = self.shared().tree.lock();
         let states = tree.families.values();
         states.flat_map(|state| state.damaged.clone()).collect()
+    }
+}
+
+/// True if `text` has the name of `table`, possibly as the end of a path, and not as a part of a longer name.
+fn names_table(text: &str, table: FileNumber) -> bool {
+    let name = FileName::Table(table).to_string();
+    let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    text.match_indices(&name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        !goes_on(before.chars().next_back()) && !goes_on(after.chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a table whose name is the end of that of the damaged one was quarantined in its place.
+    #[test]
+    fn an_error_of_one_table_is_not_blamed_on_another() {
+        let text = "block checksum mismatch in /db/1000012.sst, at offset 20";
+        assert!(names_table(text, FileNumber(1_000_012)));
+        assert!(!names_table(text, FileNumber(12)));
+        for text in [
+            "000012.sst",
+            "of 000012.sst: damaged",
+            "in /a/b/000012.sst.",
+        ] {
+            assert!(names_table(text, FileNumber(12)), "{text}");
+        }
+        assert!(!names_table("/db/000012.ssta", FileNumber(12)));
     }
 }

@@ -208,7 +208,7 @@ impl Shared {
     /// Implements [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
-        let Some(current) = self.errors.begin_by_hand()? else {
+        let Some((recovery, current)) = self.errors.begin_by_hand()? else {
             return Ok(());
         };
         let result = loop {
@@ -220,10 +220,10 @@ impl Shared {
                 result => break result,
             }
         };
-        match &result {
-            Err(error) => self.end_recovery(Some(&current.error), Some(error)),
-            // Still in progress if the error has cleared without it.
-            Ok(()) => self.errors.end_by_hand(),
+        // After a success it is still in progress if the error has cleared without it.
+        self.errors.end_by_hand(recovery);
+        if let Err(error) = &result {
+            self.report_recovery(None, Some(&current.error), Some(error));
         }
         result
     }

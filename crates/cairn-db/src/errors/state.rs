@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //!
-//! E1. The error that stops writes is set only while there is a current error, and is cleared with it.
+//! E1. The error that stops writes is the current error if that is severe enough, and none otherwise.
 //! E2. The current error is only replaced by a more severe one.
 //! E3. At most one recovery is in progress, automatic or manual.
 
@@ -57,6 +57,8 @@ struct State {
 #[derive(Default)]
 struct Recovery {
     under_way: UnderWay,
+    /// The number of manual recoveries that have begun.
+    begun_by_hand: u64,
     /// Remaining attempts.
     left: i32,
     /// Attempts made.
@@ -78,8 +80,12 @@ enum UnderWay {
     /// The database is resuming automatically.
     Automatic,
     /// A caller is resuming.
-    ByHand,
+    ByHand(ManualRecovery),
 }
+
+/// Identifies a manual recovery. It may end when its error is cleared, and another one begin before its caller returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ManualRecovery(u64);
 
 impl Errors {
     /// Creates the state without errors, for a database with `locks`.
@@ -169,10 +175,9 @@ impl Errors {
                 severity,
                 error: error.clone(),
             });
-        }
-        if severity >= Severity::Hard && before < Some(Severity::Hard) || severity > Severity::Hard
-        {
-            self.failure.store(Some(Arc::new(error.clone())));
+            if severity >= Severity::Hard {
+                self.failure.store(Some(Arc::new(error.clone())));
+            }
         }
         self.check(&state);
         debug_assert!(
@@ -213,11 +218,12 @@ impl Errors {
 
     /// Checks that the error that stops writes agrees with the current error.
     fn check(&self, state: &State) {
-        let severity = state.current.as_ref().map(|current| current.severity);
+        let current = state.current.as_ref();
+        let stops = current.filter(|current| current.severity >= Severity::Hard);
         debug_assert_eq!(
-            self.failure.load().is_some(),
-            severity >= Some(Severity::Hard),
-            "writes stop if and only if the current error is severe enough: {severity:?} (E1)"
+            self.failure.load().as_deref(),
+            stops.map(|current| &current.error),
+            "writes stop with the current error if and only if it is severe enough (E1)"
         );
     }
 
@@ -258,7 +264,7 @@ impl Errors {
     /// # Errors
     ///
     /// `Busy` if one is in progress; an error that requires reopening the database.
-    pub(super) fn begin_by_hand(&self) -> Result<Option<BackgroundError>> {
+    pub(super) fn begin_by_hand(&self) -> Result<Option<(ManualRecovery, BackgroundError)>> {
         let mut state = self.state.lock();
         let Some(current) = state.current.clone() else {
             return Ok(None);
@@ -271,8 +277,10 @@ impl Errors {
         if state.recovery.under_way != UnderWay::Nothing {
             return Err(Error::busy("the database is resuming already"));
         }
-        state.recovery.under_way = UnderWay::ByHand;
-        Ok(Some(current))
+        let recovery = ManualRecovery(state.recovery.begun_by_hand);
+        state.recovery.begun_by_hand += 1;
+        state.recovery.under_way = UnderWay::ByHand(recovery);
+        Ok(Some((recovery, current)))
     }
 
     /// Ends the recovery in progress. Returns the number of attempts if it was automatic.
@@ -296,10 +304,10 @@ impl Errors {
         Some(recovery.attempts)
     }
 
-    /// Ends a manual recovery, unless it ended when its error was cleared.
-    pub(super) fn end_by_hand(&self) {
+    /// Ends the manual recovery `which`, unless it ended when its error was cleared.
+    pub(super) fn end_by_hand(&self, which: ManualRecovery) {
         let recovery = &mut self.state.lock().recovery;
-        if recovery.under_way == UnderWay::ByHand {
+        if recovery.under_way == UnderWay::ByHand(which) {
             recovery.under_way = UnderWay::Nothing;
         }
     }
@@ -414,12 +422,26 @@ mod tests {
         assert!(errors.begin_by_hand().is_err());
     }
 
+    /// Regression: writes failed with the last error rather than the most severe one.
+    #[test]
+    fn writes_fail_with_the_most_severe_error() {
+        let errors = Errors::new(Locks::new());
+        let worst = Error::corruption("damaged");
+        let severity = judgement(Severity::Unrecoverable);
+        errors.note(Reason::Flush, &severity, &worst, 1);
+        let fatal = Error::aborted("a panic");
+        errors.note(Reason::Flush, &judgement(Severity::Fatal), &fatal, 1);
+        let failure = errors.failure().as_ref().map(|error| Error::clone(error));
+        assert_eq!(failure, Some(worst.clone()));
+        assert_eq!(errors.current().map(|current| current.error), Some(worst));
+    }
+
     #[test]
     fn at_most_one_recovery_is_in_progress() {
         let errors = Errors::new(Locks::new());
         assert_eq!(errors.begin_by_hand().unwrap(), None);
         hard(&errors, "failed");
-        let current = errors.begin_by_hand().unwrap().unwrap();
+        let (_, current) = errors.begin_by_hand().unwrap().unwrap();
         assert!(errors.begin_by_hand().is_err() && !errors.begin_automatic(2));
         assert_eq!(errors.end_recovery(), None);
         assert!(errors.begin_automatic(2) && errors.begin_by_hand().is_err());
@@ -439,14 +461,33 @@ mod tests {
         let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
         errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
-        errors.begin_by_hand().unwrap().unwrap();
+        let (recovery, _) = errors.begin_by_hand().unwrap().unwrap();
         assert!(errors.clear_soft(|_| true).is_some());
         assert_eq!(errors.end_automatic(), None);
         assert!(!errors.begin_automatic(1), "E3");
-        errors.end_by_hand();
+        errors.end_by_hand(recovery);
         assert!(errors.begin_automatic(1));
-        errors.end_by_hand();
+        errors.end_by_hand(recovery);
         assert_eq!(errors.end_automatic(), Some(0));
+    }
+
+    /// Regression: a caller whose recovery had ended with its error also ended one that another caller had begun since.
+    #[test]
+    fn a_manual_recovery_is_ended_by_its_caller_only() {
+        let errors = Errors::new(Locks::new());
+        hard(&errors, "first");
+        let (first, current) = errors.begin_by_hand().unwrap().unwrap();
+        errors.clear(&current).unwrap();
+        assert_eq!(errors.end_recovery(), None);
+        hard(&errors, "second");
+        let (second, _) = errors.begin_by_hand().unwrap().unwrap();
+        errors.end_by_hand(first);
+        assert!(
+            errors.begin_by_hand().is_err() && !errors.begin_automatic(1),
+            "E3"
+        );
+        errors.end_by_hand(second);
+        assert!(errors.begin_automatic(1));
     }
 
     /// Regression: a soft error that cleared by itself ended the recovery but not its waiting attempt, which

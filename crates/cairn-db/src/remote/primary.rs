@@ -8,7 +8,7 @@ use cairn_jobs::pick::Pick;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_options::{CompactionService, CompactionServiceJobInfo};
 use cairn_platform::FileSystem;
-use cairn_types::Result;
+use cairn_types::{FileNumber, Result};
 
 use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
@@ -16,6 +16,13 @@ use crate::shared::Shared;
 /// The directory in that of the database for the outputs of remote compactions, with
 /// `use_session_tmp_dir_for_remote_compaction`.
 pub(super) const SESSION_TMP: &str = "session_tmp";
+
+/// The files from which a worker opens the database.
+pub(crate) struct FilesForWorker {
+    options_file: FileNumber,
+    /// The number of the MANIFEST, and its size, of which the worker has to read at least as much.
+    manifest: (FileNumber, u64),
+}
 
 impl Shared {
     /// Creates the directory for the outputs of remote compactions, and deletes those of the previous session, if the
@@ -35,25 +42,31 @@ impl Shared {
         }
     }
 
-    /// Returns the means to run `pick` by `service`. `None` if a worker could not open the database, because it has no
-    /// OPTIONS file or no MANIFEST.
-    pub(crate) fn remote_compactor(
-        &self,
-        service: Arc<dyn CompactionService>,
-        family: &FamilyState,
-        info: &CompactionJobInfo,
-        pick: &Pick,
-    ) -> Result<Option<RemoteCompactor>> {
+    /// Returns the files that a worker would open. `None` if the database has no OPTIONS file or no MANIFEST.
+    pub(crate) fn files_for_worker(&self) -> Result<Option<FilesForWorker>> {
         let Some(manifest) = self.catalog.manifest_position() else {
             return Ok(None);
         };
-        let Some((options_file, _)) = self.catalog.options_files.newest()? else {
-            return Ok(None);
-        };
+        let newest = self.catalog.options_files.newest()?;
+        Ok(newest.map(|(options_file, _)| FilesForWorker {
+            options_file,
+            manifest,
+        }))
+    }
+
+    /// Returns the means to run `pick` by `service`.
+    pub(crate) fn remote_compactor(
+        &self,
+        service: Arc<dyn CompactionService>,
+        files: FilesForWorker,
+        family: &FamilyState,
+        info: &CompactionJobInfo,
+        pick: &Pick,
+    ) -> RemoteCompactor {
         let context = &self.context;
         let mut database_dirs = family.tables().paths.clone();
         database_dirs.extend([context.dir.clone(), context.wal_dir.clone()]);
-        Ok(Some(RemoteCompactor {
+        RemoteCompactor {
             service,
             info: CompactionServiceJobInfo {
                 db_name: info.db_name.clone(),
@@ -69,15 +82,15 @@ impl Shared {
                 base_input_level: info.base_input_level,
                 output_level: info.output_level,
             },
-            options_file,
+            options_file: files.options_file,
             manifest: self
                 .options()
                 .remote_compaction_manifest_floor
-                .then_some(manifest),
+                .then_some(files.manifest),
             database_dirs,
             log: context.info.clone(),
             waiting: self.telemetry.waiting_remotely().clone(),
-        }))
+        }
     }
 
     /// Makes calls that wait for workers return soon.

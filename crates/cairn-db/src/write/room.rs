@@ -17,6 +17,7 @@ use super::archive;
 use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared, Tree};
@@ -221,7 +222,9 @@ impl Shared {
     fn end_log(self: &Arc<Self>, log: CurrentLog) {
         self.spawn_job(Priority::High, move |shared| {
             let number = log.number();
-            let ended = log.end().and_then(|file| {
+            // A panic is an error of the log, too: closing waits until its end is recorded.
+            let ended = guarded("the end of a log", || {
+                let file = log.end()?;
                 let synced = file.was_synced() || shared.syncs_ended_logs();
                 if synced {
                     file.finish(&*shared.context.world.fs)?;

@@ -123,6 +123,22 @@ fn named_files_are_compacted_into_the_named_level() {
     assert_eq!(db.get(b"x").unwrap().as_deref(), Some(&b"3"[..]));
 }
 
+/// Regression: the request panicked, with the tree locked.
+#[test]
+fn tables_of_a_dropped_family_are_not_compacted() {
+    let db = open_with(&World::in_memory(), &manual_only()).unwrap();
+    let family = db.create_family("other", &manual_only()).unwrap();
+    family.put(b"a", b"1").unwrap();
+    family.flush().unwrap();
+    let tables = db.live_files_metadata();
+    let name = &tables[0].relative_filename;
+    db.drop_family(&family).unwrap();
+    let refused = family.compact_files(&CompactionOptions::default(), &[name], 1, None);
+    assert_eq!(refused.unwrap_err().code(), Code::ShutdownInProgress);
+    put_and_flush(&db, &["b"], "2");
+    compact_all(&db, &CompactRangeOptions::default()).unwrap();
+}
+
 /// Returns the name of a table of level 0, which can be compacted within its level.
 fn newest(db: &Db) -> String {
     let options = CompactionOptions::default();

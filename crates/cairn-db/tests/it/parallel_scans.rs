@@ -328,8 +328,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Names and values of columns.
+type Columns = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The key of `iter`, and the names and values of its columns.
-fn entry(iter: &Iter) -> Option<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)> {
+fn entry(iter: &Iter) -> Option<(Vec<u8>, Columns)> {
     iter.status().expect("nothing failed");
     iter.valid().then(|| {
         let columns = iter.columns().expect("they can be decoded");

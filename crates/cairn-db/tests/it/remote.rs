@@ -11,7 +11,7 @@ use cairn_db::{
     CompactionServiceOptionsOverride, Db, OpenAndCompactOptions, Snapshot, open_and_compact,
 };
 use cairn_format::compaction_service::{Reply, Request};
-use cairn_observe::listener::{EventListener, TableFileCreationInfo};
+use cairn_observe::listener::{CompactionJobInfo, EventListener, TableFileCreationInfo};
 use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_options::{
     BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, CompactionService,
@@ -23,11 +23,13 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Condvar, Mutex};
 use cairn_platform::{FileSystem, World};
 use cairn_sim::images::MODELS;
+use cairn_sim::trace::Call;
 use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, Subcode};
 
 use crate::basic::{db_options, open_with, small};
 use crate::controls::files;
+use crate::errors::failing;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 type Change = Box<dyn Fn(&mut Reply) + Send + Sync>;
@@ -261,6 +263,49 @@ fn a_compaction_of_files_by_a_worker_has_the_temperature_asked_for() {
     }
     assert!(contents(&db) == before);
     db.close().unwrap();
+}
+
+/// Counts the begins and ends of compactions.
+#[derive(Default)]
+struct Reported {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl EventListener for Reported {
+    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_compaction_completed(&self, _: &CompactionJobInfo) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Regression: listeners were notified of the begin of a compaction for which no request could be made, and not of
+/// its end.
+#[test]
+fn a_compaction_without_a_request_is_not_reported_to_begin() {
+    let sim = SimWorld::new(1);
+    let service = Service::new(&sim.world, &manual(), Service::honest);
+    let reported = Arc::new(Reported::default());
+    let mut options = DbOptions {
+        compaction_service: Some(service),
+        ..db_options()
+    };
+    options.listeners.push(reported.clone());
+    let db = open_at(&sim.world, &manual(), &options).unwrap();
+    drop(write(&db));
+    // The directory is listed to find the OPTIONS file.
+    sim.fs
+        .set_plan(failing(Call::List, "db", Fault::InputOutput, 1));
+    compact(&db).unwrap_err();
+    assert_eq!(sim.fs.injected(), 1);
+    let counts = || [&reported.begun, &reported.ended].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts(), [0, 0]);
+    compact(&db).unwrap();
+    let [begun, ended] = counts();
+    assert!(begun > 0 && begun == ended);
 }
 
 #[test]

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use cairn_db::{Db, FamilyDescriptor, Quarantine, RepairReport};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions};
 use cairn_platform::World;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, FaultPlan, SimWorld};
 use cairn_types::{Code, FileNumber, Result};
 
-use crate::basic::{db_options, open_at, small};
+use crate::basic::{db_options, open_at, open_with, small};
+use crate::errors::failing;
 
 const DIR: &str = "/db";
 
@@ -236,4 +239,53 @@ fn a_directory_without_a_database_is_not_repaired() {
     let db = open_at(&world, &[]).unwrap();
     assert_eq!(get(&db, "m").as_deref(), Some("flushed"));
     assert_eq!(get(&db, "later").as_deref(), Some("logged"));
+}
+
+/// Regression: a table that could not be opened for a reason outside of it was removed from the database.
+#[test]
+fn a_table_that_cannot_be_read_for_now_is_not_lost() {
+    for fault in [Fault::NoDescriptor, Fault::Denied, Fault::InputOutput] {
+        let calls = [Call::Status, Call::Open, Call::Read];
+        for call in calls.into_iter().filter(|call| fault.applies_to(*call)) {
+            let sim = SimWorld::new(1);
+            three_tables(&sim.world);
+            let before = tables(&sim.world);
+            sim.fs.set_plan(failing(call, ".sst", fault, usize::MAX));
+            quarantine(&sim.world, &Quarantine::AllDamaged).unwrap_err();
+            assert!(sim.fs.injected() > 0);
+            sim.fs.set_plan(FaultPlan::default());
+            assert_eq!(tables(&sim.world), before);
+            let report = quarantine(&sim.world, &Quarantine::AllDamaged).unwrap();
+            assert_eq!((report.kept, report.lost.len()), (before.len(), 0));
+        }
+    }
+}
+
+/// Regression: a blob file that could not be opened for a reason outside of it was left out of the rebuilt database.
+#[test]
+fn a_blob_file_that_cannot_be_opened_for_now_is_not_left_out() {
+    let sim = SimWorld::new(1);
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        ..small()
+    };
+    let db = open_with(&sim.world, &db_options(), &family).unwrap();
+    db.put(b"a", &[7; 1000]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let names = names(&sim.world, DIR).into_iter();
+    for name in names.filter(|name| name.starts_with("MANIFEST")) {
+        sim.world.fs.remove(&Path::new(DIR).join(name)).unwrap();
+    }
+    sim.fs.set_plan(failing(
+        Call::Open,
+        ".blob",
+        Fault::NoDescriptor,
+        usize::MAX,
+    ));
+    repair(&sim.world).unwrap_err();
+    sim.fs.set_plan(FaultPlan::default());
+    repair(&sim.world).unwrap();
+    let db = open_with(&sim.world, &db_options(), &family).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&[7; 1000][..]));
 }

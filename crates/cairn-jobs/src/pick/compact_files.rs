@@ -216,13 +216,13 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 }
 
 /// Returns a move of all files of `level` to `target` or, without a target, to the highest empty
-/// level with sufficient capacity. `None` if the files are already there. No other compaction may
-/// be running.
+/// level with sufficient capacity. `None` if the files are already there.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty
-/// or level 0 would have to be sorted; `Aborted` for several files into level 0.
+/// or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job
+/// uses one of the files.
 pub fn refit(
     version: &Version,
     busy: &InProgress,
@@ -264,6 +264,11 @@ pub fn refit(
         return Err(Error::not_supported(
             "levels between source and target are not empty for a move",
         ));
+    }
+    if busy.any(&files) {
+        return Err(Error::aborted(format!(
+            "files of level {level} are already being compacted"
+        )));
     }
     let inputs = vec![LevelInputs { level, files }];
     moved(&tree, inputs, target).map(Some)

@@ -140,7 +140,9 @@ impl Pick {
     /// Returns the total input size in bytes.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
-        self.files().map(|(_, file)| file.size).sum()
+        self.files()
+            .map(|(_, file)| file.size)
+            .fold(0, u64::saturating_add)
     }
 
     /// Returns the maximum input size in bytes, including a skip-level range.
@@ -150,7 +152,7 @@ impl Pick {
         let offered = self.offer.iter().flat_map(|offer| &offer.files);
         let deeper = offered
             .map(|file| file.size)
-            .sum::<u64>()
+            .fold(0, u64::saturating_add)
             .min(SkipLevelCandidates::most_chosen(input));
         input.saturating_add(deeper)
     }

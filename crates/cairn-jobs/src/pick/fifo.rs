@@ -76,7 +76,10 @@ fn expired(tree: &Tree) -> Option<Pick> {
         time > 0 && time < before
     };
     let files: Vec<_> = oldest_first.take_while(is_old).cloned().collect();
-    let gone: u64 = files.iter().map(|file| file.size).sum();
+    let gone: u64 = files
+        .iter()
+        .map(|file| file.size)
+        .fold(0, u64::saturating_add);
     debug_assert!(
         gone <= table_bytes(tree),
         "expired files are part of the tree"
@@ -179,7 +182,9 @@ fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
     let mut bytes = 0_u64;
     for file in files.iter().rev() {
         let is_full = bytes >= tier;
-        if is_full && (file.size >= tier || bytes + file.size > tier.saturating_mul(2)) {
+        if is_full
+            && (file.size >= tier || bytes.saturating_add(file.size) > tier.saturating_mul(2))
+        {
             break;
         }
         if file.size >= tier {
@@ -187,7 +192,7 @@ fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
             bytes = 0;
             continue;
         }
-        bytes += file.size;
+        bytes = bytes.saturating_add(file.size);
         batch.push(file.clone());
     }
     batch.reverse();

@@ -22,6 +22,7 @@ pub struct InProgress {
     quarantined: HashSet<FileNumber>,
     running: Vec<Running>,
     next: u64,
+    releases: u64,
 }
 
 /// One running compaction.
@@ -60,12 +61,15 @@ impl InProgress {
             "a running compaction writes to the output range"
         );
         let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
+        // All are checked before any is registered: after a panic, no job would release them.
+        let mut added = HashSet::with_capacity(files.len());
         for &file in &files {
             assert!(
-                self.files.insert(file),
+                !self.files.contains(&file) && added.insert(file),
                 "table {file} is already in a running compaction"
             );
         }
+        self.files.extend(added);
         self.running.push(Running {
             id,
             files,
@@ -109,12 +113,12 @@ impl InProgress {
         let id = JobId(self.next);
         self.next += 1;
         for &file in files {
-            let is_new = self.files.insert(file);
             assert!(
-                is_new || !self.is_input(file),
+                !self.is_input(file),
                 "table {file} is in no running compaction"
             );
         }
+        self.files.extend(files);
         self.running.push(Running {
             id,
             files: files.to_vec(),
@@ -138,6 +142,7 @@ impl InProgress {
     /// Releases the reservation of a job, after its edit is installed or it has failed.
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
+            self.releases += 1;
             for file in self.running.swap_remove(at).files {
                 if !self.quarantined.contains(&file) {
                     assert!(
@@ -151,6 +156,7 @@ impl InProgress {
 
     /// Releases all quarantined files.
     pub fn release_quarantined(&mut self) {
+        self.releases += 1;
         for file in std::mem::take(&mut self.quarantined) {
             if !self.running.iter().any(|job| job.files.contains(&file)) {
                 self.files.remove(&file);
@@ -165,6 +171,13 @@ impl InProgress {
         let is_new = self.quarantined.insert(file);
         debug_assert!(self.quarantined.is_subset(&self.files));
         is_new
+    }
+
+    /// Returns a number that changes whenever files or ranges are released. A pick that conflicts with others need not be
+    /// tried again before.
+    #[must_use]
+    pub fn releases(&self) -> u64 {
+        self.releases
     }
 
     /// Returns the number of running compactions.
@@ -233,6 +246,7 @@ mod tests {
         assert!(busy.quarantine(damaged));
         assert!(!busy.is_input(damaged), "no job reads it");
         let id = busy.hold(&[one, damaged]);
+        let before = busy.releases();
         assert!(busy.contains(one) && busy.is_input(one) && busy.is_input(damaged));
         let order = KeyOrder::Bytewise;
         assert!(
@@ -242,6 +256,7 @@ mod tests {
         busy.release_quarantined();
         assert!(busy.contains(damaged), "it is held");
         busy.remove(id);
+        assert_eq!(busy.releases(), before + 2);
         assert!(!busy.contains(one) && !busy.contains(damaged) && busy.is_empty());
     }
 }

@@ -87,7 +87,7 @@ fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
     let bytes: u64 = files
         .iter()
         .map(|file| compaction_score::compensated_bytes(file, average))
-        .sum();
+        .fold(0, u64::saturating_add);
     let worth = bytes as f64 * tree.options.shape.multiplier.max(10.0) * 2.0;
     if tree.version.level(tree.targets.base_level).bytes() as f64 <= worth {
         return None;

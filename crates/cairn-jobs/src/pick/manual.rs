@@ -55,7 +55,7 @@ enum At {
 pub enum Step {
     /// Run this pick, install its edit, and call [`Manual::next`] again.
     Run(Box<Pick>),
-    /// A running compaction conflicts: call again after one has finished.
+    /// Reserved files or ranges conflict: call again after [`InProgress::releases`] has changed.
     Wait,
     /// The request is finished.
     Done,
@@ -331,7 +331,10 @@ fn cut_to_size(
                 .version
                 .overlapping(output_level, Some(low), Some(high)),
         };
-        let below: u64 = below.iter().map(|file| file.size).sum();
+        let below: u64 = below
+            .iter()
+            .map(|file| file.size)
+            .fold(0, u64::saturating_add);
         if count > 0 && mine.saturating_add(below) > limit {
             files.truncate(count);
             return true;

@@ -40,7 +40,7 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
         .iter()
         .flat_map(|inputs| &inputs.files)
         .map(|file| file.size)
-        .sum();
+        .fold(0, u64::saturating_add);
     let rest = tree
         .version
         .level(level)

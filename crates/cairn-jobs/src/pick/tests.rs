@@ -14,6 +14,8 @@
 //! Files of level 0 are listed from newest to oldest. The default size is 10. `BLESS=1 cargo test` rewrites
 //! the expected output.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use cairn_format::key::InternalKey;
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri,
@@ -414,6 +416,33 @@ fn shown(pick: &Pick) -> String {
         pick.output.level,
         temperature.unwrap_or_default()
     )
+}
+
+/// Regression: the inputs before the one in use stayed registered, and no later pick could use them.
+#[test]
+fn a_job_that_is_refused_registers_none_of_its_inputs() {
+    let mut case = Case::new();
+    case.line("L3: 4[a..k] 5[m..p]");
+    let (version, mut busy) = case.tree();
+    let inputs = |files: &[Arc<FileMeta>]| {
+        let files = files.to_vec();
+        running(LevelInputs { level: 3, files })
+    };
+    let [first, second] = version.level(3).files() else {
+        panic!("two files");
+    };
+    let id = busy.add(&KeyOrder::Bytewise, &inputs(std::slice::from_ref(second)));
+    let both = inputs(&[first.clone(), second.clone()]);
+    let refused = catch_unwind(AssertUnwindSafe(|| {
+        busy.add(&KeyOrder::Bytewise, &both);
+    }));
+    assert!(refused.is_err() && !busy.contains(first.number));
+    let refused = catch_unwind(AssertUnwindSafe(|| {
+        busy.hold(&[first.number, second.number]);
+    }));
+    assert!(refused.is_err() && !busy.contains(first.number));
+    busy.remove(id);
+    assert!(busy.is_empty() && busy.files().is_empty());
 }
 
 #[test]

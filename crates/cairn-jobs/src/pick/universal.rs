@@ -35,7 +35,10 @@ impl Run {
     fn new(tree: &Tree, level: usize, files: Vec<Arc<FileMeta>>, average: u64) -> Run {
         Run {
             level,
-            size: files.iter().map(|file| file.size).sum(),
+            size: files
+                .iter()
+                .map(|file| file.size)
+                .fold(0, u64::saturating_add),
             compensated: files
                 .iter()
                 .map(|file| compaction_score::compensated_bytes(file, average))
@@ -136,7 +139,10 @@ fn by_amplification(tree: &Tree, all: &[Run]) -> Option<Pick> {
     if from == newer.len() {
         return None;
     }
-    let candidate: u64 = newer[from..].iter().map(|run| run.compensated).sum();
+    let candidate: u64 = newer[from..]
+        .iter()
+        .map(|run| run.compensated)
+        .fold(0, u64::saturating_add);
     let limit = u64::from(tree.options.universal.max_size_amplification_percent);
     let exceeds =
         |candidate: u64| u128::from(candidate) * 100 >= u128::from(limit) * u128::from(base.size);
@@ -283,7 +289,10 @@ fn newest_to_leave_out(
     );
     let mut spared = 0;
     for count in least..=most {
-        let left: u64 = newer[count..].iter().map(|run| run.compensated).sum();
+        let left: u64 = newer[count..]
+            .iter()
+            .map(|run| run.compensated)
+            .fold(0, u64::saturating_add);
         if !exceeds(left) || left < candidate / 10 * 9 {
             break;
         }
@@ -433,7 +442,10 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     pick.trivial_move = false;
     pick.output.path_id = db_paths::of_run(
         tree.options,
-        runs[range.clone()].iter().map(|run| run.size).sum(),
+        runs[range.clone()]
+            .iter()
+            .map(|run| run.size)
+            .fold(0, u64::saturating_add),
     );
     // Whole runs are merged, so grandparent boundaries matter only for later partial compactions.
     pick.grandparents = match runs.get(range.end) {
@@ -464,8 +476,14 @@ fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason
     if !by_size {
         return true;
     }
-    let total: u64 = runs.iter().map(|run| run.compensated).sum();
-    let older: u64 = runs[range.end..].iter().map(|run| run.size).sum();
+    let total: u64 = runs
+        .iter()
+        .map(|run| run.compensated)
+        .fold(0, u64::saturating_add);
+    let older: u64 = runs[range.end..]
+        .iter()
+        .map(|run| run.size)
+        .fold(0, u64::saturating_add);
     range.end == runs.len() || u128::from(older) * 100 < u128::from(total) * u128::from(percent)
 }
 

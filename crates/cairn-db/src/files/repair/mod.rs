@@ -85,7 +85,7 @@ struct Repairer<'a> {
 ///
 /// # Errors
 ///
-/// `IoError` if the database is open; `Corruption` of the MANIFEST, which requires [`repair`];
+/// `IoError` if the database is open or a file cannot be read; `Corruption` of the MANIFEST, which requires [`repair`];
 /// `InvalidArgument` if a table to be removed is not part of the database.
 pub fn quarantine(
     world: &World,
@@ -107,8 +107,8 @@ pub fn quarantine(
 ///
 /// # Errors
 ///
-/// `IoError` if the database is open; `InvalidArgument` if there is none, or a required comparator was not
-/// given.
+/// `IoError` if the database is open or a file cannot be read; `InvalidArgument` if there is none, or a required
+/// comparator was not given.
 pub fn repair(
     world: &World,
     path: &Path,
@@ -301,7 +301,7 @@ impl<'a> Repairer<'a> {
                     }
                     (Quarantine::AllDamaged, _) => {
                         let order = family.version.order();
-                        table_checks::damage(self.world, options, order, &file, &path)
+                        table_checks::damage(self.world, options, order, &file, &path)?
                             .map(|error| error.to_string())
                     }
                 };

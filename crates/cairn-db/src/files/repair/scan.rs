@@ -20,7 +20,7 @@ use cairn_options::FamilyOptions;
 use cairn_platform::Io;
 use cairn_platform::fs::FileMode;
 use cairn_table::{IterOptions, TableIter};
-use cairn_types::{Code, Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
@@ -77,8 +77,7 @@ impl<'a> Found<'a> {
             let number = name.number().unwrap_or_default();
             let taken = table_checks::twice(|| found.take_table(repairer, number, &path));
             if let Err(error) = taken {
-                if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
-                    // Not caused by the file: another attempt may read it.
+                if !table_checks::is_damage(&error) {
                     return Err(error);
                 }
                 let moved = repairer.set_aside(&path)?;
@@ -95,7 +94,10 @@ impl<'a> Found<'a> {
         for (name, path) in blobs {
             let number = name.number().unwrap_or_default();
             let taken = table_checks::twice(|| found.take_blob(repairer, number, &path));
-            if taken.is_err() {
+            if let Err(error) = taken {
+                if !table_checks::is_damage(&error) {
+                    return Err(error);
+                }
                 // The logs may refer to its values: the following opening deletes the old name.
                 let moved = repairer.set_aside(&path)?;
                 repairer.report.set_aside.push(moved);

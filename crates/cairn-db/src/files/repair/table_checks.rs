@@ -7,7 +7,7 @@ use cairn_format::names::{self, FileName};
 use cairn_format::table::Properties;
 use cairn_options::FamilyOptions;
 use cairn_platform::{FileSystem, Io, World};
-use cairn_types::{Error, KeyOrder, Result, Subcode};
+use cairn_types::{Code, Error, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 
 use crate::catalog::file_numbers::is_own;
@@ -57,13 +57,17 @@ pub(super) fn reader<'a>(
 }
 
 /// Returns the damage of a table in the tree, if any.
+///
+/// # Errors
+///
+/// The reason why it could not be checked.
 pub(super) fn damage(
     world: &World,
     options: &FamilyOptions,
     order: &KeyOrder,
     file: &FileMeta,
     path: &Path,
-) -> Option<Error> {
+) -> Result<Option<Error>> {
     let io = Io::blocking();
     let check = || {
         let found = match world.fs.status(path) {
@@ -81,7 +85,17 @@ pub(super) fn damage(
         let external = reader(world, &io, options, order).open(path, Some(file.seqs.largest))?;
         external.table.verify_checksums(&io)
     };
-    twice(check).err()
+    match twice(check) {
+        Ok(()) => Ok(None),
+        Err(error) if is_damage(&error) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// True if `error` is the fault of the file that was read. Otherwise another attempt may read it: the process had no free
+/// descriptor, for example, or a comparator was not given.
+pub(super) fn is_damage(error: &Error) -> bool {
+    error.io_kind().is_none() && error.code() != Code::InvalidArgument
 }
 
 /// Returns the outcome of `attempt`, or of a second one if the first finds damage: a bit may have been
