@@ -1,8 +1,8 @@
 //! Background jobs: how flushes and compactions are picked, run and finished on behalf of the scheduler.
 //!
 //! The jobs themselves are functions of `cairn-jobs` over immutable inputs. A job is picked under the lock of
-//! the tree, runs without any lock, and its edit is then installed. A job that fails or panics makes the
-//! database read-only with its error; a job cancelled by the closing of the database changes nothing.
+//! the tree, runs without any lock, and its edit is then installed. The consequences of a failure are decided by
+//! [`crate::errors`]: the job is retried, or writes stop. A job cancelled by the closing of the database changes nothing.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +43,7 @@ pub(crate) enum DueJob {
 pub(crate) struct JobEnd {
     result: Result<()>,
     /// True if a listener has reset the error.
-    forgiven: bool,
+    reset_by_listener: bool,
 }
 
 impl Work for Shared {
@@ -107,30 +107,45 @@ impl Work for Shared {
                 }
             }),
         };
-        let forgiven = match job {
+        let reset_by_listener = match job {
             DueJob::Flush(_) | DueJob::AtomicFlush => self.report_flush(&result),
             DueJob::Compaction(..) => false,
         };
-        JobEnd { result, forgiven }
+        JobEnd {
+            result,
+            reset_by_listener,
+        }
     }
 
     /// Drops the job under the lock: the references that it holds would prevent the deletion of its inputs,
     /// and of the tables of a dropped family.
     fn finish(self: &Arc<Self>, tree: &mut Tree, job: DueJob, end: JobEnd) -> JobEnd {
-        let JobEnd { result, forgiven } = end;
+        let JobEnd {
+            result,
+            reset_by_listener,
+        } = end;
         match job {
             DueJob::Flush(family) => {
-                self.finish_flush(tree, &family, &result, forgiven);
-                JobEnd { result, forgiven }
+                self.finish_flush(tree, &family, &result, reset_by_listener);
+                JobEnd {
+                    result,
+                    reset_by_listener,
+                }
             }
             DueJob::AtomicFlush => {
-                self.finish_atomic_flush(tree, &result, forgiven);
-                JobEnd { result, forgiven }
+                self.finish_atomic_flush(tree, &result, reset_by_listener);
+                JobEnd {
+                    result,
+                    reset_by_listener,
+                }
             }
             DueJob::Compaction(family, chosen) => {
                 self.release(tree, &family, &chosen);
                 let result = self.compaction_ended(tree, &family, &chosen.pick, result);
-                JobEnd { result, forgiven }
+                JobEnd {
+                    result,
+                    reset_by_listener,
+                }
             }
         }
     }
@@ -241,7 +256,7 @@ impl Shared {
             self.errors.stop_writes() || tree.jobs.are_idle() && !tree.jobs.have_purges()
         })?;
         self.check_failure()?;
-        self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
+        self.some_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
 }
 

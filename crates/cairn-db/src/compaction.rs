@@ -163,7 +163,7 @@ impl Shared {
         let pick = pick?;
         let Ok(room) = self.catalog.space.reserve(&pick) else {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
-            self.look_for_room_later();
+            self.retry_when_space_frees();
             return None;
         };
         let id = state.busy.add(family.order(), &pick);
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     /// Schedules another check for compactions after a delay, once for all that lack space now.
-    fn look_for_room_later(self: &Arc<Self>) {
+    fn retry_when_space_frees(self: &Arc<Self>) {
         if !self.catalog.space.begin_wait() {
             return;
         }

@@ -6,16 +6,35 @@
 
 use std::sync::Arc;
 
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_types::{Error, Result};
 use cairn_version::TreeEdit;
 
 use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::family::FamilyState;
+use crate::context::DbContext;
 use crate::locks::Rank;
 use crate::shared::Shared;
 use crate::ttl;
 use crate::write::log::CurrentLog;
+
+/// Validates the name and the options of a family to create, and returns the options that it will have.
+pub(crate) fn options_of_new_family(
+    context: &DbContext,
+    database: &DbOptions,
+    name: &str,
+    given: &FamilyOptions,
+) -> Result<FamilyOptions> {
+    if name.is_empty() {
+        return Err(Error::invalid_argument("a column family needs a name"));
+    }
+    given.validate()?;
+    given.check_supported()?;
+    let mut options = given.clone();
+    ttl::apply_to_options(context.dated, name, &mut options)?;
+    Ok(options.sanitize(database))
+}
 
 impl Shared {
     /// Creates families, durably and atomically.
@@ -41,14 +60,7 @@ impl Shared {
     /// Validates a family to create and creates the directories of its tables.
     fn prepare_family(&self, given: &FamilyDescriptor) -> Result<NewFamily> {
         let FamilyDescriptor { name, options } = given;
-        if name.is_empty() {
-            return Err(Error::invalid_argument("a column family needs a name"));
-        }
-        options.validate()?;
-        options.check_supported()?;
-        let mut options = options.clone();
-        ttl::agree(self.context.dated, name, &mut options)?;
-        let options = options.sanitize(&self.options());
+        let options = options_of_new_family(&self.context, &self.options(), name, options)?;
         self.catalog.sources.create_dirs(&options)?;
         Ok(NewFamily {
             name: name.clone(),
@@ -93,7 +105,7 @@ impl Shared {
     /// Records `created`, which are part of the database, in the log and in an OPTIONS file. The caller leads.
     pub(crate) fn record_families(&self, created: &[Arc<FamilyState>]) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let logged = self.state_timestamp_sizes(created);
+        let logged = self.record_timestamp_sizes(created);
         let saved = self.catalog.write_options_file();
         logged.and(saved).map_err(|error| {
             let names: Vec<_> = created.iter().map(|family| family.name()).collect();

@@ -92,9 +92,9 @@ impl Shared {
         tree: &mut Tree,
         family: &FamilyState,
         result: &Result<()>,
-        forgiven: bool,
+        reset_by_listener: bool,
     ) {
-        self.note_outcome(tree, family.id(), JobKind::Flush, result, forgiven);
+        self.note_outcome(tree, family.id(), JobKind::Flush, result, reset_by_listener);
         if let Some(state) = tree.families.get_mut(&family.id()) {
             assert!(state.flushing, "a flush that ends has started");
             state.flushing = false;
@@ -135,14 +135,14 @@ impl Shared {
         self: &Arc<Self>,
         tree: &mut Tree,
         result: &Result<()>,
-        forgiven: bool,
+        reset_by_listener: bool,
     ) {
         let flushed: Vec<u32> = {
             let flushing = tree.families.iter().filter(|(_, state)| state.flushing);
             flushing.map(|(id, _)| *id).collect()
         };
         for id in flushed {
-            self.note_outcome(tree, id, JobKind::Flush, result, forgiven);
+            self.note_outcome(tree, id, JobKind::Flush, result, reset_by_listener);
         }
         for state in tree.families.values_mut() {
             state.flushing = false;
@@ -155,7 +155,7 @@ impl Shared {
     /// Notifies listeners of the end of a flush, and of the stall that it causes, before callers that wait for the
     /// flush return. True if a listener has reset the error.
     pub(crate) fn report_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
-        let forgiven = match result {
+        let reset_by_listener = match result {
             Ok(()) => false,
             Err(error) => {
                 self.errors.count_failed_job(error);
@@ -166,7 +166,7 @@ impl Shared {
             self.update_conditions(&mut self.tree.lock());
             self.telemetry.deliver();
         }
-        forgiven
+        reset_by_listener
     }
 
     /// Writes the immutable memtables of all families to tables and installs them together.
@@ -316,7 +316,7 @@ impl Shared {
     }
 
     /// [`Shared::flush_with`] for a program that selected `families`.
-    fn flush_by_hand(
+    fn flush_manually(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
         options: &FlushOptions,
@@ -537,7 +537,7 @@ impl Db {
                 dropped.name()
             )));
         }
-        self.shared().flush_by_hand(&states, options)
+        self.shared().flush_manually(&states, options)
     }
 
     /// Like [`Db::flush_families_with`] with the default options: it waits.
@@ -567,6 +567,6 @@ impl Family {
     /// The error that made the database read-only.
     pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
         let state = std::slice::from_ref(&self.state);
-        self.db.shared.flush_by_hand(state, options)
+        self.db.shared.flush_manually(state, options)
     }
 }

@@ -136,7 +136,7 @@ impl Iter {
             _ => Renewal::OnRequest,
         };
         let shared = &family.db.shared;
-        let held = held_view(shared, family.id(), view, seq);
+        let held = record_of_view(shared, family.id(), view, seq);
         // In this order: an iterator is listed once it exists.
         Iter {
             inner: Some(inner),
@@ -200,7 +200,7 @@ impl Iter {
         );
         let view = shared.limited(view, &self.options);
         let (inner, seq) = begin(view, seq, &self.options);
-        let held = held_view(shared, self.family.id(), inner.view(), seq);
+        let held = record_of_view(shared, self.family.id(), inner.view(), seq);
         shared.iterators.renew(self.listed, &held);
         let before = self.inner.replace(inner);
         before.into_iter().for_each(DbIter::recycle);
@@ -410,9 +410,9 @@ fn iterated_options(shared: &Shared, options: &ReadOptions) -> Box<ReadOptions> 
     options
 }
 
-/// Registers an iterator on `view` of the family with this id, from now on.
+/// The record of an iterator on `view` of the family with this id, from now on.
 #[inline]
-fn held_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> HeldView {
+fn record_of_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> HeldView {
     HeldView {
         since: shared.context.world.clock.coarse_nanos(),
         seq,

@@ -40,7 +40,7 @@ impl Shared {
         match task {
             Task::Dump => options.stats_dump_period_sec.into(),
             Task::Remember => options.stats_persist_period_sec.into(),
-            Task::Compact => self.seconds_between_looks(&options),
+            Task::Compact => self.compaction_check_interval(&options),
             Task::Budget => u64::from(self.budget.is_some()),
             Task::Sample => self.preserved_spans().sampling_period(),
         }
@@ -82,7 +82,7 @@ impl Shared {
     /// Returns the period in seconds of checks for compactions that become due through time or reads alone; 0
     /// if no family has any. A compaction that is due by age is delayed by at most a fifth of the age. If
     /// another task has a shorter period, checks are as frequent.
-    fn seconds_between_looks(&self, options: &DbOptions) -> u64 {
+    fn compaction_check_interval(&self, options: &DbOptions) -> u64 {
         let families = self.catalog.families();
         let mut ages = families
             .iter()

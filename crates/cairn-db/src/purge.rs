@@ -40,7 +40,7 @@ impl Shared {
         self.retire_logs(logs.logs);
     }
 
-    /// Purges on a background thread, for which closing waits; does nothing once closing is complete.
+    /// Purges on this thread as a job, for which closing waits; does nothing once closing is complete.
     pub(crate) fn purge_as_job(&self, tree: RankedGuard<'_, Tree>) {
         if counts_purge(tree) {
             self.purge_counted();
@@ -107,8 +107,7 @@ impl Shared {
     }
 }
 
-/// Counts a purge, for which closing and callers that wait for quiet will wait. `None` once closing is
-/// complete.
+/// Counts a purge, for which closing and callers that wait for quiet will wait. False once closing is complete.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
 }

@@ -21,7 +21,11 @@ use crate::stats_family::STATS_FAMILY;
 /// # Errors
 ///
 /// `InvalidArgument` for a family with a time to live in a database without dates.
-pub(crate) fn agree(dated: bool, family: &str, options: &mut FamilyOptions) -> Result<()> {
+pub(crate) fn apply_to_options(
+    dated: bool,
+    family: &str,
+    options: &mut FamilyOptions,
+) -> Result<()> {
     if family == STATS_FAMILY {
         options.value_ttl = None;
         return Ok(());

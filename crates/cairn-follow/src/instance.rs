@@ -69,10 +69,7 @@ pub(crate) fn open_instance(
         (family.name().to_owned(), order)
     });
     let options = db.options();
-    let dir = match options.wal_dir.as_os_str().is_empty() {
-        true => request.path,
-        false => &options.wal_dir,
-    };
+    let dir = options.wal_dir_of(request.path);
     let instance = Arc::new(Instance {
         gate: Gate::default(),
         position: Mutex::new(Position {

@@ -131,7 +131,7 @@ struct Compaction {
     pick: Arc<Pick>,
     /// The inputs as sorted runs, newest first.
     runs: Vec<InputRun>,
-    /// The output levels: the output level of the pick and, for `deeper` subcompactions, the level
+    /// The output levels: the output level of the pick and, for `skip_level` subcompactions, the level
     /// below it.
     targets: Vec<Target>,
     /// The level above the output level, for young entries.
@@ -200,17 +200,17 @@ impl Compaction {
             &pick.output,
             &pick.grandparents,
             pick.bottommost,
-            &runs[..runs.len() - usize::from(pick.deeper.is_some())],
+            &runs[..runs.len() - usize::from(pick.skip_level.is_some())],
         )?];
-        if let Some(deeper) = &pick.deeper {
-            let (output, grandparents) = (&deeper.output, &deeper.grandparents);
-            let bottommost = deeper.bottommost;
+        if let Some(skip_level) = &pick.skip_level {
+            let (output, grandparents) = (&skip_level.output, &skip_level.grandparents);
+            let bottommost = skip_level.bottommost;
             let target = Target::new(job, &times, output, grandparents, bottommost, &runs)?;
             targets.push(target);
         }
         let young = pick.young.as_ref().map(|young| {
             assert!(
-                pick.deeper.is_none(),
+                pick.skip_level.is_none(),
                 "a compaction writes to at most two levels"
             );
             YoungTarget::split_off(job, young, &mut targets[0])
@@ -226,9 +226,9 @@ impl Compaction {
             }
             false => Vec::new(),
         };
-        let mut spans = subcompaction_split::spans(borders, order, pick.deeper.as_ref());
+        let mut spans = subcompaction_split::spans(borders, order, pick.skip_level.as_ref());
         if !job.range.is_full() {
-            assert!(pick.deeper.is_none(), "a range has one output level");
+            assert!(pick.skip_level.is_none(), "a range has one output level");
             (spans[0].lower, spans[0].upper) = (job.range.lower.clone(), job.range.upper.clone());
         }
         let count = spans.len();
@@ -274,8 +274,8 @@ impl Compaction {
             if !self.subcompactions.are_finished() && executor.help() {
                 continue;
             }
-            if let Wait::Over(parts) = self.subcompactions.wait() {
-                return self.join(parts?);
+            if let Wait::Over(outputs) = self.subcompactions.wait() {
+                return self.join(outputs?);
             }
         }
     }
@@ -308,7 +308,7 @@ impl Compaction {
             }
             let result = self.run_subcompaction(number, span);
             if let Some(events) = &self.context.events {
-                events.subcompaction_completed(number, result.as_ref().map(|part| part.stats));
+                events.subcompaction_completed(number, result.as_ref().map(|output| output.stats));
             }
             taken.finish(result);
         }
@@ -324,18 +324,18 @@ impl Compaction {
         let _stage = threads::stage(Stage::CompactionProcessKv);
         let write = || {
             Activity::Compaction.run(|| match self.run_remotely(number, &span)? {
-                Some(part) => Ok(part),
+                Some(output) => Ok(output),
                 None => self.write_subcompaction(span),
             })
         };
-        let (part, times) = match self.context.family.options.report_bg_io_stats {
+        let (output, times) = match self.context.family.options.report_bg_io_stats {
             true => iostats::with_times(write),
             false => (write(), FileTimes::default()),
         };
-        let mut part = part?;
-        part.stats.file_times = times;
-        part.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
-        Ok(part)
+        let mut output = output?;
+        output.stats.file_times = times;
+        output.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
+        Ok(output)
     }
 
     /// Runs the subcompaction `number` in another process. `None` if it is to be run by this one.
@@ -347,7 +347,7 @@ impl Compaction {
         let Some(remote) = &self.remote else {
             return Ok(None);
         };
-        let target = &self.targets[usize::from(span.deeper)];
+        let target = &self.targets[usize::from(span.skip_level)];
         let received = remote.run(&target.params, &self.pick, number, span)?;
         Ok(received.map(|received| SubcompactionOutput {
             lower: span.lower.clone(),
@@ -364,7 +364,7 @@ impl Compaction {
         mut span: SubcompactionRange,
     ) -> Result<SubcompactionOutput> {
         let order = &self.context.family.order;
-        let target = &self.targets[usize::from(span.deeper)];
+        let target = &self.targets[usize::from(span.skip_level)];
         if let (Some(lower), Some(upper)) = (&span.lower, &span.upper) {
             debug_assert!(order.compare(lower, upper).is_lt(), "a range is not empty");
         }
@@ -456,7 +456,7 @@ impl Compaction {
     /// Splits off the second half of the part of `span` after `reached` as a queued subcompaction.
     /// Returns false if that part is too small.
     fn split(&self, span: &mut SubcompactionRange, reached: &[u8]) -> Result<bool> {
-        let target = &self.targets[usize::from(span.deeper)];
+        let target = &self.targets[usize::from(span.skip_level)];
         let runs = &self.runs[..target.runs];
         let least = MIN_SPLIT_BYTES.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
@@ -480,7 +480,7 @@ impl Compaction {
         let given = SubcompactionRange {
             lower: Some(middle.clone()),
             upper: span.upper.replace(middle),
-            deeper: span.deeper,
+            skip_level: span.skip_level,
         };
         self.subcompactions.add(given);
         Ok(true)
@@ -557,9 +557,9 @@ impl Compaction {
     }
 
     /// Combines the results of all subcompactions into one edit.
-    fn join(&self, mut parts: Vec<SubcompactionOutput>) -> Result<JobOutput> {
+    fn join(&self, mut outputs: Vec<SubcompactionOutput>) -> Result<JobOutput> {
         let order = &self.context.family.order;
-        parts.sort_by(|a, b| match (&a.lower, &b.lower) {
+        outputs.sort_by(|a, b| match (&a.lower, &b.lower) {
             (Some(a), Some(b)) => order.compare(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         });
@@ -571,14 +571,14 @@ impl Compaction {
             .targets
             .last()
             .map_or(0, |target| pieces(target.tombstones.iter()));
-        let written = parts.iter().map(|part| part.range_deletions);
+        let written = outputs.iter().map(|output| output.range_deletions);
         let written = written.fold(0, u64::saturating_add);
         done.stats.dropped.range_deletions = read.saturating_sub(written);
-        for part in parts {
-            done.edit.added.extend(part.files);
-            done.edit.added_blobs.extend(part.blobs);
-            done.stats.add(&part.stats);
-            garbage.merge(&part.garbage);
+        for output in outputs {
+            done.edit.added.extend(output.files);
+            done.edit.added_blobs.extend(output.blobs);
+            done.stats.add(&output.stats);
+            garbage.merge(&output.garbage);
         }
         done.stats.input_raw = self.input_raw();
         let trims = TimestampRules::of_compaction(&self.context).trims();

@@ -78,7 +78,7 @@ struct Tree {
     /// The skip-level range to choose; `None` for the production choice.
     skip_level_seed: Option<usize>,
     /// Number of compactions with a skip-level range.
-    deeper: usize,
+    skip_level: usize,
     /// The interval at which requests for an extra thread are granted; `None` for never.
     grant_interval: Option<u64>,
     events: Option<Arc<Parts>>,
@@ -275,7 +275,7 @@ impl Tree {
             last_seq: 0,
             snapshots: Vec::new(),
             skip_level_seed: None,
-            deeper: 0,
+            skip_level: 0,
             grant_interval: None,
             events: None,
             old_through: 0,
@@ -539,7 +539,7 @@ impl Tree {
             ));
             self.skip_level_seed = Some(seed.wrapping_mul(31) + 1);
         }
-        self.deeper += usize::from(pick.deeper.is_some());
+        self.skip_level += usize::from(pick.skip_level.is_some());
         let job = CompactJob {
             context,
             pick,

@@ -34,8 +34,8 @@ pub trait JobEvents: Send + Sync {
     fn blob_created(&self, path: &Path, file: &BlobFileMeta);
 
     /// Called before a subcompaction starts.
-    fn subcompaction_began(&self, part: usize);
+    fn subcompaction_began(&self, number: usize);
 
     /// Called after a subcompaction has ended, with its statistics or its error.
-    fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>);
+    fn subcompaction_completed(&self, number: usize, result: Result<JobStats, &Error>);
 }

@@ -83,25 +83,28 @@ pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: u
 /// the candidates, it extends to all keys beyond.
 pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<usize>) -> Pick {
     assert!(range.start < range.end && range.end <= offer.files.len());
-    assert!(pick.deeper.is_none(), "the skip-level range is chosen once");
+    assert!(
+        pick.skip_level.is_none(),
+        "the skip-level range is chosen once"
+    );
     let border = |at: usize| {
         offer
             .files
             .get(at)
             .map(|file| file.smallest.user_key().to_vec())
     };
-    let deeper = SkipLevelOutput {
+    let skip_level = SkipLevelOutput {
         from: border(range.start).filter(|_| range.start > 0),
         until: border(range.end),
         ..offer.whole.clone()
     };
-    assert_eq!(deeper.output.level, pick.output.level + 1);
+    assert_eq!(skip_level.output.level, pick.output.level + 1);
     let mut pick = pick.clone();
     pick.inputs.push(LevelInputs {
-        level: deeper.output.level,
+        level: skip_level.output.level,
         files: offer.files[range].to_vec(),
     });
-    pick.deeper = Some(deeper);
+    pick.skip_level = Some(skip_level);
     pick
 }
 

@@ -12,7 +12,7 @@ use crate::subcompactions::SubcompactionRange;
 const MAX_CANDIDATES: usize = 64;
 
 /// Number of key anchors sampled from the tables, per subcompaction.
-const ANCHORS_EACH_PART: u64 = 8;
+const ANCHORS_PER_SUBCOMPACTION: u64 = 8;
 
 /// True if a running subcompaction of `pick` may be split. False for output to level 0, whose files
 /// would be disjoint but share an epoch, and for keys with timestamps, which must not be separated.
@@ -46,21 +46,21 @@ pub(crate) fn borders(
 ) -> Result<Vec<Vec<u8>>> {
     let total: u64 = inputs(runs).map(data_bytes).fold(0, u64::saturating_add);
     let outputs = pick.input_bytes() / pick.output.target_bytes.max(1);
-    let parts = u64::from(pick.max_subcompactions).min(outputs);
-    if parts < 2 {
+    let subcompactions = u64::from(pick.max_subcompactions).min(outputs);
+    if subcompactions < 2 {
         return Ok(Vec::new());
     }
     let mut borders = Vec::new();
-    for candidate in candidates(runs, order, parts, io)? {
+    for candidate in candidates(runs, order, subcompactions, io)? {
         let before = bytes_before(runs, order, &candidate, io)?;
         let done = borders.len() as u64 + 1;
-        if before >= total / parts * done && before < total && done < parts {
+        if before >= total / subcompactions * done && before < total && done < subcompactions {
             borders.push(candidate);
         }
     }
     debug_assert!(
-        (borders.len() as u64) < parts,
-        "there are at most `parts` ranges"
+        (borders.len() as u64) < subcompactions,
+        "there are at most `subcompactions` ranges"
     );
     debug_assert!(is_ascending(order, &borders));
     Ok(borders)
@@ -70,7 +70,7 @@ pub(crate) fn borders(
 pub(crate) fn spans(
     mut borders: Vec<Vec<u8>>,
     order: &KeyOrder,
-    deeper: Option<&SkipLevelOutput>,
+    skip_level: Option<&SkipLevelOutput>,
 ) -> Vec<SubcompactionRange> {
     debug_assert!(is_ascending(order, &borders));
     let mut add = |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key))
@@ -81,9 +81,9 @@ pub(crate) fn spans(
             at + 1
         }
     };
-    let deeper = deeper.map(|deeper| {
-        let first = deeper.from.as_ref().map_or(0, &mut add);
-        let end = deeper.until.as_ref().map_or(usize::MAX, &mut add);
+    let skip_level = skip_level.map(|skip_level| {
+        let first = skip_level.from.as_ref().map_or(0, &mut add);
+        let end = skip_level.until.as_ref().map_or(usize::MAX, &mut add);
         debug_assert!(first < end, "the skip-level range is not empty");
         first..end
     });
@@ -91,12 +91,14 @@ pub(crate) fn spans(
     let mut borders = borders.into_iter();
     let mut lower = None;
     (0..count)
-        .map(|part| {
+        .map(|range| {
             let upper = borders.next();
             SubcompactionRange {
                 lower: std::mem::replace(&mut lower, upper.clone()),
                 upper,
-                deeper: deeper.as_ref().is_some_and(|deeper| deeper.contains(&part)),
+                skip_level: skip_level
+                    .as_ref()
+                    .is_some_and(|skip_level| skip_level.contains(&range)),
             }
         })
         .collect()
@@ -120,7 +122,12 @@ pub(crate) fn middle(
         return Ok(None);
     }
     let mut best = None;
-    for candidate in candidates(runs, order, MAX_CANDIDATES as u64 / ANCHORS_EACH_PART, io)? {
+    for candidate in candidates(
+        runs,
+        order,
+        MAX_CANDIDATES as u64 / ANCHORS_PER_SUBCOMPACTION,
+        io,
+    )? {
         let within = order.compare(&candidate, after).is_gt()
             && until.is_none_or(|until| order.compare(&candidate, until).is_lt());
         if !within {
@@ -137,10 +144,15 @@ pub(crate) fn middle(
 
 /// Returns candidate boundaries, ascending and distinct: file bounds, and anchors within files that are
 /// large compared with a subcompaction. The smallest key is omitted.
-fn candidates(runs: &[InputRun], order: &KeyOrder, parts: u64, io: &Io) -> Result<Vec<Vec<u8>>> {
+fn candidates(
+    runs: &[InputRun],
+    order: &KeyOrder,
+    subcompactions: u64,
+    io: &Io,
+) -> Result<Vec<Vec<u8>>> {
     let tables = || inputs(runs);
     let total: u64 = tables().map(data_bytes).fold(0, u64::saturating_add);
-    let step = total / (parts * ANCHORS_EACH_PART) + 1;
+    let step = total / (subcompactions * ANCHORS_PER_SUBCOMPACTION) + 1;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for input in tables() {
         let bounds = [&input.file.smallest, &input.file.largest];

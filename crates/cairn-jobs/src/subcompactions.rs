@@ -18,7 +18,7 @@ pub(crate) struct SubcompactionRange {
     /// The first key after the range; `None` if unbounded.
     pub(crate) upper: Option<Vec<u8>>,
     /// True if its outputs go to the level below the output level.
-    pub(crate) deeper: bool,
+    pub(crate) skip_level: bool,
 }
 
 /// The subcompactions of one compaction, each with a result `T`.

@@ -6,6 +6,7 @@
 use cairn_format::protection::is_checksum_len;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
+use std::path::Path;
 
 use crate::customizable::{DbPath, FlushBlockPolicy};
 use crate::db::DbOptions;
@@ -172,6 +173,15 @@ impl DbOptions {
         }
         let files = usize::try_from(self.max_open_files.max(MIN_OPEN_FILES)).ok()?;
         Some(files.saturating_sub(OTHER_FILES).max(1))
+    }
+
+    /// Returns the directory of the logs of a database in `dir`.
+    #[must_use]
+    pub fn wal_dir_of<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        match self.wal_dir.as_os_str().is_empty() {
+            true => dir,
+            false => &self.wal_dir,
+        }
     }
 
     /// Returns the total WAL size that triggers flushes, given all families of the database.

@@ -244,7 +244,7 @@ fn most_valuable_first(cache: &BlockCache) -> Vec<CacheEntry> {
     entries
 }
 
-/// Calls `take` with the entries of the dump `file` and their blocks. Returns the header and the checksum.
+/// Calls `take` with the entries of the dump `file` and their blocks. Returns the header and the totals.
 fn read(
     file: &dyn RandomAccessFile,
     mut take: impl FnMut(&DumpEntry, &[u8]) -> std::result::Result<(), Malformed>,

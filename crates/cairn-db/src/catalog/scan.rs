@@ -1,9 +1,5 @@
-//! Deleting files that are no longer needed.
-//!
-//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
-//! last reader has ended. A view that ends sets a flag, and only then are obsolete tables searched for. An
-//! `SstFileManager` may move tables and blob files to the trash first, and delete them slowly. Files left by
-//! a crash are deleted when the database is opened. Files with unknown names are never touched.
+//! The files that a crash has left, which are found and deleted when the database is opened ([`super::deletions`] has
+//! the rules of the others). Files with unknown names are never touched.
 
 use std::collections::BTreeSet;
 use std::path::Path;

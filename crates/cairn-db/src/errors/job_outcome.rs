@@ -28,7 +28,7 @@ impl Shared {
         retry.is_some_and(|retry| !retry.delay(now()).is_zero())
     }
 
-    /// Records the outcome of a job of `family`. After a failure, which a listener may have `forgiven`, the
+    /// Records the outcome of a job of `family`. After a failure, which a listener may have `reset_by_listener`, the
     /// next job is delayed.
     pub(crate) fn note_outcome(
         self: &Arc<Self>,
@@ -36,7 +36,7 @@ impl Shared {
         family: u32,
         kind: JobKind,
         result: &Result<()>,
-        forgiven: bool,
+        reset_by_listener: bool,
     ) {
         let Some(state) = tree.families.get_mut(&family) else {
             return;
@@ -54,7 +54,7 @@ impl Shared {
         };
         let interval = self.options().bgerror_resume_retry_interval;
         let now = self.context.world.clock.monotonic_nanos();
-        let next = Retry::after(retry.as_ref(), error, forgiven, interval, now);
+        let next = Retry::after(retry.as_ref(), error, reset_by_listener, interval, now);
         let delay = next.delay(now);
         *retry = Some(next);
         let owner = Arc::downgrade(self);
@@ -107,8 +107,8 @@ impl Shared {
         }
     }
 
-    /// Returns the time of the first retry, in any family.
-    pub(crate) fn first_retry(&self) -> Option<Retry> {
+    /// Returns a retry that is due later, of any family.
+    pub(crate) fn some_retry(&self) -> Option<Retry> {
         let tree = self.tree.lock();
         let mut states = tree.families.values();
         states.find_map(|state| state.retry_flush.clone().or(state.retry_compaction.clone()))

@@ -28,21 +28,21 @@ impl Shared {
     /// Records `error`, which occurred during `reason`, and its consequences. True if a listener has reset
     /// it.
     pub(crate) fn background_error(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
-        self.background_error_said(reason, reason, error)
+        self.report_background_error(reason, reason, error)
     }
 
     /// [`Shared::background_error`] for a failed flush. Listeners get RocksDB's reason for tables that cannot
     /// be written, regardless of the log.
     pub(crate) fn flush_failed(&self, error: &Error) -> bool {
-        let said = BackgroundErrorReason::FlushNoWal;
-        self.background_error_said(self.flush_reason(), said, error)
+        let listener_reason = BackgroundErrorReason::FlushNoWal;
+        self.report_background_error(self.flush_reason(), listener_reason, error)
     }
 
-    /// [`Shared::background_error`] with the reason `said` for listeners.
-    fn background_error_said(
+    /// [`Shared::background_error`] with the reason `listener_reason` for listeners.
+    fn report_background_error(
         &self,
         reason: BackgroundErrorReason,
-        said: BackgroundErrorReason,
+        listener_reason: BackgroundErrorReason,
         error: &Error,
     ) -> bool {
         if is_intended(error) || self.errors.is_known(reason, error) {
@@ -53,7 +53,7 @@ impl Shared {
             self.telemetry.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
         }
         let judged = severity::judge(reason, error, self.options().paranoid_checks);
-        if judged.may_pass && error.code() == Code::IoError && !is_no_space(error) {
+        if judged.is_retryable && error.code() == Code::IoError && !is_no_space(error) {
             self.telemetry
                 .tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
         }
@@ -61,14 +61,14 @@ impl Shared {
         // Called at once rather than queued, since a listener may reset the error.
         callback::within(&self.context.info, Within::Locked, || {
             self.telemetry
-                .notify(|listener| listener.on_background_error(said, &mut shown));
+                .notify(|listener| listener.on_background_error(listener_reason, &mut shown));
         });
         let Some(error) = shown else {
             self.context.info.warn(format_args!(
                 "background error of {}, reset by a listener: {error}",
                 reason.text()
             ));
-            self.errors.forgive(reason, error.clone());
+            self.errors.note_reset(reason, error.clone());
             return true;
         };
         self.context.info.error(format_args!(
@@ -89,7 +89,7 @@ impl Shared {
             buffers.flush_failed();
         }
         if starts {
-            self.start_recovery(said, &error, judged.severity);
+            self.start_recovery(listener_reason, &error, judged.severity);
         }
         false
     }
@@ -101,7 +101,7 @@ impl Shared {
 
     /// [`Shared::background_error`] for an error of the MANIFEST, with `reason` for listeners.
     pub(crate) fn manifest_error(&self, reason: BackgroundErrorReason, error: &Error) {
-        self.background_error_said(BackgroundErrorReason::ManifestWrite, reason, error);
+        self.report_background_error(BackgroundErrorReason::ManifestWrite, reason, error);
     }
 
     /// # Errors

@@ -208,7 +208,7 @@ impl Shared {
     /// Implements [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
-        let Some((recovery, current)) = self.errors.begin_by_hand()? else {
+        let Some((recovery, current)) = self.errors.begin_manual()? else {
             return Ok(());
         };
         let result = loop {
@@ -221,7 +221,7 @@ impl Shared {
             }
         };
         // After a success it is still in progress if the error has cleared without it.
-        self.errors.end_by_hand(recovery);
+        self.errors.end_manual(recovery);
         if let Err(error) = &result {
             self.report_recovery(None, Some(&current.error), Some(error));
         }

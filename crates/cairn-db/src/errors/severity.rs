@@ -9,16 +9,16 @@ use cairn_types::{Code, Error, Severity, Subcode};
 
 /// The consequences of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Judgement {
+pub(crate) struct Assessment {
     /// The severity, which determines the work that stops.
     pub(crate) severity: Severity,
     /// True if the database may try to resume automatically.
-    pub(crate) may_pass: bool,
+    pub(crate) is_retryable: bool,
 }
 
 /// Classifies `error`, which occurred during `reason`. Without `paranoid` checks a failed job stops nothing
 /// and is retried.
-pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Judgement {
+pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Assessment {
     let severity = match error.code() {
         Code::IoError => of_io(reason, error.subcode(), paranoid),
         Code::Corruption => of_corruption(reason, paranoid),
@@ -26,9 +26,9 @@ pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Judgement 
         Code::Aborted => Severity::Fatal,
         _ => of_anything(reason, paranoid),
     };
-    Judgement {
+    Assessment {
         severity,
-        may_pass: error.code() == Code::IoError && severity <= Severity::Hard,
+        is_retryable: error.code() == Code::IoError && severity <= Severity::Hard,
     }
 }
 
@@ -117,6 +117,6 @@ mod tests {
         );
         let panicked = Error::aborted("a flush panicked");
         assert_eq!(severity(Reason::Flush, &panicked, false), Severity::Fatal);
-        assert!(!judge(Reason::Flush, &panicked, false).may_pass);
+        assert!(!judge(Reason::Flush, &panicked, false).is_retryable);
     }
 }

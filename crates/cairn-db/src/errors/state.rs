@@ -17,7 +17,7 @@ use cairn_observe::BackgroundErrorReason;
 use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
 
-use super::severity::Judgement;
+use super::severity::Assessment;
 use crate::locks::{Locks, Rank, Ranked};
 
 /// The current error: the operation that failed, and the consequences.
@@ -49,7 +49,7 @@ pub(crate) struct Errors {
 struct State {
     current: Option<BackgroundError>,
     /// The last error that a listener reset, until the job that failed with it has reported it, too.
-    forgiven: Option<(BackgroundErrorReason, Error)>,
+    reset_by_listener: Option<(BackgroundErrorReason, Error)>,
     recovery: Recovery,
 }
 
@@ -58,7 +58,7 @@ struct State {
 struct Recovery {
     under_way: UnderWay,
     /// The number of manual recoveries that have begun.
-    begun_by_hand: u64,
+    manual_recoveries: u64,
     /// Remaining attempts.
     left: i32,
     /// Attempts made.
@@ -80,7 +80,7 @@ enum UnderWay {
     /// The database is resuming automatically.
     Automatic,
     /// A caller is resuming.
-    ByHand(ManualRecovery),
+    Manual(ManualRecovery),
 }
 
 /// Identifies a manual recovery. It may end when its error is cleared, and another one begin before its caller returns.
@@ -141,16 +141,16 @@ impl Errors {
     /// because of it has nothing new to report.
     pub(super) fn is_known(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
         let mut state = self.state.lock();
-        let forgiven = state
-            .forgiven
-            .take_if(|(before, forgiven)| *before != reason && forgiven == error);
+        let reset_by_listener = state
+            .reset_by_listener
+            .take_if(|(before, reset_by_listener)| *before != reason && reset_by_listener == error);
         let current = state.current.as_ref();
-        forgiven.is_some() || current.is_some_and(|current| current.error == *error)
+        reset_by_listener.is_some() || current.is_some_and(|current| current.error == *error)
     }
 
     /// Records that a listener has reset `error`.
-    pub(super) fn forgive(&self, reason: BackgroundErrorReason, error: Error) {
-        self.state.lock().forgiven = Some((reason, error));
+    pub(super) fn note_reset(&self, reason: BackgroundErrorReason, error: Error) {
+        self.state.lock().reset_by_listener = Some((reason, error));
     }
 
     /// Records an error that is more severe than `NoError`; `retries` is `max_bgerror_resume_count`. True if
@@ -158,7 +158,7 @@ impl Errors {
     pub(super) fn note(
         &self,
         reason: BackgroundErrorReason,
-        judged: &Judgement,
+        judged: &Assessment,
         error: &Error,
         retries: i32,
     ) -> bool {
@@ -193,7 +193,7 @@ impl Errors {
         // An error of a flush that stopped no writes is cleared when the flush succeeds.
         let passes = severity == Severity::Hard
             || severity == Severity::Soft && reason == BackgroundErrorReason::Compaction;
-        judged.may_pass && passes && (full || retries > 0)
+        judged.is_retryable && passes && (full || retries > 0)
     }
 
     /// Clears the error `left`, from which the database has resumed.
@@ -264,7 +264,7 @@ impl Errors {
     /// # Errors
     ///
     /// `Busy` if one is in progress; an error that requires reopening the database.
-    pub(super) fn begin_by_hand(&self) -> Result<Option<(ManualRecovery, BackgroundError)>> {
+    pub(super) fn begin_manual(&self) -> Result<Option<(ManualRecovery, BackgroundError)>> {
         let mut state = self.state.lock();
         let Some(current) = state.current.clone() else {
             return Ok(None);
@@ -277,9 +277,9 @@ impl Errors {
         if state.recovery.under_way != UnderWay::Nothing {
             return Err(Error::busy("the database is resuming already"));
         }
-        let recovery = ManualRecovery(state.recovery.begun_by_hand);
-        state.recovery.begun_by_hand += 1;
-        state.recovery.under_way = UnderWay::ByHand(recovery);
+        let recovery = ManualRecovery(state.recovery.manual_recoveries);
+        state.recovery.manual_recoveries += 1;
+        state.recovery.under_way = UnderWay::Manual(recovery);
         Ok(Some((recovery, current)))
     }
 
@@ -305,9 +305,9 @@ impl Errors {
     }
 
     /// Ends the manual recovery `which`, unless it ended when its error was cleared.
-    pub(super) fn end_by_hand(&self, which: ManualRecovery) {
+    pub(super) fn end_manual(&self, which: ManualRecovery) {
         let recovery = &mut self.state.lock().recovery;
-        if recovery.under_way == UnderWay::ByHand(which) {
+        if recovery.under_way == UnderWay::Manual(which) {
             recovery.under_way = UnderWay::Nothing;
         }
     }
@@ -387,23 +387,23 @@ mod tests {
 
     use super::*;
 
-    fn judgement(severity: Severity) -> Judgement {
-        Judgement {
+    fn assessment(severity: Severity) -> Assessment {
+        Assessment {
             severity,
-            may_pass: true,
+            is_retryable: true,
         }
     }
 
     fn hard(errors: &Errors, text: &str) -> bool {
         let error = Error::io_text(text);
-        errors.note(Reason::Flush, &judgement(Severity::Hard), &error, 1)
+        errors.note(Reason::Flush, &assessment(Severity::Hard), &error, 1)
     }
 
     #[test]
     fn only_a_more_severe_error_replaces_the_current_one() {
         let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
-        errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
+        errors.note(Reason::Compaction, &assessment(Severity::Soft), &soft, 1);
         assert!(!errors.stop_writes());
         assert!(hard(&errors, "first") && hard(&errors, "second"));
         let failure = || {
@@ -416,10 +416,10 @@ mod tests {
         let current = errors.current().unwrap();
         assert!(errors.clear_soft(|_| true).is_none());
         let fatal = Error::corruption("fatal");
-        errors.note(Reason::Flush, &judgement(Severity::Fatal), &fatal, 1);
+        errors.note(Reason::Flush, &assessment(Severity::Fatal), &fatal, 1);
         assert!(errors.clear(&current).is_err());
         assert!(failure().unwrap().contains("fatal"));
-        assert!(errors.begin_by_hand().is_err());
+        assert!(errors.begin_manual().is_err());
     }
 
     /// Regression: writes failed with the last error rather than the most severe one.
@@ -427,10 +427,10 @@ mod tests {
     fn writes_fail_with_the_most_severe_error() {
         let errors = Errors::new(Locks::new());
         let worst = Error::corruption("damaged");
-        let severity = judgement(Severity::Unrecoverable);
+        let severity = assessment(Severity::Unrecoverable);
         errors.note(Reason::Flush, &severity, &worst, 1);
         let fatal = Error::aborted("a panic");
-        errors.note(Reason::Flush, &judgement(Severity::Fatal), &fatal, 1);
+        errors.note(Reason::Flush, &assessment(Severity::Fatal), &fatal, 1);
         let failure = errors.failure().as_ref().map(|error| Error::clone(error));
         assert_eq!(failure, Some(worst.clone()));
         assert_eq!(errors.current().map(|current| current.error), Some(worst));
@@ -439,12 +439,12 @@ mod tests {
     #[test]
     fn at_most_one_recovery_is_in_progress() {
         let errors = Errors::new(Locks::new());
-        assert_eq!(errors.begin_by_hand().unwrap(), None);
+        assert_eq!(errors.begin_manual().unwrap(), None);
         hard(&errors, "failed");
-        let (_, current) = errors.begin_by_hand().unwrap().unwrap();
-        assert!(errors.begin_by_hand().is_err() && !errors.begin_automatic(2));
+        let (_, current) = errors.begin_manual().unwrap().unwrap();
+        assert!(errors.begin_manual().is_err() && !errors.begin_automatic(2));
         assert_eq!(errors.end_recovery(), None);
-        assert!(errors.begin_automatic(2) && errors.begin_by_hand().is_err());
+        assert!(errors.begin_automatic(2) && errors.begin_manual().is_err());
         errors.count_attempt();
         assert!(errors.may_try_again());
         errors.count_attempt();
@@ -460,14 +460,14 @@ mod tests {
     fn an_error_that_clears_does_not_end_a_manual_recovery() {
         let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
-        errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
-        let (recovery, _) = errors.begin_by_hand().unwrap().unwrap();
+        errors.note(Reason::Compaction, &assessment(Severity::Soft), &soft, 1);
+        let (recovery, _) = errors.begin_manual().unwrap().unwrap();
         assert!(errors.clear_soft(|_| true).is_some());
         assert_eq!(errors.end_automatic(), None);
         assert!(!errors.begin_automatic(1), "E3");
-        errors.end_by_hand(recovery);
+        errors.end_manual(recovery);
         assert!(errors.begin_automatic(1));
-        errors.end_by_hand(recovery);
+        errors.end_manual(recovery);
         assert_eq!(errors.end_automatic(), Some(0));
     }
 
@@ -476,17 +476,17 @@ mod tests {
     fn a_manual_recovery_is_ended_by_its_caller_only() {
         let errors = Errors::new(Locks::new());
         hard(&errors, "first");
-        let (first, current) = errors.begin_by_hand().unwrap().unwrap();
+        let (first, current) = errors.begin_manual().unwrap().unwrap();
         errors.clear(&current).unwrap();
         assert_eq!(errors.end_recovery(), None);
         hard(&errors, "second");
-        let (second, _) = errors.begin_by_hand().unwrap().unwrap();
-        errors.end_by_hand(first);
+        let (second, _) = errors.begin_manual().unwrap().unwrap();
+        errors.end_manual(first);
         assert!(
-            errors.begin_by_hand().is_err() && !errors.begin_automatic(1),
+            errors.begin_manual().is_err() && !errors.begin_automatic(1),
             "E3"
         );
-        errors.end_by_hand(second);
+        errors.end_manual(second);
         assert!(errors.begin_automatic(1));
     }
 
@@ -509,7 +509,7 @@ mod tests {
     fn a_full_device_is_retried_without_limit_when_space_is_freed() {
         let errors = Errors::new(Locks::new());
         let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
-        assert!(errors.note(Reason::Flush, &judgement(Severity::Hard), &full, 0));
+        assert!(errors.note(Reason::Flush, &assessment(Severity::Hard), &full, 0));
         assert!(errors.begin_automatic(0) && errors.is_device_full());
         errors.count_attempt();
         assert!((0..9).all(|_| errors.may_try_again()));
@@ -526,7 +526,7 @@ mod tests {
         let broken = Error::io_text("broken");
         errors.note(
             Reason::WriteCallback,
-            &judgement(Severity::Hard),
+            &assessment(Severity::Hard),
             &broken,
             1,
         );
@@ -540,7 +540,7 @@ mod tests {
     fn an_error_that_was_reset_is_recognized_once() {
         let errors = Errors::new(Locks::new());
         let error = Error::io_text("broken");
-        errors.forgive(Reason::ManifestWrite, error.clone());
+        errors.note_reset(Reason::ManifestWrite, error.clone());
         assert!(!errors.is_known(Reason::ManifestWrite, &error));
         assert!(errors.is_known(Reason::Flush, &error));
         assert!(!errors.is_known(Reason::Flush, &error));

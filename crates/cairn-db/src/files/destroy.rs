@@ -48,10 +48,7 @@ pub fn destroy(
             },
         ),
     );
-    let wal_dir = match options.wal_dir.as_os_str().is_empty() {
-        true => dir.clone(),
-        false => options.wal_dir.clone(),
-    };
+    let wal_dir = options.wal_dir_of(&dir).to_owned();
     let any = |_: FileName| true;
     let log = |name: FileName| matches!(name, FileName::Wal(_));
     let data = |name: FileName| {

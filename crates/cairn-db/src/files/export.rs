@@ -14,6 +14,7 @@ use cairn_version::{FileMeta, TreeEdit};
 use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
+use crate::families::options_of_new_family;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
 use crate::files::external::Reader;
@@ -22,7 +23,6 @@ use crate::files::kept::keep_files;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData, family_metadata};
 use crate::files::staging::Staging;
 use crate::handle::Family;
-use crate::ttl;
 
 /// The description of an export: all information that an import needs besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,14 +126,7 @@ fn create_with_import<H: Host>(
         context, catalog, ..
     } = database;
     host.check_writable()?;
-    if name.is_empty() {
-        return Err(Error::invalid_argument("a column family needs a name"));
-    }
-    options.validate()?;
-    options.check_supported()?;
-    let mut options = options.clone();
-    ttl::agree(context.dated, name, &mut options)?;
-    let options = options.sanitize(&database.settings.get());
+    let options = options_of_new_family(context, &database.settings.get(), name, options)?;
     check_exports(&options.comparator, exports)?;
     let mut imported = Vec::new();
     let brought = host.while_open(|| bring_in(database, &options, import, exports, &mut imported));

@@ -261,7 +261,7 @@ fn live_file(
         largest_key: file.largest.user_key().to_vec(),
         smallest: file.smallest.as_bytes().to_vec(),
         largest: file.largest.as_bytes().to_vec(),
-        being_compacted: busy.contains(file.number),
+        being_compacted: busy.is_busy(file.number),
         num_entries: counts.entries,
         num_deletions: counts.deletions,
         oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),

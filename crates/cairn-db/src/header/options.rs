@@ -322,7 +322,7 @@ pub(super) fn db_lines(options: &DbOptions, objects: &[(&str, String)]) -> Vec<S
         let object = objects.iter().find(|(name, _)| *name == head);
         let value = object.map(|(_, value)| value.clone());
         if let Some(value) = value.or_else(|| db_value(head, options)) {
-            lines.push(said(head, &value));
+            lines.push(option_line(head, &value));
         }
     }
     lines
@@ -370,14 +370,14 @@ pub(super) fn family_lines(title: String, options: &FamilyOptions) -> Vec<String
             _ if !members.is_empty() => {
                 for member in members.split_whitespace() {
                     let value = plain(member, member_of(&value, member));
-                    lines.push(said(&format!("{name}.{member}"), &value));
+                    lines.push(option_line(&format!("{name}.{member}"), &value));
                 }
             }
-            "table_factory options" => lines.push(said(name, &format_text(options))),
+            "table_factory options" => lines.push(option_line(name, &format_text(options))),
             "persist_user_defined_timestamps" if options.comparator.timestamp_size() == 0 => {}
             "compression" if !options.compression_per_level.is_empty() => {
                 for (level, codec) in options.compression_per_level.iter().enumerate() {
-                    lines.push(said(
+                    lines.push(option_line(
                         &format!("compression[{level}]"),
                         codec.property_name(),
                     ));
@@ -386,15 +386,15 @@ pub(super) fn family_lines(title: String, options: &FamilyOptions) -> Vec<String
             "max_bytes_for_level_multiplier_additional" => {
                 for (level, times) in value.split(':').enumerate() {
                     let head = format!("max_bytes_for_level_multiplier_addtl[{level}]");
-                    lines.push(said(&head, times));
+                    lines.push(option_line(&head, times));
                 }
             }
             "table_properties_collectors" => {
                 let collectors = options.table_properties_collector_factories.all();
                 let names = collectors.iter().map(|factory| factory.describe());
-                lines.push(said(name, &names.collect::<Vec<_>>().join("; ")));
+                lines.push(option_line(name, &names.collect::<Vec<_>>().join("; ")));
             }
-            _ => lines.push(said(name, &plain(name, &value))),
+            _ => lines.push(option_line(name, &plain(name, &value))),
         }
     }
     lines
@@ -509,7 +509,7 @@ fn plain(name: &str, value: &str) -> String {
 }
 
 /// Returns a line of an option, with the name right-aligned as in RocksDB.
-fn said(head: &str, value: &str) -> String {
+fn option_line(head: &str, value: &str) -> String {
     match head {
         "table_factory options" => format!("           {head}: {value}"),
         _ => format!("{:>60}: {value}", format!("Options.{head}")),
@@ -521,7 +521,7 @@ mod tests {
     use super::*;
 
     /// The rows of `S` that are not in `lines`.
-    fn unsaid<S: Options + 'static>(lines: &[&str]) -> Vec<&'static str> {
+    fn unlogged<S: Options + 'static>(lines: &[&str]) -> Vec<&'static str> {
         let heads = lines
             .iter()
             .map(|line| line.split(':').next().map(str::trim));
@@ -546,7 +546,7 @@ mod tests {
     #[test]
     fn every_option_has_a_line() {
         let none: [&str; 0] = [];
-        assert_eq!(unsaid::<TableOptions>(OF_TABLES), none);
+        assert_eq!(unlogged::<TableOptions>(OF_TABLES), none);
         // Levels have a line each, and two have RocksDB's names.
         let others = [
             "compression_per_level",
@@ -555,7 +555,7 @@ mod tests {
             "cuckoo_table_factory",
             "table_properties_collector_factories",
         ];
-        assert_eq!(unsaid::<FamilyOptions>(OF_FAMILY), others);
+        assert_eq!(unlogged::<FamilyOptions>(OF_FAMILY), others);
         // Two have RocksDB's names, and RocksDB has no line for the others.
         let others = [
             "sst_file_manager",
@@ -563,6 +563,6 @@ mod tests {
             "checksum_handoff_file_types",
             "compaction_service",
         ];
-        assert_eq!(unsaid::<DbOptions>(OF_DATABASE), others);
+        assert_eq!(unlogged::<DbOptions>(OF_DATABASE), others);
     }
 }

@@ -51,12 +51,7 @@ pub(super) fn refuse_orphaned_logs(
     dir: &Path,
     options: &DbOptions,
 ) -> Result<()> {
-    let wal_dir = if options.wal_dir.as_os_str().is_empty() {
-        dir
-    } else {
-        &options.wal_dir
-    };
-    for name in fs.list(wal_dir)? {
+    for name in fs.list(options.wal_dir_of(dir))? {
         if let Some(FileName::Wal(_)) = FileName::parse(&name) {
             return Err(Error::corruption(format!(
                 "{} has no CURRENT, but a log: {name}. It contained a database; a new one is not created over it",

@@ -455,7 +455,7 @@ fn match_families<'r>(
         };
         given.comparator = family.version.order().clone();
         adopt_timestamps(family, &mut given)?;
-        ttl::agree(dated, &family.name, &mut given)?;
+        ttl::apply_to_options(dated, &family.name, &mut given)?;
         given.validate()?;
         if !request.read_only {
             given.check_supported()?;
@@ -630,10 +630,7 @@ fn context_of(
         fs: cairn_observe::files::notifying(fs, clock, &options.listeners, &info),
         ..world
     };
-    let wal_dir = match options.wal_dir.as_os_str().is_empty() {
-        true => dir.clone(),
-        false => options.wal_dir.clone(),
-    };
+    let wal_dir = options.wal_dir_of(&dir).to_owned();
     let db_id = files::identity(request, options, &dir, recovered)?;
     let session =
         cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());

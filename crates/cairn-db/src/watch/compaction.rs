@@ -366,7 +366,7 @@ fn file_info(level: usize, file: &FileMeta) -> CompactionFileInfo {
     }
 }
 
-/// Adds the work of a compaction on each level that it wrote to. It counts as one job of its output level.
+/// Returns the work of a compaction on each level that it wrote to. It counts as one job of its output level.
 fn work_of(
     info: &CompactionJobInfo,
     pick: &Pick,
@@ -385,8 +385,8 @@ fn work_of(
         let files = pick.files().filter(|(at, _)| *at == level);
         files.map(|(_, file)| file.size).sum::<u64>()
     };
-    let deeper = pick.deeper.as_ref().map(|deeper| {
-        let level = deeper.output.level;
+    let skip_level = pick.skip_level.as_ref().map(|skip_level| {
+        let level = skip_level.output.level;
         let files = edit.added.iter().filter(|(at, _)| *at == level);
         let done = LevelWork {
             read_here: read(level),
@@ -396,7 +396,7 @@ fn work_of(
         (level, done)
     });
     let (read_deeper, written_deeper) =
-        deeper.map_or((0, 0), |(_, done)| (done.read_here, done.written));
+        skip_level.map_or((0, 0), |(_, done)| (done.read_here, done.written));
     let read_here = read(info.output_level);
     let done = LevelWork {
         micros: stats.elapsed_micros,
@@ -414,7 +414,7 @@ fn work_of(
         ..LevelWork::default()
     };
     let mut levels = vec![(info.output_level, done)];
-    levels.extend(deeper);
+    levels.extend(skip_level);
     levels
 }
 
@@ -431,7 +431,7 @@ fn overlap_micros(info: &CompactionJobInfo, level_zero_bytes: u64) -> u64 {
     u64::try_from(micros).unwrap_or(stats.elapsed_micros)
 }
 
-/// Adds the counts of a compaction or subcompaction.
+/// Sets the counts of a compaction or subcompaction.
 pub(super) fn note_counts(stats: &mut CompactionJobStats, counts: &JobStats) {
     *stats = CompactionJobStats {
         cpu_micros: counts.cpu_nanos / 1_000,

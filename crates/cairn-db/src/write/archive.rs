@@ -18,7 +18,7 @@ use crate::shared::Shared;
 const ARCHIVE: &str = "archive";
 
 /// The maximum interval between two checks of the archive, in seconds.
-const LOOK_EVERY: u64 = 600;
+const CHECK_INTERVAL_SECONDS: u64 = 600;
 
 /// Returns the archive directory of a database with its logs in `wal_dir`.
 pub(crate) fn archive_dir(wal_dir: &Path) -> PathBuf {
@@ -143,8 +143,8 @@ impl Shared {
         let now = self.context.world.clock.wall_seconds();
         let ttl = options.wal_ttl_seconds;
         let interval = match ttl {
-            0 => LOOK_EVERY,
-            ttl => (ttl / 2).clamp(1, LOOK_EVERY),
+            0 => CHECK_INTERVAL_SECONDS,
+            ttl => (ttl / 2).clamp(1, CHECK_INTERVAL_SECONDS),
         };
         if !self.tree.lock().logs.begin_archive_scan(now, interval) {
             return;

@@ -41,7 +41,7 @@ pub(crate) struct CurrentLog {
     /// Length up to which write-back was started.
     written_back: u64,
     /// True if records stay in memory until [`CurrentLog::hand_over`].
-    flushed_by_hand: bool,
+    manual_flush: bool,
     /// True if a no-op ends each batch of entries.
     ends_batches: bool,
     /// The charge of the log's memory to the block cache, and its length when the charge was last adjusted.
@@ -234,7 +234,7 @@ impl CurrentLog {
             presynced: 0,
             bytes_per_sync: 0,
             written_back: 0,
-            flushed_by_hand: false,
+            manual_flush: false,
             ends_batches: false,
             charge: None,
             recycled: recycled.is_some(),
@@ -315,7 +315,7 @@ impl CurrentLog {
             }
             self.last_batch = *seq;
         }
-        if sync || !self.flushed_by_hand {
+        if sync || !self.manual_flush {
             self.hand_over()?;
         }
         self.follow_memory();
@@ -380,8 +380,8 @@ impl CurrentLog {
     }
 
     /// Keeps records in memory until [`CurrentLog::hand_over`].
-    pub(crate) fn flush_by_hand(&mut self) {
-        self.flushed_by_hand = true;
+    pub(crate) fn flush_manually(&mut self) {
+        self.manual_flush = true;
     }
 
     /// Ends each batch of entries with a no-op, as the write policies "prepared" and "unprepared" require.
@@ -399,7 +399,7 @@ impl CurrentLog {
     }
 
     /// Writes the description of the previous log to the start of the log.
-    pub(crate) fn state_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
+    pub(crate) fn record_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
         assert!(
             self.is_empty() && predecessor.log_number < self.number().0,
             "log {} begins with the description of an older log, not of {}",
@@ -410,7 +410,7 @@ impl CurrentLog {
     }
 
     /// Records the sizes of the timestamps of the families' keys.
-    pub(crate) fn state_timestamp_sizes(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
+    pub(crate) fn record_timestamp_sizes(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
         self.writer.add_timestamp_sizes(sizes)
     }
 

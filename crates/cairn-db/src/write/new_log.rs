@@ -52,7 +52,7 @@ impl Shared {
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);
         if self.options().manual_wal_flush {
-            log.flush_by_hand();
+            log.flush_manually();
         }
         if self.writes.sections.are_early() {
             log.end_batches();
@@ -61,7 +61,7 @@ impl Shared {
             log.charge_to(&family.tables().charge);
         }
         if let Some(predecessor) = predecessor {
-            log.state_predecessor(&predecessor)?;
+            log.record_predecessor(&predecessor)?;
         }
         let stamped: Vec<(u32, u16)> = self
             .catalog
@@ -70,7 +70,7 @@ impl Shared {
             .filter_map(|family| timestamp_size(family))
             .collect();
         if !stamped.is_empty() {
-            log.state_timestamp_sizes(&stamped)?;
+            log.record_timestamp_sizes(&stamped)?;
         }
         Ok(log)
     }
@@ -83,14 +83,14 @@ impl Shared {
     }
 
     /// Records the timestamp sizes of new `families` in the current log.
-    pub(crate) fn state_timestamp_sizes(&self, families: &[Arc<FamilyState>]) -> Result<()> {
+    pub(crate) fn record_timestamp_sizes(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         let sizes: Vec<_> = families
             .iter()
             .filter_map(|it| timestamp_size(it))
             .collect();
         match &mut self.writes.writer.lock().log {
             Some(log) if !sizes.is_empty() => log
-                .state_timestamp_sizes(&sizes)
+                .record_timestamp_sizes(&sizes)
                 .inspect_err(|error| self.log_failed(error)),
             _ => Ok(()),
         }

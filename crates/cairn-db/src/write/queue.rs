@@ -235,7 +235,7 @@ impl Waiter {
     }
 
     /// True if the waiter would take its turn at once.
-    pub(crate) fn is_looking(&self) -> bool {
+    pub(crate) fn is_spinning(&self) -> bool {
         // Relaxed: a hint that affects only the timing of an insertion.
         self.is_spinning.load(Ordering::Relaxed)
     }

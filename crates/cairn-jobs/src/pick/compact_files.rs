@@ -367,7 +367,7 @@ pub fn delete_in_ranges(
         let files: Vec<_> = all
             .iter()
             .zip(inside)
-            .filter(|(file, inside)| *inside && !busy.contains(file.number))
+            .filter(|(file, inside)| *inside && !busy.is_busy(file.number))
             .map(|(file, _)| file.clone())
             .collect();
         if !files.is_empty() {

@@ -105,7 +105,7 @@ pub struct Pick {
     /// inputs only if chosen when the job starts.
     pub offer: Option<SkipLevelCandidates>,
     /// The skip-level range, once chosen.
-    pub deeper: Option<SkipLevelOutput>,
+    pub skip_level: Option<SkipLevelOutput>,
     /// The output of entries that are too young for the output level, which is the last one.
     pub young: Option<YoungOutput>,
 }
@@ -150,11 +150,11 @@ impl Pick {
     pub fn most_input_bytes(&self) -> u64 {
         let input = self.input_bytes();
         let offered = self.offer.iter().flat_map(|offer| &offer.files);
-        let deeper = offered
+        let skip_level = offered
             .map(|file| file.size)
             .fold(0, u64::saturating_add)
             .min(SkipLevelCandidates::most_chosen(input));
-        input.saturating_add(deeper)
+        input.saturating_add(skip_level)
     }
 
     /// Returns the edit of a trivial move, or of a deletion if `drops`.
@@ -164,7 +164,7 @@ impl Pick {
             self.trivial_move || self.drops,
             "the inputs are not rewritten"
         );
-        assert!(self.deeper.is_none(), "a move has one output level");
+        assert!(self.skip_level.is_none(), "a move has one output level");
         let mut edit = TreeEdit::default();
         let stays = |level: usize| !self.drops && level == self.output.level;
         for (level, file) in self.files().filter(|(level, _)| !stays(*level)) {

@@ -62,7 +62,7 @@ pub(super) fn clean_cut(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> O
 /// must be included. `None` if a running compaction conflicts.
 pub(super) fn first_inputs(tree: &Tree, level: usize, at: usize) -> Option<LevelInputs> {
     let file = &tree.version.level(level).files()[at];
-    if tree.busy.contains(file.number) {
+    if tree.busy.is_busy(file.number) {
         return None;
     }
     let mut files = clean_cut(tree, level, std::slice::from_ref(file))?;
@@ -108,7 +108,7 @@ fn extend_move(tree: &Tree, level: usize, at: usize, files: &mut Files) {
         });
         total = total.saturating_add(candidate.size);
         files.len() < MAX_FILES_MOVED
-            && !tree.busy.contains(candidate.number)
+            && !tree.busy.is_busy(candidate.number)
             && touching(tree, level + 1, &together).is_empty()
             && !shares_key
             && total <= tree.options.max_compaction_bytes
@@ -207,7 +207,7 @@ pub(super) fn described(
         output: output(tree, output_level, bottommost || grandparents.is_empty()),
         cursor: next_cursor(tree, &inputs[0]),
         offer: None,
-        deeper: None,
+        skip_level: None,
         inputs,
         grandparents,
         bottommost,

@@ -180,21 +180,21 @@ impl InProgress {
         self.releases
     }
 
-    /// Returns the number of running compactions.
+    /// Returns the number of running compactions and reservations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// True if no compaction is running.
+    /// True if no compaction is running, and nothing is reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// True if the file is an input of a running compaction.
+    /// True if the file is an input of a running compaction, reserved, or quarantined.
     #[must_use]
-    pub fn contains(&self, number: FileNumber) -> bool {
+    pub fn is_busy(&self, number: FileNumber) -> bool {
         self.files.contains(&number)
     }
 
@@ -205,7 +205,7 @@ impl InProgress {
     }
 
     pub(super) fn any(&self, files: &[Arc<FileMeta>]) -> bool {
-        files.iter().any(|file| self.contains(file.number))
+        files.iter().any(|file| self.is_busy(file.number))
     }
 
     /// True if a compaction of level 0 is running. Only one may run at a time, because level-0
@@ -247,16 +247,16 @@ mod tests {
         assert!(!busy.is_input(damaged), "no job reads it");
         let id = busy.hold(&[one, damaged]);
         let before = busy.releases();
-        assert!(busy.contains(one) && busy.is_input(one) && busy.is_input(damaged));
+        assert!(busy.is_busy(one) && busy.is_input(one) && busy.is_input(damaged));
         let order = KeyOrder::Bytewise;
         assert!(
             !busy.writes(&order, 0, b"", &[0xff; 9]),
             "only files are held"
         );
         busy.release_quarantined();
-        assert!(busy.contains(damaged), "it is held");
+        assert!(busy.is_busy(damaged), "it is held");
         busy.remove(id);
         assert_eq!(busy.releases(), before + 2);
-        assert!(!busy.contains(one) && !busy.contains(damaged) && busy.is_empty());
+        assert!(!busy.is_busy(one) && !busy.is_busy(damaged) && busy.is_empty());
     }
 }

@@ -58,7 +58,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         let clear = !tree
             .version
             .overlaps(base, Some(low.as_bytes()), Some(high.as_bytes()));
-        if !apart || !clear || tree.busy.contains(file.number) {
+        if !apart || !clear || tree.busy.is_busy(file.number) {
             break;
         }
         taken.push(file.clone());
@@ -94,7 +94,7 @@ fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
     }
     let newest = files
         .iter()
-        .take_while(|file| !tree.busy.contains(file.number));
+        .take_while(|file| !tree.busy.is_busy(file.number));
     let newest: Vec<_> = newest.cloned().collect();
     match newest.len() >= at_least {
         true => expand::finish(tree, start(tree, score, newest, 0)),
@@ -111,7 +111,7 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let mut positions = compaction_priority::by_priority(tree, 0).into_iter();
     let first = |at: usize| {
-        if tree.busy.contains(files[at].number) {
+        if tree.busy.is_busy(files[at].number) {
             return None;
         }
         let inputs = with_overlapping(tree, vec![files[at].clone()], base)?;
@@ -176,7 +176,7 @@ pub(super) fn with_overlapping(
 fn newest_by_cost(tree: &Tree, score: f64) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let first = files.first()?;
-    if files.len() < tree.options.shape.level0_trigger + 2 || tree.busy.contains(first.number) {
+    if files.len() < tree.options.shape.level0_trigger + 2 || tree.busy.is_busy(first.number) {
         return None;
     }
     let mut bytes = first.size;
@@ -185,7 +185,7 @@ fn newest_by_cost(tree: &Tree, score: f64) -> Option<Pick> {
     for file in &files[1..] {
         bytes = bytes.saturating_add(file.size);
         let cost = bytes / count as u64;
-        if tree.busy.contains(file.number)
+        if tree.busy.is_busy(file.number)
             || cost > best
             || bytes > tree.options.max_compaction_bytes
         {

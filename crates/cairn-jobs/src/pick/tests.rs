@@ -295,7 +295,7 @@ fn running(inputs: LevelInputs) -> Pick {
         max_subcompactions: 1,
         cursor: None,
         offer: None,
-        deeper: None,
+        skip_level: None,
         young: None,
     }
 }
@@ -436,11 +436,11 @@ fn a_job_that_is_refused_registers_none_of_its_inputs() {
     let refused = catch_unwind(AssertUnwindSafe(|| {
         busy.add(&KeyOrder::Bytewise, &both);
     }));
-    assert!(refused.is_err() && !busy.contains(first.number));
+    assert!(refused.is_err() && !busy.is_busy(first.number));
     let refused = catch_unwind(AssertUnwindSafe(|| {
         busy.hold(&[first.number, second.number]);
     }));
-    assert!(refused.is_err() && !busy.contains(first.number));
+    assert!(refused.is_err() && !busy.is_busy(first.number));
     busy.remove(id);
     assert!(busy.is_empty() && busy.files().is_empty());
 }

@@ -172,10 +172,7 @@ impl<'a> Repairer<'a> {
     }
 
     fn wal_dir(&self) -> &Path {
-        match self.options.wal_dir.as_os_str().is_empty() {
-            true => &self.dir,
-            false => &self.options.wal_dir,
-        }
+        self.options.wal_dir_of(&self.dir)
     }
 
     /// Returns the options of a family.

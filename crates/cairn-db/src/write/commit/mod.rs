@@ -339,7 +339,7 @@ impl CommitPipeline {
         // Sleeping waiters are not woken twice.
         let (looking, carried): (Vec<_>, Vec<_>) = placed
             .into_iter()
-            .partition(|(_, follower)| follower.is_looking());
+            .partition(|(_, follower)| follower.is_spinning());
         let group = Group::new(1 + looking.len(), before, SequenceNumber(next.0 - 1));
         for (seq, follower) in looking {
             follower.insert_at(seq, &group);
