@@ -1,7 +1,5 @@
 //! The handles of databases, column families and snapshots, and the list of open databases.
 
-use std::path::Path;
-
 use cairn_db::{Db, Family, Snapshot};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Result, SequenceNumber};
@@ -82,10 +80,10 @@ handles! {
 /// handle.
 static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
 
-/// The handle of the database in `dir`, or null.
-pub(crate) fn handle_of(dir: &Path) -> *mut rocksdb_t {
+/// The handle of the database with this session, or null.
+pub(crate) fn handle_of(session_id: &str) -> *mut rocksdb_t {
     let open = OPEN.lock();
-    let found = open.iter().find(|(db, _)| db.path() == dir);
+    let found = open.iter().find(|(db, _)| db.session_id() == session_id);
     found.map_or(std::ptr::null_mut(), |(_, handle)| {
         *handle as *mut rocksdb_t
     })

@@ -12,7 +12,7 @@ use crate::database::{
     rocksdb_t,
 };
 use crate::error::{
-    array, malloc_text, maybe_bytes, path, pointers, report, report_ptr, store, text,
+    array, family_name, malloc_text, maybe_bytes, path, pointers, report, report_ptr, store, text,
 };
 use crate::handle::{create, maybe, of, take};
 use crate::options::{
@@ -37,7 +37,10 @@ pub(crate) unsafe fn descriptors(
         let mut families = Vec::with_capacity(count);
         for (name, options) in names.iter().zip(options) {
             let all = of(*options).checked()?;
-            families.push(FamilyDescriptor::new(text(*name), all.family.clone()));
+            families.push(FamilyDescriptor::new(
+                family_name(*name)?,
+                all.family.clone(),
+            ));
         }
         Ok(families)
     }
@@ -137,21 +140,23 @@ pub(crate) unsafe fn hand_out(
 /// `base` came from `hold` and is live.
 pub(crate) unsafe fn close(base: *mut rocksdb_t) {
     // SAFETY: guaranteed by the caller.
-    let database = unsafe { take(base) };
-    if database.db.is_forked() {
-        // The database is owned by another handle.
-        return;
+    let database: &crate::database::Database = unsafe { of(base.cast_const()) };
+    // A forked database is owned by another handle.
+    if !database.db.is_forked() {
+        crate::iter::detach_iterators(database.db.opening());
+        crate::files::detach_wal_iterators(database.db.opening());
+        crate::cairn::multi_scan::detach_scans(database.db.opening());
+        // Listeners get the handle until the last job has ended.
+        if let Err(error) = database.db.close_and_release() {
+            eprintln!(
+                "librocksdb (Cairn): closing {}: {error}",
+                database.db.path().display()
+            );
+        }
+        release(&database.db);
     }
-    release(&database.db);
-    crate::iter::detach_iterators(database.db.opening());
-    crate::files::detach_wal_iterators(database.db.opening());
-    crate::cairn::multi_scan::detach_scans(database.db.opening());
-    if let Err(error) = database.db.close_and_release() {
-        eprintln!(
-            "librocksdb (Cairn): closing {}: {error}",
-            database.db.path().display()
-        );
-    }
+    // SAFETY: guaranteed by the caller.
+    drop(unsafe { take(base) });
 }
 
 /// Compacts a range. The C functions have no `errptr`, so an error goes to the LOG.

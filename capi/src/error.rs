@@ -107,9 +107,10 @@ pub fn malloc_bytes(bytes: &[u8]) -> *mut c_char {
 
 /// A null-terminated copy of `text` from `malloc`.
 #[must_use]
-pub fn malloc_text(text: &str) -> *mut c_char {
+pub fn malloc_text(text: impl AsRef<[u8]>) -> *mut c_char {
+    let text = text.as_ref();
     let mut bytes = Vec::with_capacity(text.len() + 1);
-    bytes.extend(text.bytes().filter(|&byte| byte != 0));
+    bytes.extend(text.iter().filter(|&&byte| byte != 0));
     bytes.push(0);
     malloc_bytes(&bytes)
 }
@@ -124,8 +125,9 @@ pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut 
 }
 
 /// `text` as a null-terminated string.
-pub fn terminated(text: &str) -> CString {
-    let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+pub fn terminated(text: impl AsRef<[u8]>) -> CString {
+    let text = text.as_ref().iter().copied();
+    let bytes: Vec<u8> = text.filter(|&byte| byte != 0).collect();
     CString::new(bytes).expect("zero bytes were removed")
 }
 
@@ -187,6 +189,24 @@ pub unsafe fn text(text: *const c_char) -> String {
     // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
+}
+
+/// The name of a column family. Names that the engine would change are rejected.
+///
+/// # Safety
+///
+/// That of [`text()`].
+pub unsafe fn family_name(name: *const c_char) -> Result<String> {
+    if name.is_null() {
+        return Ok(String::new());
+    }
+    // SAFETY: guaranteed by the caller.
+    let name = unsafe { CStr::from_ptr(name) };
+    let valid = name.to_str().map(str::to_owned);
+    valid.map_err(|_| {
+        let name = name.to_bytes().escape_ascii();
+        Error::not_supported(format!("the column family name {name} is not UTF-8"))
+    })
 }
 
 /// A C string as a path.

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use cairn_db::FamilyDescriptor;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, malloc_bytes, pointers, report, report_ptr, store, text};
+use crate::error::{array, family_name, malloc_bytes, pointers, report, report_ptr, store};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
 
@@ -24,7 +24,7 @@ c_functions! {
     ) -> *mut rocksdb_column_family_handle_t {
         report_ptr(errptr, || {
             let options = of(column_family_options).checked()?;
-            let family = of(db.cast_const()).db.create_family(&text(column_family_name), &options.family)?;
+            let family = of(db.cast_const()).db.create_family(&family_name(column_family_name)?, &options.family)?;
             Ok(create(family))
         })
     }
@@ -40,7 +40,7 @@ c_functions! {
         report_ptr(errptr, || {
             let mut options = of(column_family_options).checked()?.family.clone();
             options.value_ttl = Some(ttl);
-            let family = of(db.cast_const()).db.create_family(&text(column_family_name), &options)?;
+            let family = of(db.cast_const()).db.create_family(&family_name(column_family_name)?, &options)?;
             Ok(create(family))
         })
     }
@@ -59,7 +59,8 @@ c_functions! {
             let options = of(column_family_options).checked()?;
             let count = usize::try_from(num_column_families).unwrap_or(0);
             let names = array(column_family_names, count);
-            let given: Vec<_> = names.iter().map(|name| FamilyDescriptor::new(text(*name), options.family.clone())).collect();
+            let given = names.iter().map(|name| Ok(FamilyDescriptor::new(family_name(*name)?, options.family.clone())));
+            let given = given.collect::<Result<Vec<_>, cairn_types::Error>>()?;
             let created = of(db.cast_const()).db.create_families(&given)?;
             made.extend(created.into_iter().map(create));
             Ok(())

@@ -1,6 +1,7 @@
 //! Live files of a database, for backups, and its WAL files.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt as _;
 use std::ptr::null;
 
 use cairn_db::{LiveFileStorageInfo, LiveFilesStorageInfoOptions, WalFile, WalFileType};
@@ -63,7 +64,7 @@ impl From<LiveFileStorageInfo> for CopiedFile {
         checksum.push(0);
         CopiedFile {
             name: terminated(&info.relative_filename),
-            directory: terminated(&info.directory.to_string_lossy()),
+            directory: terminated(info.directory.as_os_str().as_bytes()),
             checksum,
             checksum_function: terminated(&info.file_checksum_func_name),
             info,

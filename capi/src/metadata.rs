@@ -1,6 +1,7 @@
 //! Metadata of tables and levels, checkpoints, exports and imports.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use cairn_db::{
@@ -12,7 +13,8 @@ use cairn_types::SequenceNumber;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{
-    bytes, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store, text,
+    bytes, family_name, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store,
+    text,
 };
 use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
 use crate::options::{Checked, rocksdb_options_t};
@@ -76,13 +78,13 @@ c_getters! { rocksdb_import_column_family_options_t:
 }
 
 /// A C string; truncated at the first zero byte.
-fn c_text(text: &str) -> CString {
-    let end = text.find('\0').unwrap_or(text.len());
-    CString::new(&text[..end]).unwrap_or_default()
+fn c_text(text: impl AsRef<[u8]>) -> CString {
+    let text = text.as_ref().split(|&byte| byte == 0).next();
+    CString::new(text.unwrap_or_default()).unwrap_or_default()
 }
 
 fn c_path(path: &Path) -> CString {
-    c_text(&path.to_string_lossy())
+    c_text(path.as_os_str().as_bytes())
 }
 
 /// Options of a metadata query, with the level as the program set it.
@@ -417,7 +419,7 @@ c_functions! {
     }
     /// Returns the directory of a table, to be freed with `free`.
     fn rocksdb_sst_file_metadata_get_directory(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char {
-        malloc_text(&of(file_meta.cast_const()).directory.to_string_lossy())
+        malloc_text(of(file_meta.cast_const()).directory.as_os_str().as_bytes())
     }
     /// Returns the size of a table in bytes.
     fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64 {
@@ -523,7 +525,7 @@ c_functions! {
             let import = of(import_options.cast_const()).checked()?;
             let exports = std::slice::from_ref(of(metadata.cast_const()));
             let db = &of(db.cast_const()).db;
-            let family = db.create_family_with_import(&text(column_family_name), &options.family, import, exports)?;
+            let family = db.create_family_with_import(&family_name(column_family_name)?, &options.family, import, exports)?;
             Ok(create(family))
         })
     }

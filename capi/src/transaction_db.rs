@@ -15,7 +15,7 @@ use crate::db::{
     default_family, descriptors, flush, flushed_families, open_by, property_number, property_text,
     store_families,
 };
-use crate::error::{bytes, malloc_bytes, path, report, report_ptr, store, text};
+use crate::error::{bytes, family_name, malloc_bytes, path, report, report_ptr, store, text};
 use crate::handle::{create, maybe, of, of_mut, take};
 use crate::iter::{iter_over, rocksdb_iterator_t};
 use crate::metadata::rocksdb_checkpoint_t;
@@ -183,7 +183,7 @@ c_functions! {
         report_ptr(errptr, || {
             let options = of(column_family_options).checked()?;
             let db = &of(txn_db.cast_const()).db;
-            Ok(create(db.create_family(&text(column_family_name), &options.family)?))
+            Ok(create(db.create_family(&family_name(column_family_name)?, &options.family)?))
         })
     }
     /// Creates a snapshot of the current state.

@@ -197,6 +197,8 @@ static void sealed(void* state, const rocksdb_memtableinfo_t* info) {
   ((struct told*)state)->sealed++;
 }
 
+static void sealed_elsewhere(void* state, const rocksdb_memtableinfo_t* info) { (void)state, (void)info; }
+
 /* RocksDB calls every function of a listener, also a null one. */
 static void began(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
   (void)state, (void)db, (void)info;
@@ -226,8 +228,84 @@ static void logged(void* priv, unsigned level, char* message, size_t len) {
   lines++;
 }
 
+/* The handle that a listener gets, and the calls. */
+struct asked {
+  rocksdb_t* db;
+  int calls;
+};
+
+static void asks(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
+  (void)info;
+  struct asked* asked = state;
+  uint64_t keys = 0;
+  CHECK(db == asked->db && rocksdb_property_int(db, "rocksdb.estimate-num-keys", &keys) == 0);
+  asked->calls++;
+}
+
+/* A listener can use the database that it gets, also during the flush of closing, and with a second instance of the same
+   directory. */
+static void asks_while_closing(const char* parent) {
+  char* err = NULL;
+  char* path = below(parent, "asked");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_close(rocksdb_open(options, path, &err));
+  CHECK_OK(err);
+  rocksdb_t* reader = rocksdb_open_for_read_only(options, path, 0, &err);
+  CHECK_OK(err);
+  struct asked asked = {NULL, 0};
+  rocksdb_options_add_eventlistener(
+      options, rocksdb_eventlistener_create(&asked, destructor, began, asks, compacts, compacts, part, part,
+                                            ingested, failed, stalled, sealed_elsewhere));
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  asked.db = db;
+  rocksdb_writeoptions_t* unlogged = rocksdb_writeoptions_create();
+  rocksdb_writeoptions_disable_WAL(unlogged, 1);
+  rocksdb_put(db, unlogged, "k", 1, "v", 1, &err);
+  CHECK_OK(err);
+  rocksdb_close(db);
+  CHECK(asked.calls == 1);
+  rocksdb_close(reader);
+  rocksdb_writeoptions_destroy(unlogged);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
+#ifndef NOT_CAIRN
+static const char* odd_name(void* state) {
+  (void)state;
+  return "order \xff";
+}
+
+/* Names that would be changed are refused. */
+static void names_are_kept(const char* parent) {
+  char* err = NULL;
+  char* path = below(parent, "names");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_create_column_family(db, options, "\xff", &err);
+  CHECK_ERROR(err, "Not implemented: the column family name \\xff is not UTF-8");
+  rocksdb_close(db);
+  rocksdb_comparator_t* order = rocksdb_comparator_create(NULL, destructor, by_length, odd_name);
+  rocksdb_options_set_comparator(options, order);
+  CHECK(rocksdb_open(options, path, &err) == NULL);
+  CHECK_ERROR(err, "Not implemented: the name of the comparator");
+  rocksdb_options_destroy(options);
+  rocksdb_comparator_destroy(order);
+  free(path);
+}
+#endif
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
+  asks_while_closing(argv[1]);
+#ifndef NOT_CAIRN
+  names_are_kept(argv[1]);
+#endif
+  destroyed = 0;
   char* err = NULL;
   char* path = below(argv[1], "db");
   rocksdb_options_t* options = rocksdb_options_create();

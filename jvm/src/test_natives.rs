@@ -258,6 +258,7 @@ fn files(listener: &dyn EventListener, properties: &Arc<Properties>, error: &Err
         internal_file_path: "/internal/file/path".to_owned(),
         global_seqno: SequenceNumber(u64::MAX),
         table_properties: properties.clone(),
+        ..ExternalFileIngestionInfo::default()
     });
     let operation = FileOperationInfo {
         operation: FileOperation::Read,

@@ -1,6 +1,7 @@
 //! Corrupt tables: those that an open database has detected, and their removal from a closed database.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt as _;
 
 use cairn_db::{Damaged, LostTable, Quarantine, RepairReport};
 use cairn_types::Result;
@@ -54,7 +55,7 @@ fn known(table: Damaged) -> Table {
 
 fn lost(table: LostTable) -> Table {
     Table {
-        path: terminated(&table.path.to_string_lossy()),
+        path: terminated(table.path.as_os_str().as_bytes()),
         family: terminated(&table.family),
         level: level(table.level),
         keys: table.keys,

@@ -1,7 +1,6 @@
 //! Event listeners and the information passed to them.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
-use std::path::Path;
 
 use cairn_observe::listener::{
     CompactionJobInfo, ExternalFileIngestionInfo, FlushJobInfo, MemTableInfo, SubcompactionJobInfo,
@@ -82,7 +81,7 @@ pub type on_stall_conditions_changed_cb =
 pub type on_memtable_sealed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_memtableinfo_t)>;
 
-/// The program's functions.
+/// The program's functions. They get the handle of the database, which is null while it is being opened.
 pub struct Callbacks {
     state: State,
     flush_begin: on_flush_begin_cb,
@@ -105,23 +104,12 @@ fn show<H: Handle>(object: H::Object, call: impl FnOnce(*const H)) {
     unsafe { destroy(handle) };
 }
 
-/// The handle of the database in the directory `dir`; null while it is being opened.
-fn database(dir: &str) -> *mut rocksdb_t {
-    handle_of(Path::new(dir))
-}
-
-/// The directory of `file`.
-fn directory(file: &str) -> &str {
-    let dir = Path::new(file).parent().and_then(Path::to_str);
-    dir.unwrap_or_default()
-}
-
 impl EventListener for Callbacks {
     fn on_flush_begin(&self, info: &FlushJobInfo) {
         if let Some(call) = self.flush_begin {
             // SAFETY: the program's function only reads the object, during the call.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.db_name), shown);
+                call(self.state.pointer(), handle_of(&info.session_id), shown);
             });
         }
     }
@@ -130,7 +118,7 @@ impl EventListener for Callbacks {
         if let Some(call) = self.flush_completed {
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.db_name), shown);
+                call(self.state.pointer(), handle_of(&info.session_id), shown);
             });
         }
     }
@@ -139,7 +127,7 @@ impl EventListener for Callbacks {
         if let Some(call) = self.compaction_begin {
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.db_name), shown);
+                call(self.state.pointer(), handle_of(&info.session_id), shown);
             });
         }
     }
@@ -148,7 +136,7 @@ impl EventListener for Callbacks {
         if let Some(call) = self.compaction_completed {
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.db_name), shown);
+                call(self.state.pointer(), handle_of(&info.session_id), shown);
             });
         }
     }
@@ -175,11 +163,7 @@ impl EventListener for Callbacks {
         if let Some(call) = self.external_file_ingested {
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(
-                    self.state.pointer(),
-                    database(directory(&info.internal_file_path)),
-                    shown,
-                );
+                call(self.state.pointer(), handle_of(&info.session_id), shown);
             });
         }
     }

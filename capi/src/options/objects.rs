@@ -142,7 +142,12 @@ c_functions! {
 
     /// Sets the comparator. The options share it, and the program still destroys its handle.
     fn rocksdb_options_set_comparator(opt: *mut rocksdb_options_t, comparator: *mut rocksdb_comparator_t) {
-        of_mut(opt).family.comparator = of(comparator.cast_const()).clone();
+        let (opt, comparator) = (of_mut(opt), of(comparator.cast_const()).clone());
+        // Databases record the name: others that are changed alike would be taken for the same order.
+        if comparator.name().contains(char::REPLACEMENT_CHARACTER) {
+            opt.refuse_with(Error::not_supported(format!("the name of the comparator {} is not UTF-8", comparator.name())));
+        }
+        opt.family.comparator = comparator;
     }
     /// Sets the merge operator. The options take ownership.
     fn rocksdb_options_set_merge_operator(opt: *mut rocksdb_options_t, operator: *mut rocksdb_mergeoperator_t) {

@@ -26,6 +26,8 @@ use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallC
 pub struct FlushJobInfo {
     /// The directory of the database.
     pub db_name: String,
+    /// The session id of the database, which tells apart several openings of one directory.
+    pub session_id: String,
     /// The id of the column family.
     pub family_id: u32,
     /// The name of the column family.
@@ -203,6 +205,8 @@ impl KeyPrefix {
 pub struct CompactionJobInfo {
     /// The directory of the database.
     pub db_name: String,
+    /// The session id of the database, which tells apart several openings of one directory.
+    pub session_id: String,
     /// The id of the column family.
     pub family_id: u32,
     /// The name of the column family.
@@ -353,6 +357,8 @@ pub struct MemTableInfo {
 /// An ingested file.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalFileIngestionInfo {
+    /// The session id of the database, which tells apart several openings of one directory.
+    pub session_id: String,
     /// The name of the family.
     pub family_name: String,
     /// The path of the external file.

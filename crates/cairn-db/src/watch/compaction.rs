@@ -59,6 +59,7 @@ impl Watch {
         };
         let info = CompactionJobInfo {
             db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
+            session_id: self.telemetry.context().session_id.clone(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             thread_id: thread_number(),

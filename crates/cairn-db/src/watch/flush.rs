@@ -47,6 +47,7 @@ impl Watch {
         let nothing_yet = FileName::Table(FileNumber(0)).to_string();
         let mut info = FlushJobInfo {
             db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
+            session_id: self.telemetry.context().session_id.clone(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             file_path: family.tables().paths[0]

@@ -356,6 +356,7 @@ fn notify_ingested(
     let tables = family.tables();
     let table = tables.open(meta, level, &database.context.io);
     let info = ExternalFileIngestionInfo {
+        session_id: database.context.session_id.clone(),
         family_name: family.name().to_owned(),
         external_file_path: file.outside.to_string_lossy().into_owned(),
         internal_file_path: file.inside.to_string_lossy().into_owned(),
