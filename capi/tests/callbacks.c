@@ -238,7 +238,10 @@ static void asks(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info)
   (void)info;
   struct asked* asked = state;
   uint64_t keys = 0;
-  CHECK(db == asked->db && rocksdb_property_int(db, "rocksdb.estimate-num-keys", &keys) == 0);
+  CHECK(rocksdb_property_int(db, "rocksdb.estimate-num-keys", &keys) == 0);
+#ifndef NOT_CAIRN
+  CHECK(db == asked->db); /* RocksDB makes another handle for the call */
+#endif
   asked->calls++;
 }
 
