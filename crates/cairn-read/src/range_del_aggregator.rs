@@ -275,7 +275,9 @@ impl RangeDelAggregator {
     #[inline(never)]
     fn find(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
         let reader = &mut self.reader;
-        let (plain, timestamp) = user_key.split_at(user_key.len() - reader.timestamp_size);
+        // A key of a damaged file may be shorter than its timestamp.
+        let plain_len = user_key.len().saturating_sub(reader.timestamp_size);
+        let (plain, timestamp) = user_key.split_at(plain_len);
         let is_known = self.window.known;
         let Window { from, until, .. } = self.window;
         // If the key is after the start of the window, it is after the start of every source;

@@ -88,7 +88,11 @@ pub fn forced(
     options: &ForcedOptions,
 ) -> Vec<(usize, Arc<FileMeta>)> {
     let by_age = match is_age_due(version, options) {
-        true => version.blob_files().keys().next().map(|first| first.0 + 1),
+        true => version
+            .blob_files()
+            .keys()
+            .next()
+            .map(|first| first.0.saturating_add(1)),
         false => None,
     };
     let by_space = space_cutoff(version, options.space_target);

@@ -302,7 +302,8 @@ fn level_zero_score(
     if bytes > base_max {
         // Level 0 is larger than the base level: compacting it takes precedence.
         let base = version.level(targets.base_level).files().iter();
-        let base_bytes: u64 = base.map(|file| compensated_bytes(file, average)).sum();
+        let base_bytes = base.map(|file| compensated_bytes(file, average));
+        let base_bytes = base_bytes.fold(0, u64::saturating_add);
         score = score.max(bytes as f64 / base_bytes.max(base_max) as f64);
     }
     if score > 1.0 {

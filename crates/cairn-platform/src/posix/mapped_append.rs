@@ -48,7 +48,7 @@ use super::window::{HEAD, Window};
 use super::write::PosixWriter;
 use super::{common_flags, permissions};
 use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, Weak};
 
 /// The length of the first window in bytes, unless the file is expected to be long. Small, because the first
 /// sync writes all of its zeros.
@@ -88,6 +88,8 @@ struct Windows {
     current: Mutex<Option<Current>>,
     /// True if pages may have been written back since they were touched.
     cleaned: AtomicBool,
+    /// The number of syncs and writebacks.
+    cleanings: AtomicU64,
     /// True if full windows are written back.
     written_back: AtomicBool,
     /// The mode in which the file was created.
@@ -102,7 +104,7 @@ struct Windows {
     preparing: Mutex<Preparing>,
     /// Prepared windows, contiguous from the end of the current one. Locked only briefly, and after
     /// `preparing` if both are.
-    ready: Mutex<VecDeque<Window>>,
+    ready: Mutex<VecDeque<Prepared>>,
 }
 
 /// An unnamed file for the successor.
@@ -164,11 +166,46 @@ fn nanos() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
+/// A window whose pages were touched when it was prepared.
+struct Prepared {
+    window: Window,
+    /// The time, and the number of cleanings of the file, before it was prepared.
+    at: i64,
+    cleanings: u64,
+}
+
+impl Prepared {
+    fn begins_at(&self, offset: u64) -> bool {
+        self.window.begins_at(offset)
+    }
+
+    fn end(&self) -> u64 {
+        self.window.end()
+    }
+
+    fn len(&self) -> usize {
+        self.window.len()
+    }
+}
+
 impl Current {
-    fn new(window: Window) -> Current {
+    fn new(prepared: Prepared, file: &Windows) -> Current {
+        let Prepared {
+            window,
+            at,
+            cleanings,
+        } = prepared;
+        let now = coarse_millis();
+        // Pages that may have been written back since are touched again, by calls that can fail.
+        // Relaxed: as in `touch`.
+        let is_touched =
+            now - at <= TRUSTED_MILLIS && cleanings == file.cleanings.load(Ordering::Relaxed);
         Current {
-            touched: window.end(),
-            touched_at: coarse_millis(),
+            touched: match is_touched {
+                true => window.end(),
+                false => window.range().start,
+            },
+            touched_at: now,
             window,
             left: None,
         }
@@ -226,6 +263,7 @@ impl MappedWriter {
             plain,
             current: Mutex::new(None),
             cleaned: AtomicBool::new(false),
+            cleanings: AtomicU64::new(0),
             written_back: AtomicBool::new(mode.written_back),
             mode,
             created_at: coarse_millis(),
@@ -248,7 +286,7 @@ impl MappedWriter {
                     let file = Arc::downgrade(&windows);
                     let _asked = WINDOWS.submit(move || Windows::prepare_all(&file));
                 }
-                *windows.current.lock() = Some(Current::new(first));
+                *windows.current.lock() = Some(Current::new(first, &windows));
                 // An open that preceded the mapping is either waiting now or was handled.
                 if windows.is_wanted() {
                     windows.give_way();
@@ -319,7 +357,8 @@ impl MappedWriter {
             Some(window) => Some(window),
             None => self.0.prepare_now(offset),
         };
-        let before = std::mem::replace(current, entered.map(Current::new));
+        let entered = entered.map(|window| Current::new(window, &self.0));
+        let before = std::mem::replace(current, entered);
         let goes_on = current.is_some();
         let done = before.as_ref().map(|before| before.window.range());
         let mut left = None;
@@ -388,8 +427,14 @@ impl Windows {
         let _ = self.plain.with_file("give back the lease on", give_back);
     }
 
+    /// Notes that pages may have been written back: a store into them can fail.
+    fn note_cleaning(&self) {
+        self.cleaned.store(true, Ordering::Relaxed);
+        self.cleanings.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Prepares the window at `offset`.
-    fn prepare(&self, offset: u64) -> Option<Window> {
+    fn prepare(&self, offset: u64) -> Option<Prepared> {
         // At most the expected length: a short file is not extended by a long window.
         let likely = offset.max(self.mode.expected_len.next_multiple_of(MAPPED_UNIT));
         let len = likely.clamp(MIN_WINDOW, MAX_WINDOW);
@@ -409,12 +454,18 @@ impl Windows {
         // Recorded first, so that the remains of a failure are truncated on close, too.
         self.plain.note_allocated(offset + len);
         let len = usize::try_from(len).expect("a window fits the memory");
+        let (at, cleanings) = (coarse_millis(), self.cleanings.load(Ordering::Relaxed));
         let prepare = |file: &File| Window::prepare(file, offset, len);
-        self.plain.with_file("map", prepare).ok()
+        let window = self.plain.with_file("map", prepare).ok()?;
+        Some(Prepared {
+            window,
+            at,
+            cleanings,
+        })
     }
 
     /// Prepares the window at `offset`, the writer's position, which was not ready.
-    fn prepare_now(&self, offset: u64) -> Option<Window> {
+    fn prepare_now(&self, offset: u64) -> Option<Prepared> {
         let mut preparing = self.preparing.lock();
         // The background thread may have prepared it in the meantime.
         let ready = std::mem::take(&mut *self.ready.lock());
@@ -425,7 +476,7 @@ impl Windows {
             return window;
         }
         let window = self.prepare(offset);
-        preparing.at = window.as_ref().map(Window::end);
+        preparing.at = window.as_ref().map(Prepared::end);
         window
     }
 
@@ -445,7 +496,7 @@ impl Windows {
         }
         let window = self.prepare(at);
         // The writer will encounter the failure again and report it.
-        preparing.at = window.as_ref().map(Window::end);
+        preparing.at = window.as_ref().map(Prepared::end);
         let prepared = window.is_some();
         self.ready.lock().extend(window);
         prepared
@@ -674,16 +725,16 @@ impl WritableFile for MappedWriter {
     }
 
     fn sync(&self, full: bool) -> Result<()> {
-        self.0.cleaned.store(true, Ordering::Relaxed);
+        self.0.note_cleaning();
         self.0.written_back.store(true, Ordering::Relaxed);
         let synced = self.0.plain.sync(full);
         // Again: an append concurrent with the sync may have touched pages before they were written.
-        self.0.cleaned.store(true, Ordering::Relaxed);
+        self.0.note_cleaning();
         synced
     }
 
     fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.cleaned.store(true, Ordering::Relaxed);
+        self.0.note_cleaning();
         self.0.plain.start_writeback(offset, len)
     }
 
@@ -717,7 +768,7 @@ impl WritableFile for MappedWriter {
             let left = now.left.as_ref().map_or(0, Window::len);
             now.window.len() + left
         });
-        held.sum::<usize>() + self.0.ready.lock().iter().map(Window::len).sum::<usize>()
+        held.sum::<usize>() + self.0.ready.lock().iter().map(Prepared::len).sum::<usize>()
     }
 
     fn slow_append(&self) -> Option<(u64, u64)> {

@@ -63,7 +63,9 @@ impl DbIter {
                     .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
             {
                 self.counters.skipped += 1;
+                self.counters.hidden += 1;
                 self.counters.counts.back += 1;
+                self.check_hidden()?;
                 let _progress = self.merging.prev();
                 continue;
             }
@@ -88,6 +90,7 @@ impl DbIter {
                         self.counters.hidden += 1;
                         self.counters.counts.back += 1;
                         self.counters.counts.back_deletions += 1;
+                        self.check_hidden()?;
                         self.count_deleted_back();
                         let _progress = self.merging.prev();
                         continue;
@@ -156,6 +159,7 @@ impl DbIter {
         self.counters.hidden += u64::from(kind.is_deletion());
         self.counters.counts.back += 1;
         self.counters.counts.back_deletions += u64::from(kind.is_deletion());
+        self.check_hidden()?;
         let _progress = self.merging.prev();
         Ok(())
     }

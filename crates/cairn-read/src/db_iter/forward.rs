@@ -412,6 +412,12 @@ impl DbIter {
     pub(super) fn count_hidden(&mut self) -> Result<()> {
         self.counters.hidden += 1;
         self.counters.counts.skipped += 1;
+        self.check_hidden()
+    }
+
+    /// Returns an error if more entries were skipped than `max_skippable_internal_keys` allows.
+    #[inline]
+    pub(super) fn check_hidden(&self) -> Result<()> {
         if self.settings.max_skippable > 0 && self.counters.hidden > self.settings.max_skippable {
             return Err(Error::incomplete(format!(
                 "the iterator skipped more than {} hidden entries \

@@ -341,10 +341,15 @@ impl DbIter {
         }
     }
 
-    /// Moves to the last key.
+    /// Moves to the last key. With `prefix_same_as_start`, its prefix is that of the iteration; with an upper bound, that is
+    /// the prefix of the bound, as in RocksDB.
     pub fn seek_to_last(&mut self) {
         let began = self.view.family.began();
-        self.seek_last(None);
+        let upper = self.bounds.upper.as_deref();
+        self.seek_last(upper.and_then(|upper| self.prefix_of(upper)));
+        if self.valid() && self.bounds.upper.is_none() {
+            self.bounds.prefix = self.prefix_of(self.key());
+        }
         self.count_seek(began);
     }
 

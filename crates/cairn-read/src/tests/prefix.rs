@@ -56,6 +56,45 @@ proptest! {
         let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
         iter.seek(&probe);
         prop_assert_eq!(forward(&mut iter), expected);
+        // Backward from the end, the prefix is that of the last key, or of the upper bound.
+        let all = world.model(seq);
+        let last = all.last().map_or(0, |(key, _)| key[0]);
+        iter.seek_to_last();
+        let of_last = all.iter().filter(|(key, _)| key[0] == last);
+        prop_assert_eq!(backward(&mut iter), of_last.cloned().collect::<Pairs>());
+        let bounded = ReadOptions { iterate_upper_bound: Some(probe.clone()), ..options };
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &bounded);
+        iter.seek_to_last();
+        let below = all.iter().filter(|(key, _)| {
+            key[0] == probe[0] && order.compare(key, &probe).is_lt()
+        });
+        prop_assert_eq!(backward(&mut iter), below.cloned().collect::<Pairs>());
+    }
+}
+
+#[test]
+fn runs_of_deletions_count_as_skipped_entries_backward_too() {
+    let mut changes: Vec<Change> = vec![put("a", "here")];
+    changes.extend((0..50u8).map(|n| Change::Put(vec![b'b', n], vec![n; 9])));
+    changes.extend((0..50u8).map(|n| Change::Delete(vec![b'b', n])));
+    changes.push(put("c", "there"));
+    for layers in [&[102][..], &[51, 51][..], &[20, 20, 62][..], &[][..]] {
+        let world = World::new(&changes, &shape_of(layers));
+        for (limit, found) in [(40, false), (200, true)] {
+            let options = ReadOptions {
+                max_skippable_internal_keys: limit,
+                ..ReadOptions::default()
+            };
+            let mut iter = DbIter::new(world.view.clone(), SequenceNumber(102), &options);
+            iter.seek_to_last();
+            assert!(iter.valid());
+            iter.prev();
+            assert_eq!(
+                (iter.valid(), iter.status().is_ok()),
+                (found, found),
+                "{limit}"
+            );
+        }
     }
 }
 

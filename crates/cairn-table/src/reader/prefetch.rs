@@ -22,6 +22,9 @@ use super::ahead::{Ahead, ReadAhead};
 use super::planned_reads::PlannedReads;
 use super::table::{MissingBlock, SuppliedBlock, Table};
 
+/// The maximum number of bytes that one read takes ahead, where the kernel does not prefetch: options may ask for any.
+const LONGEST_READ: u64 = 64 << 20;
+
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
 /// for the CPU cache.
 const PIECE: u64 = 256 << 10;
@@ -245,7 +248,7 @@ impl Prefetch {
                 handle.offset
             };
             if !file.prefetch(start, (end - start) as usize) {
-                return more;
+                return more.min(LONGEST_READ);
             }
             *requested = handle.offset..end;
         }

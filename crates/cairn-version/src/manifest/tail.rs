@@ -140,7 +140,8 @@ impl Tail {
     /// Returns to the beginning of the MANIFEST.
     fn start_over(&mut self) {
         let before = std::mem::replace(&mut self.replay, Replay::new(FileNumber(0)));
-        self.replay.known = before.into_files();
+        self.replay.known = before.known.clone();
+        self.replay.known.extend(before.into_files());
         (self.number, self.at) = (FileNumber(0), 0);
     }
 
