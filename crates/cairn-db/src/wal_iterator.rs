@@ -22,6 +22,7 @@ use cairn_wal::{Reason, WalEvent, WalReader};
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::handle::Handle;
+use crate::open::replay::stamped;
 use crate::shared::Shared;
 use crate::write::archive::{archive_dir, archives};
 
@@ -377,7 +378,14 @@ impl WalIterator {
                     // The description of the previous log is not a write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
                     let prepared = self.prepared.as_mut().filter(|_| written);
-                    let changes = prepared.map(|prepared| prepared.changes(payload));
+                    let size_of = |family| {
+                        let families = shared.catalog.families();
+                        families
+                            .get(family)
+                            .map_or(0, |family| family.order().timestamp_size())
+                    };
+                    let changes =
+                        prepared.map(|prepared| prepared.changes(payload, number, &size_of));
                     let changes = changes.transpose()?;
                     let payload = changes.as_ref().map_or(payload, Encoded::as_bytes);
                     let written = written && changes.as_ref().is_none_or(|one| !one.is_empty());
@@ -453,7 +461,12 @@ impl Prepared {
     /// Returns the changes of `batch`: its records without those of prepared sections and markers, and those of the
     /// sections that it commits.
     /// It may be called again with the same batch until [`Prepared::accept`].
-    fn changes(&mut self, batch: &[u8]) -> Result<Encoded> {
+    fn changes(
+        &mut self,
+        batch: &[u8],
+        log: FileNumber,
+        size_of: &dyn Fn(u32) -> usize,
+    ) -> Result<Encoded> {
         let malformed = |error: Malformed| error.in_file("a logged batch", 0);
         let batch = BatchRef::parse(batch).map_err(malformed)?;
         self.committed.clear();
@@ -469,10 +482,17 @@ impl Prepared {
                     self.sections.insert(name.to_vec(), section);
                 }
                 Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
-                    if let Some(section) = self.sections.get(name) {
-                        changes.append(&section.view())?;
-                        self.committed.push(name.to_vec());
+                    let Some(section) = self.sections.get(name) else {
+                        continue;
+                    };
+                    match record {
+                        Record::CommitWithTimestamp { timestamp, .. } => {
+                            let section = stamped(section, timestamp, log, size_of)?;
+                            changes.append(&section.view())?;
+                        }
+                        _ => changes.append(&section.view())?,
                     }
+                    self.committed.push(name.to_vec());
                 }
                 Record::Rollback { name } => drop(self.sections.remove(name)),
                 record => section.as_mut().unwrap_or(&mut changes).push(&record)?,

@@ -18,6 +18,7 @@ use crate::families::options_of_new_family;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
 use crate::files::external::Reader;
+use crate::files::external::check_numbers_left;
 use crate::files::host::{Components, Host};
 use crate::files::kept::keep_files;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData, family_metadata};
@@ -308,10 +309,11 @@ fn import_meta(
             meta.seqs.smallest, meta.seqs.largest
         )));
     }
-    if meta.seqs.largest.0 > SequenceNumber::MAX.0 / 2 || file.epoch_number >= u64::MAX / 2 {
+    check_numbers_left(meta.seqs.largest)?;
+    if file.epoch_number >= u64::MAX / 2 {
         return Err(Error::corruption(format!(
-            "sequence number {} or epoch {} leaves too few for later writes",
-            meta.seqs.largest, file.epoch_number
+            "epoch {} leaves too few for later tables",
+            file.epoch_number
         )));
     }
     meta.epoch = file.epoch_number;

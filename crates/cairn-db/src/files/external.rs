@@ -116,3 +116,13 @@ impl Reader<'_> {
         Ok(Some((decode(&first)?, decode(&last)?)))
     }
 }
+
+/// Checks that tables from outside leave sequence numbers for later writes: a database continues after the largest.
+pub(super) fn check_numbers_left(largest: SequenceNumber) -> Result<()> {
+    match largest.0 <= SequenceNumber::MAX.0 / 2 {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "sequence number {largest} leaves too few for later writes"
+        ))),
+    }
+}

@@ -241,7 +241,11 @@ impl Replay {
                     return Ok(true);
                 };
                 if let Record::CommitWithTimestamp { timestamp, .. } = *record {
-                    records = stamped(&records, timestamp, log, sink)?;
+                    let size_of = |family| {
+                        let order = sink.order(family);
+                        order.map_or(0, |order| order.timestamp_size())
+                    };
+                    records = stamped(&records, timestamp, log, &size_of)?;
                 }
                 for record in records.view().records() {
                     let record =
@@ -281,18 +285,18 @@ pub(crate) fn check_blobs(bytes: &[u8], log: FileNumber, sink: &mut dyn Sink) ->
 }
 
 /// Returns the records of a section with `timestamp` in the keys of families whose keys have timestamps: they were
-/// logged with a placeholder, because the commit decides the timestamp.
-fn stamped(
+/// logged with a placeholder, because the commit decides the timestamp. `size_of` returns the size of the timestamps of a
+/// family.
+pub(crate) fn stamped(
     section: &Encoded,
     timestamp: &[u8],
     log: FileNumber,
-    sink: &dyn Sink,
+    size_of: &dyn Fn(u32) -> usize,
 ) -> Result<Encoded> {
     let mut stamped = Encoded::new();
     for record in section.view().records() {
         let record = record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
-        let order = record.family().and_then(|family| sink.order(family));
-        let size = order.map_or(0, |order| order.timestamp_size());
+        let size = record.family().map_or(0, size_of);
         if size == 0 {
             stamped.push(&record)?;
             continue;
@@ -396,6 +400,12 @@ pub(super) fn add(
     let Some((family, entry)) = entry(record)? else {
         return Ok(seq);
     };
+    if seq > SequenceNumber::MAX {
+        return Err(misplaced(
+            log,
+            "more entries than there are sequence numbers",
+        ));
+    }
     let next = seq.plus(1);
     let Some(order) = sink
         .order(family)

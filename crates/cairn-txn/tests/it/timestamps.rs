@@ -452,3 +452,27 @@ fn a_crash_leaves_commits_with_their_timestamps_or_not_at_all() {
     }
     assert!(images > 20, "{images}");
 }
+
+#[test]
+fn the_stream_of_updates_has_the_timestamps_of_prepared_transactions() {
+    let world = World::in_memory();
+    let db = open(&world);
+    let from = db.db().latest_sequence().plus(1);
+    let mut txn = db.begin();
+    txn.set_name(b"t").unwrap();
+    txn.put(b"a", b"1").unwrap();
+    txn.delete(b"b").unwrap();
+    txn.prepare().unwrap();
+    txn.set_commit_timestamp(7).unwrap();
+    txn.commit().unwrap();
+    let updates = db.db().updates_since(from).unwrap();
+    let (_, batch) = updates.batch().unwrap();
+    let keys = batch.records().map(|record| match record.unwrap() {
+        cairn_db::Record::Put { key, .. } | cairn_db::Record::Delete { key, .. } => key.to_vec(),
+        record => panic!("{record:?}"),
+    });
+    let keys: Vec<_> = keys.collect();
+    let timestamp = 7_u64.to_le_bytes();
+    let expected = [b"a", b"b"].map(|key| [&key[..], &timestamp].concat());
+    assert_eq!(keys, expected);
+}

@@ -22,6 +22,7 @@ use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
 use crate::files::copy;
 use crate::files::external::Reader;
+use crate::files::external::check_numbers_left;
 use crate::files::host::Components;
 use crate::files::prepared_info::PreparedFileInfo;
 use crate::files::sst_writer::SstFileWriter;
@@ -282,6 +283,7 @@ fn read(database: Components<'_>, input: &Input, path: &Path) -> Result<Facts> {
             (SequenceNumber::ZERO, SequenceNumber::ZERO)
         }
     };
+    check_numbers_left(own_seqs.1)?;
     let seqno_at = match options.write_global_seqno {
         true => Some(place_of_seqno(&*database.context.world.fs, path, table)?),
         false => None,
@@ -329,6 +331,7 @@ fn described(
             (SequenceNumber::ZERO, SequenceNumber::ZERO)
         }
     };
+    check_numbers_left(own_seqs.1)?;
     Ok(Facts {
         size: found,
         smallest,
