@@ -531,12 +531,9 @@ impl Db {
             [] => self.shared().catalog.families().iter().cloned().collect(),
             families => families.iter().map(|family| family.state.clone()).collect(),
         };
-        if let Some(dropped) = states.iter().find(|state| state.is_dropped()) {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} was dropped",
-                dropped.name()
-            )));
-        }
+        states
+            .iter()
+            .try_for_each(|state| state.check_not_dropped())?;
         self.shared().flush_manually(&states, options)
     }
 

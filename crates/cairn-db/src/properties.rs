@@ -141,7 +141,11 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.live-sst-files-size", live_table_bytes),
     ("rocksdb.base-level", |s| {
-        s.shared.base_level(s.family, s.view) as u64
+        match s.family.options().compaction_style {
+            CompactionStyle::Level => s.shared.base_level(s.family, s.view) as u64,
+            // RocksDB's -1.
+            _ => u64::MAX,
+        }
     }),
     ("rocksdb.estimate-pending-compaction-bytes", |s| {
         s.shared.pending_bytes(s.family, s.view)

@@ -132,12 +132,7 @@ impl Shared {
         mut options: FamilyOptions,
         changes: Changes<'_>,
     ) -> Result<FamilyOptions> {
-        if family.is_dropped() {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} was dropped",
-                family.name()
-            )));
-        }
+        family.check_not_dropped()?;
         options.set_dynamic(changes)?;
         if options.value_ttl.is_some() != family.view().family.dated {
             return Err(Error::invalid_argument(

@@ -9,7 +9,7 @@ use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
-use cairn_types::{Error, KeyOrder, Result};
+use cairn_types::{Code, Error, KeyOrder, Result, Subcode};
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
@@ -274,6 +274,20 @@ impl FamilyState {
     /// Returns the family's block cache.
     pub(crate) fn cache(&self) -> Option<Arc<BlockCache>> {
         self.tables().cache.clone()
+    }
+
+    /// # Errors
+    ///
+    /// `ColumnFamilyDropped`, as in RocksDB.
+    pub(crate) fn check_not_dropped(&self) -> Result<()> {
+        match self.is_dropped() {
+            false => Ok(()),
+            true => Err(Error::new(
+                Code::ColumnFamilyDropped,
+                Subcode::None,
+                format!("column family {:?} was dropped", self.name()),
+            )),
+        }
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

@@ -84,7 +84,7 @@ fn an_atomic_flush_includes_the_selected_families() {
     db.put(b"k", b"v").unwrap();
     assert_eq!(
         db.flush_families(&[&other]).unwrap_err().code(),
-        Code::InvalidArgument
+        Code::ColumnFamilyDropped
     );
     db.flush().unwrap();
     db.close().unwrap();
