@@ -38,6 +38,9 @@ mod tests {
         let text = "write_buffer_size=1M;max_open_files=7;soft_rate_limit=0";
         apply_mixed(&mut db, &mut family, text).unwrap();
         assert_eq!((db.max_open_files, family.write_buffer_size), (7, 1 << 20));
+        apply_mixed(&mut db, &mut family, " {max_open_files={9}; num_levels=3} ").unwrap();
+        assert_eq!((db.max_open_files, family.num_levels), (9, 3));
+        apply_mixed(&mut db, &mut family, "max_open_files=7").unwrap();
         assert!(apply_mixed(&mut db, &mut family, "max_open_files=8;nosuch=1").is_err());
         assert_eq!(db.max_open_files, 7);
     }

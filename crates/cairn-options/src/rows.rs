@@ -7,6 +7,7 @@ use cairn_types::{Error, Result};
 
 use crate::alias::{find, steps};
 use crate::row::{Row, Support, unknown};
+use crate::text::unbraced;
 
 /// An options struct.
 pub trait Options: Clone + Default + Sized + 'static {
@@ -211,7 +212,8 @@ pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
 
 /// Splits a text into assignments `name=value`, whose values may be structs in braces.
 pub(crate) fn split(text: &str) -> Result<Vec<(&str, &str)>> {
-    statements(text).map_err(|error| Error::invalid_argument(format!("{error} in option text")))
+    statements(unbraced(text.trim()))
+        .map_err(|error| Error::invalid_argument(format!("{error} in option text")))
 }
 
 /// Returns the text of a struct without members of other releases, whose names are appended to

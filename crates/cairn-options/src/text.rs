@@ -38,9 +38,31 @@ pub trait Text: Sized {
     }
 }
 
+/// Returns `text` without the braces around it, which RocksDB accepts around every value.
+#[must_use]
+pub fn unbraced(text: &str) -> &str {
+    let inner = text
+        .strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'));
+    let inner = inner.filter(|inner| {
+        // The first brace ends with the last one.
+        let mut depth = 0_usize;
+        inner.bytes().all(|byte| {
+            match byte {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => return false,
+                b'}' => depth -= 1,
+                _ => {}
+            }
+            true
+        })
+    });
+    inner.map_or(text, str::trim)
+}
+
 impl Text for bool {
     fn parse(text: &str) -> Result<bool, Refusal> {
-        match text {
+        match unbraced(text) {
             "true" | "1" => Ok(true),
             "false" | "0" => Ok(false),
             _ => Err("expected true or false".to_owned()),
@@ -72,8 +94,8 @@ impl Text for String {
 
 impl Text for f64 {
     fn parse(text: &str) -> Result<f64, Refusal> {
-        match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(number),
+        match unbraced(text).parse::<f64>() {
+            Ok(number) if !number.is_nan() => Ok(number),
             _ => Err("expected a decimal number".to_owned()),
         }
     }
@@ -114,7 +136,7 @@ macro_rules! numbers {
     ($($number:ident => $of:expr),*) => {$(
         impl Text for $number {
             fn parse(text: &str) -> Result<$number, Refusal> {
-                whole(text)
+                whole(unbraced(text))
                     .and_then(|number| $number::try_from($of(number)).ok())
                     .ok_or_else(|| {
                         format!("expected a whole number from {} to {}", $number::MIN, $number::MAX)
@@ -132,6 +154,7 @@ numbers!(i32 => i128::from, u32 => i128::from, i64 => i128::from, u64 => wrapped
 
 impl<T: Text> Text for Vec<T> {
     fn parse(text: &str) -> Result<Vec<T>, Refusal> {
+        let text = unbraced(text);
         if text.is_empty() {
             return Ok(Vec::new());
         }
@@ -217,5 +240,16 @@ mod tests {
     fn floats_have_six_digits() {
         assert_eq!(0.75f64.print(), "0.750000");
         assert!(f64::parse("nan").is_err());
+        assert_eq!(f64::parse(&f64::INFINITY.print()), Ok(f64::INFINITY));
+    }
+
+    #[test]
+    fn values_may_be_in_braces() {
+        assert_eq!(u64::parse("{64K}"), Ok(65_536));
+        assert_eq!(bool::parse("{ true }"), Ok(true));
+        assert_eq!(Vec::<i32>::parse("{1:2}"), Ok(vec![1, 2]));
+        assert_eq!(unbraced("{a}:{b}"), "{a}:{b}");
+        assert_eq!(unbraced("{a={b}}"), "a={b}");
+        assert!(u64::parse("{}").is_err() && u64::parse("{{1}}").is_err());
     }
 }
