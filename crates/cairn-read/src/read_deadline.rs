@@ -128,6 +128,18 @@ impl ReadDeadline {
         }
     }
 
+    /// Returns the result of `read`, which reads files, or `TimedOut` if it starts or ends too late.
+    pub(crate) fn limited<T>(
+        self,
+        reading: &Reading,
+        read: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.is_unlimited() {
+            true => read(),
+            false => self.within(reading, read)?,
+        }
+    }
+
     /// Fails with `TimedOut` if a read of `took` microseconds exceeds `io_timeout`.
     fn check_time(self, took: u64) -> Result<()> {
         match self.io_timeout > 0 && took > self.io_timeout {

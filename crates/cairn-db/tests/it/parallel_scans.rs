@@ -7,6 +7,7 @@ use cairn_db::{Db, Iter};
 use cairn_options::enums::IoMode;
 use cairn_options::{CompactRangeOptions, CompactionOptions, ReadOptions, TableFilter};
 use cairn_platform::{Clock, World};
+use cairn_types::Code;
 use proptest::prelude::*;
 
 use crate::parallel_reads::{MS, Still, opened, remote};
@@ -287,6 +288,15 @@ fn the_values_in_blob_files_are_read_together() {
         let rounds = scan(&async_io(), back);
         assert!(rounds <= 80, "{rounds}");
     }
+    // The blocks of the table are cached; the values are not.
+    let late = ReadOptions {
+        deadline: 1,
+        ..ReadOptions::default()
+    };
+    let mut iter = db.iter_with(&late);
+    iter.seek_to_first();
+    let error = iter.status().expect_err("the value is in a file");
+    assert_eq!(error.code(), Code::TimedOut);
 }
 
 /// An operation of the property test.

@@ -431,21 +431,33 @@ impl DbIter {
 
     /// Reads the value of the entry of `owner`, a user key, to which an encoded blob index refers.
     pub(super) fn blob(&self, owner: &[u8], index: &[u8]) -> Result<Value> {
-        let family = &self.view.family;
         if let Some(ahead) = &self.blobs_ahead {
             return self.blob_ahead(owner, index, &mut ahead.borrow_mut());
         }
-        family
-            .blobs
-            .read(index, owner, &family.io, self.settings.blob_options)
+        let blobs = &self.view.family.blobs;
+        let located = blobs.locate(index, owner, self.settings.blob_options)?;
+        self.read_located(located, owner)
+    }
+
+    /// Executes the read of `located`, if it needs one, within the time limits.
+    fn read_located(&self, located: Located, owner: &[u8]) -> Result<Value> {
+        let reading = &*self.view.family;
+        let Reading { blobs, io, .. } = reading;
+        match located {
+            Located::Cached(value) => Ok(value),
+            located @ Located::InFile(..) => {
+                let read = || blobs.read_located(located, owner, io);
+                self.settings.read_deadline.limited(reading, read)
+            }
+        }
     }
 
     /// [`DbIter::blob`], which also starts to read the values of further entries.
     #[cold]
     fn blob_ahead(&self, owner: &[u8], index: &[u8], ahead: &mut BlobsAhead) -> Result<Value> {
-        let Reading { blobs, io, .. } = &*self.view.family;
         let started = ahead.take(index);
         let was_ahead = started.is_some();
+        let blobs = &self.view.family.blobs;
         let located = match started {
             Some((place, request)) => Located::InFile(place, request),
             None => blobs.locate(index, owner, self.settings.blob_options)?,
@@ -453,7 +465,7 @@ impl DbIter {
         if matches!(located, Located::InFile(..)) {
             self.read_on(owner, was_ahead, ahead);
         }
-        blobs.read_located(located, owner, io)
+        self.read_located(located, owner)
     }
 
     /// Returns `entity`, the value of `owner`, a user key, with the column values that are stored in blob files read and
@@ -474,10 +486,14 @@ impl DbIter {
         let Some((pending, reads)) = located? else {
             return Ok(entity);
         };
-        if let Some(ahead) = ahead.as_deref_mut().filter(|_| !reads.is_empty()) {
+        if reads.is_empty() {
+            return pending.finish();
+        }
+        if let Some(ahead) = ahead.as_deref_mut() {
             self.read_on(owner, were_ahead, ahead);
         }
-        pending.read(reading, owner, reads)
+        let read = || pending.read(reading, owner, reads);
+        self.settings.read_deadline.limited(reading, read)
     }
 
     /// Notes a read of a value of `owner` in a blob file, which had been started if `was_ahead`, and starts those of the
