@@ -585,20 +585,21 @@ pub fn iterator_with_base(
     base: jlong,
     options: Option<Ref<ReadOptions>>,
 ) -> Outcome<New<Cursor>> {
+    // Java still owns an iterator that is rejected, so the handle is taken after the check.
+    let rejected = || Error::invalid_argument("the base must be an iterator of a column family");
+    if !matches!(of::<Cursor>(base)?, Cursor::Family(_)) {
+        return Err(rejected().into());
+    }
     // The base iterator becomes a part of the new one.
-    let mut base = take::<Cursor>(base)?;
-    let Cursor::Family(iter) = &mut base else {
-        return Err(
-            Error::invalid_argument("the base must be an iterator of a column family").into(),
-        );
+    let Cursor::Family(base) = take::<Cursor>(base)? else {
+        return Err(rejected().into());
     };
-    let iter = std::mem::replace(&mut **iter, family.iter());
     let default = cairn_options::ReadOptions::default();
     let options = options
         .as_ref()
         .map_or(&default, |options| &options.options);
     Ok(New(Cursor::Joined(Box::new(
-        batch.iter_over(&family, iter, options),
+        batch.iter_over(&family, *base, options),
     ))))
 }
 

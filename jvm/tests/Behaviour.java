@@ -623,6 +623,34 @@ public final class Behaviour {
     public void markCommitWithTimestamp(final byte[] xid, final byte[] ts) {}
   }
 
+  /** An iterator that cannot be the base of another one stays open, and belongs to its caller. */
+  private static void rejectedBaseIterators(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         ReadOptions read = new ReadOptions();
+         WriteBatchWithIndex indexed = new WriteBatchWithIndex(true);
+         Transaction txn = db.beginTransaction(write)) {
+      txn.put(bytes("a"), bytes("1"));
+      try (RocksIterator base = txn.getIterator(read)) {
+        fails(RocksDBException.class, "must be an iterator of a column family",
+            () -> indexed.newIteratorWithBase(db.getDefaultColumnFamily(), base));
+        base.seekToFirst();
+        check(Arrays.equals(base.key(), bytes("a")), "the rejected iterator");
+      }
+      db.put(bytes("b"), bytes("2"));
+      indexed.put(bytes("c"), bytes("3"));
+      try (RocksIterator both =
+               indexed.newIteratorWithBase(db.getDefaultColumnFamily(), db.newIterator())) {
+        both.seekToFirst();
+        check(Arrays.equals(both.key(), bytes("b")), "the entry of the base");
+        both.next();
+        check(Arrays.equals(both.key(), bytes("c")), "the entry of the batch");
+      }
+    }
+  }
+
   /** A limiter of compactions that two databases share. */
   private static void limitedCompactions(final String path) throws Exception {
     try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
@@ -1120,6 +1148,7 @@ public final class Behaviour {
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
+    cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
