@@ -557,7 +557,7 @@ public final class Behaviour {
   }
 
   /** Counts puts. */
-  private static final class PutCounter extends WriteBatch.Handler {
+  private static class PutCounter extends WriteBatch.Handler {
     private final AtomicInteger puts;
 
     PutCounter(final AtomicInteger puts) {
@@ -649,6 +649,47 @@ public final class Behaviour {
         check(Arrays.equals(both.key(), bytes("c")), "the entry of the batch");
       }
     }
+  }
+
+  /** As in RocksJava, the methods with the id of a family are called for the default family, too. */
+  private static void handlersGetTheDefaultFamily(final String path) throws Exception {
+    final List<String> calls = new ArrayList<>();
+    try (WriteBatch batch = new WriteBatch();
+         WriteBatch.Handler handler = new PutCounter(new AtomicInteger()) {
+           @Override
+           public void put(final int family, final byte[] key, final byte[] value) {
+             calls.add("put " + family);
+           }
+
+           @Override
+           public void merge(final int family, final byte[] key, final byte[] value) {
+             calls.add("merge " + family);
+           }
+
+           @Override
+           public void delete(final int family, final byte[] key) {
+             calls.add("delete " + family);
+           }
+
+           @Override
+           public void singleDelete(final int family, final byte[] key) {
+             calls.add("singleDelete " + family);
+           }
+
+           @Override
+           public void deleteRange(final int family, final byte[] begin, final byte[] end) {
+             calls.add("deleteRange " + family);
+           }
+         }) {
+      batch.put(bytes("a"), bytes("1"));
+      batch.merge(bytes("a"), bytes("2"));
+      batch.delete(bytes("a"));
+      batch.singleDelete(bytes("b"));
+      batch.deleteRange(bytes("c"), bytes("d"));
+      batch.iterate(handler);
+    }
+    check(calls.equals(List.of("put 0", "merge 0", "delete 0", "singleDelete 0", "deleteRange 0")),
+        "the calls are " + calls);
   }
 
   /** A limiter of compactions that two databases share. */
@@ -1149,6 +1190,7 @@ public final class Behaviour {
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
+    cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
