@@ -908,14 +908,15 @@ pub fn new_checkpoint(_env: Env, db: Ref<Database>) -> New<Checkpoint> {
 
 pub fn create_checkpoint(env: Env, checkpoint: Ref<Checkpoint>, path: JString) -> Outcome<()> {
     let dir = env_path(env, path)?;
-    checkpoint.0.0.create_checkpoint(&dir, 0)?;
-    Ok(remove_empty_logs(&dir)?)
+    let db = &checkpoint.0.0;
+    db.create_checkpoint(&dir, 0)?;
+    Ok(remove_empty_logs(db.world(), &dir)?)
 }
 
 /// Removes the logs without a record from a checkpoint, as Flink requires: it cannot upload an empty file, and RocksDB's
 /// library for it copies no such log.
-fn remove_empty_logs(dir: &Path) -> cairn_types::Result<()> {
-    let fs = World::posix().fs;
+fn remove_empty_logs(world: &World, dir: &Path) -> cairn_types::Result<()> {
+    let fs = &world.fs;
     for name in fs.list(dir)? {
         let path = dir.join(&name);
         if name.ends_with(".log") && fs.status(&path)?.len == 0 {

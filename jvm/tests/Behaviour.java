@@ -692,6 +692,23 @@ public final class Behaviour {
         "the calls are " + calls);
   }
 
+  /** A checkpoint is in the file system of its database. */
+  private static void checkpointInMemory(final String path) throws Exception {
+    try (Env memory = new RocksMemEnv(Env.getDefault());
+         Options options = new Options().setCreateIfMissing(true).setEnv(memory)) {
+      try (RocksDB db = RocksDB.open(options, path);
+           Checkpoint checkpoint = Checkpoint.create(db)) {
+        db.put(bytes("key"), bytes("value"));
+        checkpoint.createCheckpoint(path + ".copy");
+      }
+      check(!new File(path + ".copy").exists(), "the operating system has no copy");
+      try (Options existing = new Options().setEnv(memory);
+           RocksDB db = RocksDB.open(existing, path + ".copy")) {
+        check(Arrays.equals(db.get(bytes("key")), bytes("value")), "the value in the copy");
+      }
+    }
+  }
+
   /** A limiter of compactions that two databases share. */
   private static void limitedCompactions(final String path) throws Exception {
     try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
@@ -1191,6 +1208,7 @@ public final class Behaviour {
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
     cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
+    cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
