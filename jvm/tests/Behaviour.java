@@ -709,6 +709,59 @@ public final class Behaviour {
     }
   }
 
+  private static long snapshots(final RocksDB db) throws RocksDBException {
+    return db.getLongProperty("rocksdb.num-snapshots");
+  }
+
+  /** A snapshot of a transaction lives as long as the transaction, or a save point of it, has it. */
+  private static void snapshotsOfTransactions(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         ReadOptions read = new ReadOptions()) {
+      final AtomicInteger taken = new AtomicInteger();
+      try (AbstractTransactionNotifier notifier = new AbstractTransactionNotifier() {
+             @Override
+             public void snapshotCreated(final Snapshot snapshot) {
+               check(snapshot.getSequenceNumber() >= 0, "the snapshot is alive");
+               taken.incrementAndGet();
+             }
+           }) {
+        for (int n = 0; n < 5; n++) {
+          try (Transaction txn = db.beginTransaction(write)) {
+            txn.setSnapshotOnNextOperation(notifier);
+            txn.put(bytes("key"), bytes("value" + n));
+            check(snapshots(db) == 1, "the snapshot of the transaction");
+            txn.commit();
+          }
+        }
+        check(taken.get() == 5, "the notifier was called " + taken + " times");
+        check(snapshots(db) == 0, "snapshots after the transactions: " + snapshots(db));
+      }
+      try (Transaction txn = db.beginTransaction(write)) {
+        txn.setSnapshot();
+        final Snapshot first = txn.getSnapshot();
+        check(txn.getSnapshot().getNativeHandle() == first.getNativeHandle(), "one handle");
+        txn.setSavePoint();
+        db.put(bytes("other"), bytes("new"));
+        txn.setSnapshot();
+        check(txn.getSnapshot().getSequenceNumber() > first.getSequenceNumber(), "the second one");
+        check(snapshots(db) == 2, "the snapshots of the transaction and of its save point");
+        txn.rollbackToSavePoint();
+        check(snapshots(db) == 1, "the second one is gone");
+        check(db.get(read.setSnapshot(first), bytes("other")) == null, "a read at the first one");
+        read.setSnapshot(null);
+        txn.setSnapshotOnNextOperation();
+        txn.put(bytes("key"), bytes("value"));
+        check(snapshots(db) == 1, "the snapshot of the write has replaced the first one");
+        txn.getSnapshot();
+        txn.clearSnapshot();
+        check(snapshots(db) == 0, "snapshots after clearSnapshot: " + snapshots(db));
+      }
+    }
+  }
+
   /** A limiter of compactions that two databases share. */
   private static void limitedCompactions(final String path) throws Exception {
     try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
@@ -1209,6 +1262,7 @@ public final class Behaviour {
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
     cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
     cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
+    cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
