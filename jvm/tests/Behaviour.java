@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -762,6 +763,50 @@ public final class Behaviour {
     }
   }
 
+  private static Properties properties(final String... pairs) {
+    final Properties all = new Properties();
+    for (int n = 0; n < pairs.length; n += 2) {
+      all.setProperty(pairs[n], pairs[n + 1]);
+    }
+    return all;
+  }
+
+  private static String optionsFile(final String path) throws Exception {
+    final File[] files = new File(path).listFiles((dir, name) -> name.startsWith("OPTIONS-"));
+    return Files.readString(files[files.length - 1].toPath());
+  }
+
+  /** Only unknown options are ignored: those in braces are set, and a value that is wrong is rejected. */
+  private static void unknownOptions(final String path) throws Exception {
+    try (ConfigOptions config = new ConfigOptions().setIgnoreUnknownOptions(true)) {
+      final Properties family = properties("of_the_future", "{a=1;b=2}", "compression_opts",
+          "{window_bits=-13;level=7;of_the_future=1;strategy=2}", "write_buffer_size", "1000000");
+      try (ColumnFamilyOptions parsed =
+               ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family);
+           DBOptions plain = new DBOptions().setCreateIfMissing(true);
+           Options options = new Options(plain, parsed)) {
+        check(parsed.writeBufferSize() == 1000000, "a number");
+        RocksDB.open(options, path).close();
+        // Java has no getter for members that were parsed.
+        final String recorded = optionsFile(path);
+        final int at = recorded.indexOf("  compression_opts={");
+        final String members = recorded.substring(at, recorded.indexOf('}', at));
+        check(members.contains("level=7;"), "a member of a structure: " + members);
+        check(members.contains("strategy=2;"), "the last member: " + members);
+      }
+      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(family) == null, "not ignored");
+      family.setProperty("compression_opts", "{level=seven}");
+      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family) == null,
+          "a wrong value of a known option");
+      final Properties db = properties("of_the_future", "1", "max_open_files", "99");
+      try (DBOptions options = DBOptions.getDBOptionsFromProps(config, db)) {
+        check(options.maxOpenFiles() == 99, "a number of the database");
+      }
+      db.setProperty("max_open_files", "many");
+      check(DBOptions.getDBOptionsFromProps(config, db) == null, "a wrong value");
+    }
+  }
+
   /** A limiter of compactions that two databases share. */
   private static void limitedCompactions(final String path) throws Exception {
     try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
@@ -1263,6 +1308,7 @@ public final class Behaviour {
     cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
     cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
     cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
+    cases.put("unknownOptions", Behaviour::unknownOptions);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
