@@ -807,6 +807,22 @@ public final class Behaviour {
     }
   }
 
+  /** The defaults of EnvOptions are those of the options of databases. */
+  private static void defaultsOfFiles(final String path) throws Exception {
+    try (EnvOptions plain = new EnvOptions(); DBOptions db = new DBOptions();
+         EnvOptions derived = new EnvOptions(db)) {
+      for (final EnvOptions options : List.of(plain, derived)) {
+        check(!options.useMmapWrites() && !options.useMmapReads(), "memory maps");
+        check(options.compactionReadaheadSize() == 2 << 20, "the readahead");
+        check(options.allowFallocate() && options.setFdCloexec(), "flags");
+        check(options.writableFileMaxBufferSize() == 1 << 20, "the buffer");
+      }
+      try (EnvOptions changed = new EnvOptions(db.setAllowFAllocate(false))) {
+        check(!changed.allowFallocate(), "the flag of the database");
+      }
+    }
+  }
+
   /** A limiter of compactions that two databases share. */
   private static void limitedCompactions(final String path) throws Exception {
     try (ConcurrentTaskLimiter limiter = new ConcurrentTaskLimiterImpl("both", 0);
@@ -1309,6 +1325,7 @@ public final class Behaviour {
     cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
     cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
     cases.put("unknownOptions", Behaviour::unknownOptions);
+    cases.put("defaultsOfFiles", Behaviour::defaultsOfFiles);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);
