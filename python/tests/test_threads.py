@@ -187,3 +187,30 @@ def test_a_process_that_exits_with_open_databases_loses_nothing(path):
     with cairn.Db(path, merge_operator=operator) as db:
         # Closing flushes what was not logged.
         assert db[b"999"] == b"v" and sum(1 for _ in db.keys()) == 1001
+
+
+def alone(program, *arguments):
+    """Runs `program` in a process of its own: a thread that waits for itself may hold the interpreter's lock."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def test_pairs_of_an_update_can_close_the_database(path):
+    program = """
+        import sys, cairn
+        db = cairn.Db(sys.argv[1], create_if_missing=True)
+        def pairs():
+            yield b"a", b"1"
+            db.close()
+            yield b"b", b"2"
+        try:
+            db.update(pairs())
+        except cairn.Closed:
+            sys.exit(0)
+        sys.exit("not closed")
+    """
+    alone(program, path)
+    with cairn.Db(path) as db:
+        assert list(db.keys()) == []
+        db.update((b"%d" % number, b"v") for number in range(3))
+        assert list(db.keys()) == [b"0", b"1", b"2"]
