@@ -116,7 +116,7 @@ fn check_process(born: u64) -> PyResult<()> {
 }
 
 /// Fails if the thread, which is in a callback, would wait for itself.
-fn check_wait() -> PyResult<()> {
+pub fn check_wait() -> PyResult<()> {
     match is_in_callback() {
         false => Ok(()),
         true => Err(busy("a callback uses an object that may be waiting for it")),

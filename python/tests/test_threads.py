@@ -214,3 +214,26 @@ def test_pairs_of_an_update_can_close_the_database(path):
         assert list(db.keys()) == []
         db.update((b"%d" % number, b"v") for number in range(3))
         assert list(db.keys()) == [b"0", b"1", b"2"]
+
+
+def test_a_merge_function_cannot_use_the_batch_of_its_write(path):
+    program = """
+        import sys, cairn
+        raised, batch = [], cairn.WriteBatch()
+        def join(key, existing, operands):
+            for use in (lambda: len(batch), lambda: batch.put(b"a", b"1"), batch.data, batch.clear):
+                try:
+                    use()
+                except cairn.Busy as error:
+                    raised.append(error)
+            return b"".join([existing or b"", *operands])
+        with cairn.Db(sys.argv[1], create_if_missing=True, max_successive_merges=1,
+                      merge_operator=cairn.MergeOperator("join", join)) as db:
+            db.merge(b"k", b"1")
+            batch.merge(b"k", b"2")
+            db.write(batch)
+            assert len(raised) >= 4, raised
+            assert len(batch) == 1
+            assert db[b"k"] == b"12"
+    """
+    alone(program, path)
