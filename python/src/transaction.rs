@@ -510,7 +510,7 @@ struct Paged {
 
 impl Source for Paged {
     fn fill(&mut self, chunk: &mut Chunk, part: Part, limit: usize) -> Result<bool> {
-        let Some(transaction) = self.transaction.lock_detached() else {
+        let Some(transaction) = self.transaction.lock_detached()? else {
             return Err(Error::invalid_argument("the transaction has ended"));
         };
         let (last, reverse) = (&mut self.last, self.reverse);

@@ -237,3 +237,48 @@ def test_a_merge_function_cannot_use_the_batch_of_its_write(path):
             assert db[b"k"] == b"12"
     """
     alone(program, path)
+
+
+def test_a_merge_function_cannot_scan_the_transaction_of_its_read(path):
+    program = """
+        import sys, cairn
+        raised, scans = [], []
+        def join(key, existing, operands):
+            for scan in scans:
+                try:
+                    next(scan)
+                except cairn.Busy as error:
+                    raised.append(error)
+            return b"".join([existing or b"", *operands])
+        with cairn.TransactionDb(sys.argv[1], create_if_missing=True,
+                                 merge_operator=cairn.MergeOperator("join", join)) as db:
+            with db.begin() as txn:
+                txn.merge(b"k", b"1")
+                scans.append(txn.items())
+                assert txn.get(b"k") == b"1"
+                assert len(raised) == 1, raised
+                scans.clear()
+                assert list(txn.items()) == [(b"k", b"1")]
+    """
+    alone(program, path)
+
+
+def test_a_chunk_of_an_asynchronous_scan_waits_for_the_one_that_is_read(path):
+    program = """
+        import asyncio, sys, cairn
+        scans, chunks = [], []
+        def join(key, existing, operands):
+            while scans:
+                chunks.append(scans.pop().ag_frame.f_locals["scan"].chunk())
+            return b"".join([existing or b"", *operands])
+        async def work(db):
+            scan = db.items_async()
+            scans.append(scan)
+            assert await anext(scan) == (b"k", b"1")
+            assert await chunks[0] == []
+        with cairn.Db(sys.argv[1], create_if_missing=True,
+                      merge_operator=cairn.MergeOperator("join", join)) as db:
+            db.merge(b"k", b"1")
+            asyncio.run(asyncio.wait_for(work(db), 30))
+    """
+    alone(program, path)
