@@ -78,7 +78,7 @@ fn transact<'py>(
     begin: impl Fn() -> PyResult<Transaction>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let conflicts = py.import("cairn._errors")?.getattr("CONFLICTS")?;
-    for attempt in 1.. {
+    for attempt in 1..=attempts {
         let transaction = Bound::new(py, begin()?)?;
         let done = function.call1((&transaction,)).and_then(|returned| {
             transaction.get().commit(py)?;
