@@ -366,11 +366,12 @@ pub fn termination(env: Env, batch: Ref<Batch>) -> Outcome<Object> {
 /// A Java handler of the writes of a batch.
 pub struct Handler {
     object: Global,
-    put: [Method; 2],
-    merge: [Method; 2],
-    delete: [Method; 2],
-    single_delete: [Method; 2],
-    delete_range: [Method; 2],
+    // The overloads with the id of a family, which RocksJava calls for the default family, too.
+    put: Method,
+    merge: Method,
+    delete: Method,
+    single_delete: Method,
+    delete_range: Method,
     log_data: Method,
     blob_index: Method,
     begin_prepare: Method,
@@ -384,16 +385,13 @@ pub struct Handler {
 
 pub fn new_handler(env: Env, this: Object) -> Outcome<New<Handler>> {
     let one = |name, descriptor| env.method_of(this, name, descriptor);
-    let both = |name, plain, family| -> Outcome<[Method; 2]> {
-        Ok([one(name, plain)?, one(name, family)?])
-    };
     Ok(New(Handler {
         object: env.global(this),
-        put: both("put", "([B[B)V", "(I[B[B)V")?,
-        merge: both("merge", "([B[B)V", "(I[B[B)V")?,
-        delete: both("delete", "([B)V", "(I[B)V")?,
-        single_delete: both("singleDelete", "([B)V", "(I[B)V")?,
-        delete_range: both("deleteRange", "([B[B)V", "(I[B[B)V")?,
+        put: one("put", "(I[B[B)V")?,
+        merge: one("merge", "(I[B[B)V")?,
+        delete: one("delete", "(I[B)V")?,
+        single_delete: one("singleDelete", "(I[B)V")?,
+        delete_range: one("deleteRange", "(I[B[B)V")?,
         log_data: one("logData", "([B)V")?,
         blob_index: one("putBlobIndex", "(I[B[B)V")?,
         begin_prepare: one("markBeginPrepare", "()V")?,
@@ -422,37 +420,23 @@ impl Handler {
         })
     }
 
-    fn family(
-        &self,
-        env: Env,
-        methods: &[Method; 2],
-        family: u32,
-        arrays: &[&[u8]],
-    ) -> Outcome<()> {
-        match family {
-            // The default implementation of the method for families rejects family 0 only if it is overridden.
-            0 => self.call(env, methods[0], None, arrays),
-            family => self.call(env, methods[1], Some(family), arrays),
-        }
-    }
-
     fn record(&self, env: Env, record: &Record<'_>) -> Outcome<()> {
         match *record {
             Record::Put { family, key, value }
             | Record::TimedPut {
                 family, key, value, ..
-            } => self.family(env, &self.put, family, &[key, value]),
+            } => self.call(env, self.put, Some(family), &[key, value]),
             Record::Merge {
                 family,
                 key,
                 operand,
-            } => self.family(env, &self.merge, family, &[key, operand]),
-            Record::Delete { family, key } => self.family(env, &self.delete, family, &[key]),
+            } => self.call(env, self.merge, Some(family), &[key, operand]),
+            Record::Delete { family, key } => self.call(env, self.delete, Some(family), &[key]),
             Record::SingleDelete { family, key } => {
-                self.family(env, &self.single_delete, family, &[key])
+                self.call(env, self.single_delete, Some(family), &[key])
             }
             Record::DeleteRange { family, begin, end } => {
-                self.family(env, &self.delete_range, family, &[begin, end])
+                self.call(env, self.delete_range, Some(family), &[begin, end])
             }
             Record::PutBlobIndex { family, key, index } => {
                 self.call(env, self.blob_index, Some(family), &[key, index])
@@ -585,20 +569,21 @@ pub fn iterator_with_base(
     base: jlong,
     options: Option<Ref<ReadOptions>>,
 ) -> Outcome<New<Cursor>> {
+    // Java still owns an iterator that is rejected, so the handle is taken after the check.
+    let rejected = || Error::invalid_argument("the base must be an iterator of a column family");
+    if !matches!(of::<Cursor>(base)?, Cursor::Family(_)) {
+        return Err(rejected().into());
+    }
     // The base iterator becomes a part of the new one.
-    let mut base = take::<Cursor>(base)?;
-    let Cursor::Family(iter) = &mut base else {
-        return Err(
-            Error::invalid_argument("the base must be an iterator of a column family").into(),
-        );
+    let Cursor::Family(base) = take::<Cursor>(base)? else {
+        return Err(rejected().into());
     };
-    let iter = std::mem::replace(&mut **iter, family.iter());
     let default = cairn_options::ReadOptions::default();
     let options = options
         .as_ref()
         .map_or(&default, |options| &options.options);
     Ok(New(Cursor::Joined(Box::new(
-        batch.iter_over(&family, iter, options),
+        batch.iter_over(&family, *base, options),
     ))))
 }
 

@@ -87,7 +87,7 @@ impl Drop for Database {
 
 /// The sequence number of a snapshot handle.
 pub fn snapshot_sequence(handle: jlong) -> Outcome<SequenceNumber> {
-    Ok(of::<Snapshot>(handle)?.sequence())
+    Ok(of::<Arc<Snapshot>>(handle)?.sequence())
 }
 
 /// The name of a family. A name that the engine would change is rejected.
@@ -468,15 +468,15 @@ pub fn destroy_family(env: Env, handle: jlong) -> Outcome<()> {
     crate::handle::destroy::<Family>(env, handle)
 }
 
-pub fn snapshot(_env: Env, db: Ref<Database>) -> New<Snapshot> {
-    New(db.db.snapshot())
+pub fn snapshot(_env: Env, db: Ref<Database>) -> New<Arc<Snapshot>> {
+    New(Arc::new(db.db.snapshot()))
 }
 
 pub fn release_snapshot(_env: Env, _db: Ref<Database>, snapshot: jlong) -> Outcome<()> {
-    take::<Snapshot>(snapshot).map(drop)
+    take::<Arc<Snapshot>>(snapshot).map(drop)
 }
 
-pub fn snapshot_number(_env: Env, snapshot: Ref<Snapshot>) -> jlong {
+pub fn snapshot_number(_env: Env, snapshot: Ref<Arc<Snapshot>>) -> jlong {
     snapshot.sequence().0 as jlong
 }
 
@@ -908,14 +908,15 @@ pub fn new_checkpoint(_env: Env, db: Ref<Database>) -> New<Checkpoint> {
 
 pub fn create_checkpoint(env: Env, checkpoint: Ref<Checkpoint>, path: JString) -> Outcome<()> {
     let dir = env_path(env, path)?;
-    checkpoint.0.0.create_checkpoint(&dir, 0)?;
-    Ok(remove_empty_logs(&dir)?)
+    let db = &checkpoint.0.0;
+    db.create_checkpoint(&dir, 0)?;
+    Ok(remove_empty_logs(db.world(), &dir)?)
 }
 
 /// Removes the logs without a record from a checkpoint, as Flink requires: it cannot upload an empty file, and RocksDB's
 /// library for it copies no such log.
-fn remove_empty_logs(dir: &Path) -> cairn_types::Result<()> {
-    let fs = World::posix().fs;
+fn remove_empty_logs(world: &World, dir: &Path) -> cairn_types::Result<()> {
+    let fs = &world.fs;
     for name in fs.list(dir)? {
         let path = dir.join(&name);
         if name.ends_with(".log") && fs.status(&path)?.len == 0 {

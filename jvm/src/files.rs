@@ -43,39 +43,31 @@ pub struct EnvOptions {
     pub writable_file_max_buffer_size: u64,
 }
 
-impl Default for EnvOptions {
-    fn default() -> EnvOptions {
+impl EnvOptions {
+    /// The options for the files of a database.
+    fn of(db: &DbOptions) -> EnvOptions {
         EnvOptions {
-            use_mmap_reads: false,
-            use_mmap_writes: true,
-            use_direct_reads: false,
+            use_mmap_reads: db.allow_mmap_reads,
+            use_mmap_writes: db.allow_mmap_writes,
+            use_direct_reads: db.use_direct_reads,
             use_direct_writes: false,
-            allow_fallocate: true,
-            set_fd_cloexec: true,
-            bytes_per_sync: 0,
+            allow_fallocate: db.allow_fallocate,
+            set_fd_cloexec: db.is_fd_close_on_exec,
+            bytes_per_sync: db.bytes_per_sync,
             fallocate_with_keep_size: true,
-            compaction_readahead_size: 0,
+            compaction_readahead_size: db.compaction_readahead_size,
             random_access_max_buffer_size: 0,
-            writable_file_max_buffer_size: 1 << 20,
+            writable_file_max_buffer_size: db.writable_file_max_buffer_size,
         }
     }
 }
 
 pub fn new_env_options(_env: Env) -> New<EnvOptions> {
-    New(EnvOptions::default())
+    New(EnvOptions::of(&DbOptions::default()))
 }
 
 pub fn new_env_options_of(_env: Env, all: Ref<AllOptions>) -> New<EnvOptions> {
-    New(EnvOptions {
-        use_mmap_reads: all.db.allow_mmap_reads,
-        use_mmap_writes: all.db.allow_mmap_writes,
-        use_direct_reads: all.db.use_direct_reads,
-        set_fd_cloexec: all.db.is_fd_close_on_exec,
-        bytes_per_sync: all.db.bytes_per_sync,
-        compaction_readahead_size: all.db.compaction_readahead_size,
-        writable_file_max_buffer_size: all.db.writable_file_max_buffer_size,
-        ..EnvOptions::default()
-    })
+    New(EnvOptions::of(&all.db))
 }
 
 pub fn set_env_rate_limiter(_env: Env, _options: Ref<EnvOptions>, _limiter: Ref<Arc<RateLimiter>>) {

@@ -1,5 +1,7 @@
 //! `RocksIterator`, `SstFileReaderIterator` and `WBWIRocksIterator`.
 
+use std::sync::Arc;
+
 use cairn_db::{Iter, Snapshot, SstIter};
 use cairn_indexed::{BaseDeltaIter, BatchIter, WriteKind};
 use cairn_types::{Error, Result};
@@ -110,7 +112,7 @@ pub fn refresh(_env: Env, cursor: Mut<Cursor>) -> Outcome<()> {
     }
 }
 
-pub fn refresh_to(_env: Env, cursor: Mut<Cursor>, snapshot: Ref<Snapshot>) -> Outcome<()> {
+pub fn refresh_to(_env: Env, cursor: Mut<Cursor>, snapshot: Ref<Arc<Snapshot>>) -> Outcome<()> {
     match cursor.0 {
         Cursor::Family(iter) => Ok(iter.refresh_to(&snapshot)?),
         _ => Err(Error::not_supported("Refresh() is not supported").into()),

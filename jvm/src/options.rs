@@ -527,42 +527,23 @@ texts! {
 }
 
 fn family_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
-    let mut all = AllOptions::default();
-    let mut unused = DbOptions::default();
-    Ok(
-        match apply(&env.text(text)?, ignore_unknown, |text| {
-            let mut family = FamilyOptions::default();
-            family_text(&mut family, text).map(|()| family)
-        }) {
-            Some(family) => {
-                all.family = family;
-                unused.statistics = Keeping::Nothing;
-                crate::handle::create(all)
-            }
-            None => 0,
-        },
-    )
+    let parsed = parse::<FamilyOptions>(&env.text(text)?, ignore_unknown);
+    Ok(parsed.map_or(0, |family| {
+        crate::handle::create(AllOptions {
+            family,
+            ..AllOptions::default()
+        })
+    }))
 }
 
-fn family_text(family: &mut FamilyOptions, text: &str) -> cairn_types::Result<()> {
-    use cairn_options::Options;
-    *family = FamilyOptions::from_text(text)?;
-    Ok(())
-}
-
-fn apply<T>(
-    text: &str,
-    ignore_unknown: bool,
-    parse: impl Fn(&str) -> cairn_types::Result<T>,
-) -> Option<T> {
-    match parse(text) {
-        Ok(parsed) => Some(parsed),
-        Err(_) if ignore_unknown => {
-            let known: Vec<&str> = text.split(';').filter(|part| parse(part).is_ok()).collect();
-            parse(&known.join(";")).ok()
-        }
-        Err(_) => None,
-    }
+/// The options in `text`; `None`, which becomes null, if they are rejected.
+fn parse<T: cairn_options::Options>(text: &str, ignore_unknown: bool) -> Option<T> {
+    let mut options = T::default();
+    let parsed = match ignore_unknown {
+        true => options.update_from_known(text).map(drop),
+        false => options.update_from(text),
+    };
+    parsed.ok().map(|()| options)
 }
 
 pub fn family_from_text(env: Env, text: JString) -> Outcome<jlong> {
@@ -578,8 +559,7 @@ pub fn family_from_text_with(
 }
 
 fn db_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
-    use cairn_options::Options;
-    let parsed = apply(&env.text(text)?, ignore_unknown, DbOptions::from_text);
+    let parsed = parse::<DbOptions>(&env.text(text)?, ignore_unknown);
     Ok(parsed.map_or(0, |db| {
         let mut all = AllOptions {
             db,

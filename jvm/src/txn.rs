@@ -23,6 +23,50 @@ use crate::transaction_db::key_text;
 use crate::transactions::Transactions;
 use crate::writes::Op;
 
+/// The handles of the snapshots of a transaction, which Java does not own. As the pointers of RocksDB, they are valid as
+/// long as the transaction, or one of its save points, has the snapshot.
+#[derive(Default)]
+struct SnapshotHandles(Mutex<Vec<jlong>>);
+
+impl SnapshotHandles {
+    /// The handle of a snapshot.
+    fn of(&self, snapshot: &Arc<Snapshot>) -> jlong {
+        self.remove_released();
+        let mut handles = self.0.lock();
+        let is_known = |handle: &&jlong| {
+            of::<Arc<Snapshot>>(**handle).is_ok_and(|known| Arc::ptr_eq(known, snapshot))
+        };
+        if let Some(handle) = handles.iter().find(is_known) {
+            return *handle;
+        }
+        let handle = create(snapshot.clone());
+        handles.push(handle);
+        handle
+    }
+
+    /// Destroys the handles of the snapshots that the transaction no longer has.
+    fn remove_released(&self) {
+        self.0.lock().retain(|handle| {
+            let is_kept =
+                of::<Arc<Snapshot>>(*handle).is_ok_and(|snapshot| Arc::strong_count(snapshot) > 1);
+            if !is_kept {
+                // Created by `of`, and not used after the transaction has released the snapshot.
+                drop(take::<Arc<Snapshot>>(*handle));
+            }
+            is_kept
+        });
+    }
+}
+
+impl Drop for SnapshotHandles {
+    fn drop(&mut self) {
+        for handle in self.0.get_mut().drain(..) {
+            // Created by `of`, and not used after the transaction.
+            drop(take::<Arc<Snapshot>>(handle));
+        }
+    }
+}
+
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
@@ -34,8 +78,9 @@ pub struct Txn {
     deadlock_detect: bool,
     write_options: WriteOptions,
     log_number: jlong,
-    /// Handles of its snapshots and write options, which Java does not own.
-    snapshots: Vec<jlong>,
+    /// The handles of its snapshots, also for its notifier.
+    snapshots: Arc<SnapshotHandles>,
+    /// The handle of its write options, which Java does not own.
     options: Cell<jlong>,
     /// The handle of its batch; 0 if it was not requested.
     batch: jlong,
@@ -61,7 +106,7 @@ impl Txn {
             deadlock_detect,
             write_options: write_options.clone(),
             log_number: 0,
-            snapshots: Vec::new(),
+            snapshots: Arc::default(),
             options: Cell::new(0),
             batch: 0,
             commit_time: 0,
@@ -135,10 +180,6 @@ impl Txn {
 impl Drop for Txn {
     fn drop(&mut self) {
         self.unregister();
-        for snapshot in self.snapshots.drain(..) {
-            // Created by `snapshot`, and not used after the transaction.
-            drop(take::<Snapshot>(snapshot));
-        }
         if self.options.get() != 0 {
             drop(take::<WriteOptions>(self.options.get()));
         }
@@ -161,11 +202,14 @@ pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
 
 pub fn set_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
     txn.get_mut()?.set_snapshot();
+    txn.snapshots.remove_released();
     Ok(())
 }
 
 pub fn set_snapshot_on_next(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
-    txn.get_mut()?.set_snapshot_on_next_operation();
+    let snapshots = txn.snapshots.clone();
+    txn.get_mut()?
+        .set_snapshot_on_next_operation_and_notify(Arc::new(move |_| snapshots.remove_released()));
     Ok(())
 }
 
@@ -173,26 +217,14 @@ pub fn set_snapshot_on_next(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 pub struct Notifier {
     java: Callee,
     created: Method,
-    /// Handles of the snapshots, which Java does not own.
-    snapshots: Mutex<Vec<jlong>>,
 }
 
 impl Notifier {
-    fn notify(&self, snapshot: &Snapshot) {
-        let handle = create(snapshot.clone());
-        self.snapshots.lock().push(handle);
+    /// Calls Java with the handle of a new snapshot.
+    fn notify(&self, handle: jlong) {
         self.java.notify("AbstractTransactionNotifier", |env| {
             env.call_void(self.java.object(), self.created, &[jvalue { j: handle }])
         });
-    }
-}
-
-impl Drop for Notifier {
-    fn drop(&mut self) {
-        for snapshot in self.snapshots.lock().drain(..) {
-            // Created by `notify`, and not used after the notifier and its transactions.
-            drop(take::<Snapshot>(snapshot));
-        }
     }
 }
 
@@ -201,7 +233,6 @@ pub fn new_notifier(env: Env, this: Object) -> Outcome<New<Arc<Notifier>>> {
     Ok(New(Arc::new(Notifier {
         created: env.method(class, "snapshotCreated", "(J)V")?,
         java: Callee::new(env, this)?,
-        snapshots: Mutex::new(Vec::new()),
     })))
 }
 
@@ -214,10 +245,10 @@ pub fn set_snapshot_on_next_and_notify(
     mut txn: Mut<Txn>,
     notifier: Ref<Arc<Notifier>>,
 ) -> Outcome<()> {
-    let notifier = notifier.clone();
+    let (notifier, snapshots) = (notifier.clone(), txn.snapshots.clone());
     txn.get_mut()?
         .set_snapshot_on_next_operation_and_notify(Arc::new(move |snapshot| {
-            notifier.notify(snapshot);
+            notifier.notify(snapshots.of(snapshot));
         }));
     Ok(())
 }
@@ -240,17 +271,15 @@ pub fn commit_time_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
     Ok(txn.commit_time)
 }
 
-pub fn snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
-    let Some(snapshot) = txn.get()?.snapshot().cloned() else {
-        return Ok(0);
-    };
-    let handle = create(snapshot);
-    txn.snapshots.push(handle);
-    Ok(handle)
+/// The handle of the snapshot, which belongs to the transaction.
+pub fn snapshot(_env: Env, txn: Ref<Txn>) -> Outcome<jlong> {
+    let snapshot = txn.get()?.snapshot();
+    Ok(snapshot.map_or(0, |snapshot| txn.snapshots.of(snapshot)))
 }
 
 pub fn clear_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
     txn.get_mut()?.clear_snapshot();
+    txn.snapshots.remove_released();
     Ok(())
 }
 
@@ -274,7 +303,9 @@ pub fn set_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
 }
 
 pub fn rollback_to_save_point(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
-    Ok(txn.get_mut()?.rollback_to_save_point()?)
+    txn.get_mut()?.rollback_to_save_point()?;
+    txn.snapshots.remove_released();
+    Ok(())
 }
 
 /// The family of a handle, or the default family.

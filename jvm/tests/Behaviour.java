@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -557,7 +558,7 @@ public final class Behaviour {
   }
 
   /** Counts puts. */
-  private static final class PutCounter extends WriteBatch.Handler {
+  private static class PutCounter extends WriteBatch.Handler {
     private final AtomicInteger puts;
 
     PutCounter(final AtomicInteger puts) {
@@ -621,6 +622,205 @@ public final class Behaviour {
 
     @Override
     public void markCommitWithTimestamp(final byte[] xid, final byte[] ts) {}
+  }
+
+  /** An iterator that cannot be the base of another one stays open, and belongs to its caller. */
+  private static void rejectedBaseIterators(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         ReadOptions read = new ReadOptions();
+         WriteBatchWithIndex indexed = new WriteBatchWithIndex(true);
+         Transaction txn = db.beginTransaction(write)) {
+      txn.put(bytes("a"), bytes("1"));
+      try (RocksIterator base = txn.getIterator(read)) {
+        fails(RocksDBException.class, "must be an iterator of a column family",
+            () -> indexed.newIteratorWithBase(db.getDefaultColumnFamily(), base));
+        base.seekToFirst();
+        check(Arrays.equals(base.key(), bytes("a")), "the rejected iterator");
+      }
+      db.put(bytes("b"), bytes("2"));
+      indexed.put(bytes("c"), bytes("3"));
+      try (RocksIterator both =
+               indexed.newIteratorWithBase(db.getDefaultColumnFamily(), db.newIterator())) {
+        both.seekToFirst();
+        check(Arrays.equals(both.key(), bytes("b")), "the entry of the base");
+        both.next();
+        check(Arrays.equals(both.key(), bytes("c")), "the entry of the batch");
+      }
+    }
+  }
+
+  /** As in RocksJava, the methods with the id of a family are called for the default family, too. */
+  private static void handlersGetTheDefaultFamily(final String path) throws Exception {
+    final List<String> calls = new ArrayList<>();
+    try (WriteBatch batch = new WriteBatch();
+         WriteBatch.Handler handler = new PutCounter(new AtomicInteger()) {
+           @Override
+           public void put(final int family, final byte[] key, final byte[] value) {
+             calls.add("put " + family);
+           }
+
+           @Override
+           public void merge(final int family, final byte[] key, final byte[] value) {
+             calls.add("merge " + family);
+           }
+
+           @Override
+           public void delete(final int family, final byte[] key) {
+             calls.add("delete " + family);
+           }
+
+           @Override
+           public void singleDelete(final int family, final byte[] key) {
+             calls.add("singleDelete " + family);
+           }
+
+           @Override
+           public void deleteRange(final int family, final byte[] begin, final byte[] end) {
+             calls.add("deleteRange " + family);
+           }
+         }) {
+      batch.put(bytes("a"), bytes("1"));
+      batch.merge(bytes("a"), bytes("2"));
+      batch.delete(bytes("a"));
+      batch.singleDelete(bytes("b"));
+      batch.deleteRange(bytes("c"), bytes("d"));
+      batch.iterate(handler);
+    }
+    check(calls.equals(List.of("put 0", "merge 0", "delete 0", "singleDelete 0", "deleteRange 0")),
+        "the calls are " + calls);
+  }
+
+  /** A checkpoint is in the file system of its database. */
+  private static void checkpointInMemory(final String path) throws Exception {
+    try (Env memory = new RocksMemEnv(Env.getDefault());
+         Options options = new Options().setCreateIfMissing(true).setEnv(memory)) {
+      try (RocksDB db = RocksDB.open(options, path);
+           Checkpoint checkpoint = Checkpoint.create(db)) {
+        db.put(bytes("key"), bytes("value"));
+        checkpoint.createCheckpoint(path + ".copy");
+      }
+      check(!new File(path + ".copy").exists(), "the operating system has no copy");
+      try (Options existing = new Options().setEnv(memory);
+           RocksDB db = RocksDB.open(existing, path + ".copy")) {
+        check(Arrays.equals(db.get(bytes("key")), bytes("value")), "the value in the copy");
+      }
+    }
+  }
+
+  private static long snapshots(final RocksDB db) throws RocksDBException {
+    return db.getLongProperty("rocksdb.num-snapshots");
+  }
+
+  /** A snapshot of a transaction lives as long as the transaction, or a save point of it, has it. */
+  private static void snapshotsOfTransactions(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         ReadOptions read = new ReadOptions()) {
+      final AtomicInteger taken = new AtomicInteger();
+      try (AbstractTransactionNotifier notifier = new AbstractTransactionNotifier() {
+             @Override
+             public void snapshotCreated(final Snapshot snapshot) {
+               check(snapshot.getSequenceNumber() >= 0, "the snapshot is alive");
+               taken.incrementAndGet();
+             }
+           }) {
+        for (int n = 0; n < 5; n++) {
+          try (Transaction txn = db.beginTransaction(write)) {
+            txn.setSnapshotOnNextOperation(notifier);
+            txn.put(bytes("key"), bytes("value" + n));
+            check(snapshots(db) == 1, "the snapshot of the transaction");
+            txn.commit();
+          }
+        }
+        check(taken.get() == 5, "the notifier was called " + taken + " times");
+        check(snapshots(db) == 0, "snapshots after the transactions: " + snapshots(db));
+      }
+      try (Transaction txn = db.beginTransaction(write)) {
+        txn.setSnapshot();
+        final Snapshot first = txn.getSnapshot();
+        check(txn.getSnapshot().getNativeHandle() == first.getNativeHandle(), "one handle");
+        txn.setSavePoint();
+        db.put(bytes("other"), bytes("new"));
+        txn.setSnapshot();
+        check(txn.getSnapshot().getSequenceNumber() > first.getSequenceNumber(), "the second one");
+        check(snapshots(db) == 2, "the snapshots of the transaction and of its save point");
+        txn.rollbackToSavePoint();
+        check(snapshots(db) == 1, "the second one is gone");
+        check(db.get(read.setSnapshot(first), bytes("other")) == null, "a read at the first one");
+        read.setSnapshot(null);
+        txn.setSnapshotOnNextOperation();
+        txn.put(bytes("key"), bytes("value"));
+        check(snapshots(db) == 1, "the snapshot of the write has replaced the first one");
+        txn.getSnapshot();
+        txn.clearSnapshot();
+        check(snapshots(db) == 0, "snapshots after clearSnapshot: " + snapshots(db));
+      }
+    }
+  }
+
+  private static Properties properties(final String... pairs) {
+    final Properties all = new Properties();
+    for (int n = 0; n < pairs.length; n += 2) {
+      all.setProperty(pairs[n], pairs[n + 1]);
+    }
+    return all;
+  }
+
+  private static String optionsFile(final String path) throws Exception {
+    final File[] files = new File(path).listFiles((dir, name) -> name.startsWith("OPTIONS-"));
+    return Files.readString(files[files.length - 1].toPath());
+  }
+
+  /** Only unknown options are ignored: those in braces are set, and a value that is wrong is rejected. */
+  private static void unknownOptions(final String path) throws Exception {
+    try (ConfigOptions config = new ConfigOptions().setIgnoreUnknownOptions(true)) {
+      final Properties family = properties("of_the_future", "{a=1;b=2}", "compression_opts",
+          "{window_bits=-13;level=7;of_the_future=1;strategy=2}", "write_buffer_size", "1000000");
+      try (ColumnFamilyOptions parsed =
+               ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family);
+           DBOptions plain = new DBOptions().setCreateIfMissing(true);
+           Options options = new Options(plain, parsed)) {
+        check(parsed.writeBufferSize() == 1000000, "a number");
+        RocksDB.open(options, path).close();
+        // Java has no getter for members that were parsed.
+        final String recorded = optionsFile(path);
+        final int at = recorded.indexOf("  compression_opts={");
+        final String members = recorded.substring(at, recorded.indexOf('}', at));
+        check(members.contains("level=7;"), "a member of a structure: " + members);
+        check(members.contains("strategy=2;"), "the last member: " + members);
+      }
+      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(family) == null, "not ignored");
+      family.setProperty("compression_opts", "{level=seven}");
+      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family) == null,
+          "a wrong value of a known option");
+      final Properties db = properties("of_the_future", "1", "max_open_files", "99");
+      try (DBOptions options = DBOptions.getDBOptionsFromProps(config, db)) {
+        check(options.maxOpenFiles() == 99, "a number of the database");
+      }
+      db.setProperty("max_open_files", "many");
+      check(DBOptions.getDBOptionsFromProps(config, db) == null, "a wrong value");
+    }
+  }
+
+  /** The defaults of EnvOptions are those of the options of databases. */
+  private static void defaultsOfFiles(final String path) throws Exception {
+    try (EnvOptions plain = new EnvOptions(); DBOptions db = new DBOptions();
+         EnvOptions derived = new EnvOptions(db)) {
+      for (final EnvOptions options : List.of(plain, derived)) {
+        check(!options.useMmapWrites() && !options.useMmapReads(), "memory maps");
+        check(options.compactionReadaheadSize() == 2 << 20, "the readahead");
+        check(options.allowFallocate() && options.setFdCloexec(), "flags");
+        check(options.writableFileMaxBufferSize() == 1 << 20, "the buffer");
+      }
+      try (EnvOptions changed = new EnvOptions(db.setAllowFAllocate(false))) {
+        check(!changed.allowFallocate(), "the flag of the database");
+      }
+    }
   }
 
   /** A limiter of compactions that two databases share. */
@@ -1120,6 +1320,12 @@ public final class Behaviour {
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
+    cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
+    cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
+    cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
+    cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
+    cases.put("unknownOptions", Behaviour::unknownOptions);
+    cases.put("defaultsOfFiles", Behaviour::defaultsOfFiles);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);

@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::bytes::Bytes;
 use crate::errors::{invalid, raise};
+use crate::handle::check_wait;
 use crate::space::Space;
 
 /// Writes that take effect together or not at all: `db.write(batch)` applies them.
@@ -45,12 +46,14 @@ impl WriteBatch {
         }
     }
 
-    /// The batch. Threads wait for each other detached.
-    pub fn lock(&self, py: Python<'_>) -> MutexGuard<'_, cairn::WriteBatch> {
+    /// The batch. Threads wait for each other detached. In a callback, which the write of the batch may have called, a
+    /// wait is an error.
+    pub fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, cairn::WriteBatch>> {
         loop {
             if let Some(guard) = self.inner.try_lock() {
-                return guard;
+                return Ok(guard);
             }
+            check_wait()?;
             py.detach(|| drop(self.inner.lock()));
         }
     }
@@ -62,7 +65,7 @@ impl WriteBatch {
         family: Option<&Bound<'_, Space>>,
         add: impl FnOnce(&mut cairn::WriteBatch, Option<&RustFamily<'_>>),
     ) -> PyResult<()> {
-        let mut batch = self.lock(py);
+        let mut batch = self.lock(py)?;
         match family {
             Some(family) => add(&mut batch, Some(family.get().cell()?.borrow_dependent())),
             None => add(&mut batch, None),
@@ -79,7 +82,7 @@ impl WriteBatch {
     ) -> PyResult<()> {
         let cell = space.cell()?;
         let engine = cell.borrow_owner();
-        let batch = self.lock(py);
+        let batch = self.lock(py)?;
         let batch: &cairn::WriteBatch = &batch;
         let written = py.detach(|| engine.write(batch, options));
         written.map_err(|error| raise(py, error))
@@ -90,7 +93,7 @@ impl WriteBatch {
         py: Python<'_>,
         change: impl FnOnce(&mut cairn::WriteBatch) -> Result<()>,
     ) -> PyResult<()> {
-        change(&mut self.lock(py)).map_err(|error| raise(py, error))
+        change(&mut *self.lock(py)?).map_err(|error| raise(py, error))
     }
 }
 
@@ -212,18 +215,21 @@ impl WriteBatch {
     }
 
     /// Adds bytes that are recorded in the log but not in the database.
-    fn put_log_data(&self, py: Python<'_>, data: Bytes<'_>) {
-        self.lock(py).put_log_data(&data);
+    fn put_log_data(&self, py: Python<'_>, data: Bytes<'_>) -> PyResult<()> {
+        self.lock(py)?.put_log_data(&data);
+        Ok(())
     }
 
     /// Removes all writes.
-    fn clear(&self, py: Python<'_>) {
-        self.lock(py).clear();
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py)?.clear();
+        Ok(())
     }
 
     /// Marks the current end, for `rollback_to_save_point`.
-    fn set_save_point(&self, py: Python<'_>) {
-        self.lock(py).set_save_point();
+    fn set_save_point(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py)?.set_save_point();
+        Ok(())
     }
 
     /// Removes the writes since the last mark, and the mark.
@@ -237,13 +243,13 @@ impl WriteBatch {
     }
 
     /// The batch as bytes, in RocksDB's format.
-    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.lock(py).data())
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.lock(py)?.data()))
     }
 
     /// The number of writes.
-    fn __len__(&self, py: Python<'_>) -> usize {
-        self.lock(py).count() as usize
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.lock(py)?.count() as usize)
     }
 
     fn __bool__(&self) -> bool {

@@ -249,7 +249,7 @@ impl Db {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let options = options::write_options(sync, options)?;
-        let copied = cairn::WriteBatch::from_data(batch.get().lock(py).data());
+        let copied = cairn::WriteBatch::from_data(batch.get().lock(py)?.data());
         let batch = copied.map_err(|error| raise(py, error))?;
         let cell = slf.as_super().get().cell()?.clone();
         if !matches!(**cell.borrow_owner(), Engine::Plain(_)) {

@@ -45,13 +45,15 @@ fn new(py: Python<'_>, name: &str, text: &str, subcode: i32) -> PyErr {
     }
 }
 
-/// The exception for `error`. The exception of a callback that failed in the same call is its cause.
+/// The exception for `error`. That of a failed merge has the exception of the function as its cause.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     let subcode = error.subcode();
     let class = class_of(error.code(), subcode);
     let raised = new(py, class, &error.to_string(), subcode as i32);
-    if let Some(cause) = crate::merge::take_failure() {
-        raised.set_cause(py, Some(cause));
+    // It may be left over from a call that raised nothing: a write keeps an operand that it cannot merge.
+    let failure = crate::merge::take_failure();
+    if subcode == Subcode::MergeOperatorFailed && failure.is_some() {
+        raised.set_cause(py, failure);
     }
     raised
 }

@@ -11,8 +11,9 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
-use cairn::{Db, OptimisticTransactionDb, Result, TransactionDb, WriteBatch, WriteOptions};
+use cairn::{Db, Error, OptimisticTransactionDb, Result, TransactionDb, WriteBatch, WriteOptions};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use parking_lot::{MappedRecursiveRwLockReadGuard, RecursiveRwLock, RecursiveRwLockReadGuard};
 use pyo3::prelude::*;
@@ -115,11 +116,14 @@ fn check_process(born: u64) -> PyResult<()> {
     }
 }
 
+/// The message for a callback that would wait for itself.
+const MAY_WAIT_FOR_ITSELF: &str = "a callback uses an object that may be waiting for it";
+
 /// Fails if the thread, which is in a callback, would wait for itself.
-fn check_wait() -> PyResult<()> {
+pub fn check_wait() -> PyResult<()> {
     match is_in_callback() {
         false => Ok(()),
-        true => Err(busy("a callback uses an object that may be waiting for it")),
+        true => Err(busy(MAY_WAIT_FOR_ITSELF)),
     }
 }
 
@@ -193,8 +197,24 @@ impl<T> Exclusive<T> {
     }
 
     /// [`Exclusive::lock`] of a thread that is detached; `None` if the slot is empty.
-    pub fn lock_detached(&self) -> Option<MappedMutexGuard<'_, T>> {
-        MutexGuard::try_map(self.value.lock(), Option::as_mut).ok()
+    pub fn lock_detached(&self) -> Result<Option<MappedMutexGuard<'_, T>>> {
+        let guard = match self.value.try_lock() {
+            Some(guard) => guard,
+            None if is_in_callback() => return Err(Error::busy(MAY_WAIT_FOR_ITSELF)),
+            None => self.value.lock(),
+        };
+        Ok(MutexGuard::try_map(guard, Option::as_mut).ok())
+    }
+
+    /// [`Exclusive::lock_detached`] of a future, which does not wait: it is polled again.
+    pub fn poll_lock(&self, context: &Context<'_>) -> Poll<Option<MappedMutexGuard<'_, T>>> {
+        match self.value.try_lock() {
+            Some(guard) => Poll::Ready(MutexGuard::try_map(guard, Option::as_mut).ok()),
+            None => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 
     /// Empties the slot.

@@ -369,14 +369,15 @@ impl Space {
             Ok(dict) => dict.items().into_any(),
             Err(_) => pairs.clone(),
         };
+        let options = options::write_options(sync, options)?;
         let mut batch = WriteBatch::new();
-        let cell = self.cell()?;
         for pair in pairs.try_iter()? {
             let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
             let (key, value): (Bytes<'_>, Bytes<'_>) = (key.extract()?, value.extract()?);
-            batch.put_in(cell.borrow_dependent(), &key, &value);
+            // No guard is held while the iterator runs, which may close the database.
+            batch.put_in(self.cell()?.borrow_dependent(), &key, &value);
         }
-        let options = options::write_options(sync, options)?;
+        let cell = self.cell()?;
         let engine: &Engine = cell.borrow_owner();
         let written = py.detach(|| engine.write(&batch, &options));
         written.map_err(|error| raise(py, error))

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use cairn::futures::EntryStream;
 use cairn::{Error, ReadOptions, Result, Value};
@@ -270,7 +270,7 @@ impl AsyncScan {
         let reading = self.reading.clone();
         start(py, &self.shared, async move {
             let mut chunk = Chunk::default();
-            poll_fn(|context| match reading.lock_detached() {
+            poll_fn(|context| match ready!(reading.poll_lock(context)) {
                 Some(mut reading) => reading.poll_chunk(&mut chunk, context),
                 None => Poll::Ready(Err(Error::aborted("the scan was released"))),
             })

@@ -78,7 +78,7 @@ fn transact<'py>(
     begin: impl Fn() -> PyResult<Transaction>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let conflicts = py.import("cairn._errors")?.getattr("CONFLICTS")?;
-    for attempt in 1.. {
+    for attempt in 1..=attempts {
         let transaction = Bound::new(py, begin()?)?;
         let done = function.call1((&transaction,)).and_then(|returned| {
             transaction.get().commit(py)?;
@@ -510,7 +510,7 @@ struct Paged {
 
 impl Source for Paged {
     fn fill(&mut self, chunk: &mut Chunk, part: Part, limit: usize) -> Result<bool> {
-        let Some(transaction) = self.transaction.lock_detached() else {
+        let Some(transaction) = self.transaction.lock_detached()? else {
             return Err(Error::invalid_argument("the transaction has ended"));
         };
         let (last, reverse) = (&mut self.last, self.reverse);

@@ -268,6 +268,23 @@ def test_merge_operators(path, capsys):
         assert int.from_bytes(db[b"n"], "little") == 15
 
 
+def test_the_exception_of_a_merge_is_the_cause_of_no_other_error(path):
+    def fail(key, existing, operands):
+        raise ZeroDivisionError
+
+    operator = cairn.MergeOperator("fail", fail)
+    with cairn.Db(path, create_if_missing=True, merge_operator=operator, max_successive_merges=1) as db:
+        # The write that cannot merge its operand keeps it.
+        db.merge(b"k", b"1")
+        db.merge(b"k", b"2")
+        with pytest.raises(cairn.InvalidArgument) as failed:
+            db.set_db_options(of_the_future=1)
+        assert failed.value.__cause__ is None
+        with pytest.raises(cairn.Corruption) as failed:
+            db[b"k"]
+        assert isinstance(failed.value.__cause__, ZeroDivisionError)
+
+
 def test_a_merge_function_cannot_close_its_database(path):
     def close(key, existing, operands):
         with pytest.raises(cairn.Busy):

@@ -187,3 +187,98 @@ def test_a_process_that_exits_with_open_databases_loses_nothing(path):
     with cairn.Db(path, merge_operator=operator) as db:
         # Closing flushes what was not logged.
         assert db[b"999"] == b"v" and sum(1 for _ in db.keys()) == 1001
+
+
+def alone(program, *arguments):
+    """Runs `program` in a process of its own: a thread that waits for itself may hold the interpreter's lock."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def test_pairs_of_an_update_can_close_the_database(path):
+    program = """
+        import sys, cairn
+        db = cairn.Db(sys.argv[1], create_if_missing=True)
+        def pairs():
+            yield b"a", b"1"
+            db.close()
+            yield b"b", b"2"
+        try:
+            db.update(pairs())
+        except cairn.Closed:
+            sys.exit(0)
+        sys.exit("not closed")
+    """
+    alone(program, path)
+    with cairn.Db(path) as db:
+        assert list(db.keys()) == []
+        db.update((b"%d" % number, b"v") for number in range(3))
+        assert list(db.keys()) == [b"0", b"1", b"2"]
+
+
+def test_a_merge_function_cannot_use_the_batch_of_its_write(path):
+    program = """
+        import sys, cairn
+        raised, batch = [], cairn.WriteBatch()
+        def join(key, existing, operands):
+            for use in (lambda: len(batch), lambda: batch.put(b"a", b"1"), batch.data, batch.clear):
+                try:
+                    use()
+                except cairn.Busy as error:
+                    raised.append(error)
+            return b"".join([existing or b"", *operands])
+        with cairn.Db(sys.argv[1], create_if_missing=True, max_successive_merges=1,
+                      merge_operator=cairn.MergeOperator("join", join)) as db:
+            db.merge(b"k", b"1")
+            batch.merge(b"k", b"2")
+            db.write(batch)
+            assert len(raised) >= 4, raised
+            assert len(batch) == 1
+            assert db[b"k"] == b"12"
+    """
+    alone(program, path)
+
+
+def test_a_merge_function_cannot_scan_the_transaction_of_its_read(path):
+    program = """
+        import sys, cairn
+        raised, scans = [], []
+        def join(key, existing, operands):
+            for scan in scans:
+                try:
+                    next(scan)
+                except cairn.Busy as error:
+                    raised.append(error)
+            return b"".join([existing or b"", *operands])
+        with cairn.TransactionDb(sys.argv[1], create_if_missing=True,
+                                 merge_operator=cairn.MergeOperator("join", join)) as db:
+            with db.begin() as txn:
+                txn.merge(b"k", b"1")
+                scans.append(txn.items())
+                assert txn.get(b"k") == b"1"
+                assert len(raised) == 1, raised
+                scans.clear()
+                assert list(txn.items()) == [(b"k", b"1")]
+    """
+    alone(program, path)
+
+
+def test_a_chunk_of_an_asynchronous_scan_waits_for_the_one_that_is_read(path):
+    program = """
+        import asyncio, sys, cairn
+        scans, chunks = [], []
+        def join(key, existing, operands):
+            while scans:
+                chunks.append(scans.pop().ag_frame.f_locals["scan"].chunk())
+            return b"".join([existing or b"", *operands])
+        async def work(db):
+            scan = db.items_async()
+            scans.append(scan)
+            assert await anext(scan) == (b"k", b"1")
+            assert await chunks[0] == []
+        with cairn.Db(sys.argv[1], create_if_missing=True,
+                      merge_operator=cairn.MergeOperator("join", join)) as db:
+            db.merge(b"k", b"1")
+            asyncio.run(asyncio.wait_for(work(db), 30))
+    """
+    alone(program, path)

@@ -113,6 +113,12 @@ def test_transact_returns_the_result_or_the_exception(db):
     assert db[b"k"] == b"v"
 
 
+def test_transact_needs_an_attempt(db):
+    with pytest.raises(cairn.InvalidArgument):
+        db.transact(lambda txn: txn.put(b"k", b"v"), attempts=0)
+    assert b"k" not in db
+
+
 def test_plain_writes_take_locks(path):
     with cairn.TransactionDb(path, create_if_missing=True, default_lock_timeout=10) as db:
         txn = db.begin()

@@ -108,7 +108,8 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
-    /// Like [`Options::update_from`], but ignores unknown options and returns their names.
+    /// Like [`Options::update_from`], but ignores unknown options and unknown members of structs, and returns their
+    /// names.
     ///
     /// # Errors
     ///
@@ -117,10 +118,17 @@ pub trait Options: Clone + Default + Sized + 'static {
         let mut changed = self.clone();
         let mut unknown = Vec::new();
         for (name, value) in split(text)? {
-            match changed.knows(name) {
-                true => changed.set(name, value)?,
-                false => unknown.push(name.to_owned()),
+            if !changed.knows(name) {
+                unknown.push(name.to_owned());
+                continue;
             }
+            let mut members = Vec::new();
+            let value = match Self::row(name) {
+                Some(row) => (row.known_parts)(value, &mut members),
+                None => Cow::Borrowed(value),
+            };
+            unknown.extend(members.iter().map(|member| format!("{name}.{member}")));
+            changed.set(name, &value)?;
         }
         *self = changed;
         Ok(unknown)

@@ -250,4 +250,18 @@ fn unknown_options_are_ignored_on_request() {
             .update_from_known("max_open_files=x;future=1")
             .is_err()
     );
+
+    let mut options = FamilyOptions::default();
+    let text = "compression_opts={level=7;of_the_future={a=b};strategy=2};ttl=9";
+    let unknown = options.update_from_known(text);
+    assert_eq!(unknown.unwrap(), ["compression_opts.of_the_future"]);
+    assert_eq!(options.compression_opts.level, 7);
+    assert_eq!(options.compression_opts.strategy, 2);
+    assert_eq!(options.ttl, 9);
+    let old = options.update_from_known("compression_opts=4:5:6");
+    assert!(old.unwrap().is_empty());
+    assert_eq!(options.compression_opts.level, 5);
+    let wrong = options.update_from_known("compression_opts={level=seven;of_the_future=1}");
+    assert!(wrong.is_err());
+    assert_eq!(options.compression_opts.level, 5);
 }

@@ -518,7 +518,7 @@ impl<'db> Transaction<'db> {
     /// Returns the sequence number of the snapshot, for [`ReadOptions`].
     #[must_use]
     pub fn snapshot(&self) -> Option<SequenceNumber> {
-        self.inner.snapshot().map(cairn_db::Snapshot::sequence)
+        self.inner.snapshot().map(|snapshot| snapshot.sequence())
     }
 
     /// Sets `key` to `value`.

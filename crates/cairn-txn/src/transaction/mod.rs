@@ -123,7 +123,7 @@ impl Pessimistic {
 }
 
 /// A function that is called with a snapshot of a transaction when it is taken.
-pub type SnapshotNotifier = dyn Fn(&Snapshot) + Send + Sync;
+pub type SnapshotNotifier = dyn Fn(&Arc<Snapshot>) + Send + Sync;
 
 /// The snapshot that the next operation sets.
 #[derive(Clone)]
@@ -431,10 +431,10 @@ impl Transaction {
         self.next_snapshot = NextSnapshot::Needed(Some(notifier));
     }
 
-    /// Returns the snapshot.
+    /// Returns the snapshot. The transaction and its save points share it.
     #[must_use]
-    pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_deref()
+    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.snapshot.as_ref()
     }
 
     /// Releases the snapshot. Keys accessed before remain validated against it.
