@@ -96,7 +96,7 @@ unsafe fn compact(
             if !names.is_null() {
                 names.write(match files.is_empty() {
                     true => null_mut(),
-                    false => pointers(files.iter().map(|name| malloc_text(name))),
+                    false => pointers(files.iter().map(malloc_text)),
                 });
             }
             if !info.is_null() {

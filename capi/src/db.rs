@@ -402,7 +402,7 @@ c_functions! {
         if names.is_empty() {
             return std::ptr::null_mut();
         }
-        pointers(names.iter().map(|name| malloc_text(name)))
+        pointers(names.iter().map(malloc_text))
     }
     /// Frees a list of names.
     fn rocksdb_list_column_families_destroy(list: *mut *mut c_char, len: usize) {

@@ -83,7 +83,7 @@ pub unsafe fn save(errptr: *mut *mut c_char, error: &Error) {
     if errptr.is_null() {
         misuse(&format!("errptr is null; the error is: {error}"));
     }
-    let text = malloc_text(&error.to_string());
+    let text = malloc_text(error.to_string());
     // SAFETY: guaranteed by the caller; an earlier text came from `malloc`.
     unsafe {
         libc::free((*errptr).cast());

@@ -110,7 +110,7 @@ impl From<LiveFileMetaData> for LiveFile {
         LiveFile {
             family: c_text(&meta.column_family_name),
             // RocksDB's form of the name: a path relative to the directory.
-            name: c_text(&format!("/{}", meta.relative_filename)),
+            name: c_text(format!("/{}", meta.relative_filename)),
             directory: c_path(&meta.directory),
             meta,
         }

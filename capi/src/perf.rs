@@ -129,7 +129,7 @@ c_functions! {
         exclude_zero_counters: c_uchar,
     ) -> *mut c_char {
         let () = of(context.cast_const());
-        malloc_text(&perf::report(exclude_zero_counters != 0))
+        malloc_text(perf::report(exclude_zero_counters != 0))
     }
     /// Returns a counter; 0 for an unknown number.
     fn rocksdb_perfcontext_metric(context: *mut rocksdb_perfcontext_t, metric: c_int) -> u64 {

@@ -75,7 +75,7 @@ c_functions! {
     }
     /// Returns all tickers and histograms as text, to be freed with `free`; null without statistics.
     fn rocksdb_options_statistics_get_string(opt: *mut rocksdb_options_t) -> *mut c_char {
-        kept(opt).map_or(std::ptr::null_mut(), |statistics| malloc_text(&statistics.to_string()))
+        kept(opt).map_or(std::ptr::null_mut(), |statistics| malloc_text(statistics.to_string()))
     }
     /// Returns a ticker; 0 without statistics or for an unknown ticker.
     fn rocksdb_options_statistics_get_ticker_count(opt: *mut rocksdb_options_t, ticker_type: u32) -> u64 {

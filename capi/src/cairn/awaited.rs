@@ -90,7 +90,7 @@ impl<T: Send + 'static> Wake for Task<T> {
 }
 
 fn text(error: &cairn_types::Error) -> CString {
-    terminated(&error.to_string())
+    terminated(error.to_string())
 }
 
 /// The callback of a read.

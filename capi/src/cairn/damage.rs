@@ -45,11 +45,11 @@ fn level(level: usize) -> c_int {
 
 fn known(table: Damaged) -> Table {
     Table {
-        path: terminated(&format!("{:06}.sst", table.number.0)),
+        path: terminated(format!("{:06}.sst", table.number.0)),
         family: terminated(&table.family),
         level: level(table.level),
         keys: Some((table.smallest, table.largest)),
-        reason: terminated(&table.error.to_string()),
+        reason: terminated(table.error.to_string()),
     }
 }
 

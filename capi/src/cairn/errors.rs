@@ -63,7 +63,7 @@ c_functions! {
             Some(state) => create(Failure {
                 severity: state.severity as c_int,
                 reason: state.reason as u32,
-                text: terminated(&state.error.to_string()),
+                text: terminated(state.error.to_string()),
             }),
         }
     }
