@@ -1,14 +1,17 @@
 //! The file system of a follower: tables and blob files are those in its own directory.
 //!
 //! A file that is missing there is linked when it is first opened, or copied if it cannot be linked. A copy is complete
-//! and synced before it gets its name. Everything else is passed on.
+//! and synced before it gets its name; until then it has the name of a temporary file, which a follower that is killed
+//! leaves behind. Everything else is passed on.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cairn_db::Db;
 use cairn_format::names::FileName;
-use cairn_platform::fs::{FileLock, FileMode, Status, WritableFile, status_of_each};
+use cairn_platform::fs::{
+    FileLock, FileMode, Status, WritableFile, remove_if_there, status_of_each,
+};
 use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{FileNumber, Result, Subcode};
@@ -51,10 +54,23 @@ impl Copies {
             // Another file system, or one without links.
             Err(_) => {}
         }
+        let temporary = copy.with_extension("dbtmp");
+        remove_if_there(&*self.inner, &temporary)?;
+        let written = self.write_copy(path, &temporary);
+        let named = written.and_then(|()| self.inner.rename(&temporary, copy));
+        if let Err(error) = named {
+            // The error of the copy is reported; the next copy and the next open remove what remains.
+            let _ = self.inner.remove(&temporary);
+            return Err(error);
+        }
+        self.inner.sync_dir(&self.own)
+    }
+
+    /// Writes the content of the file at `path` to the new file `target`, and syncs it.
+    fn write_copy(&self, path: &Path, target: &Path) -> Result<()> {
         let source = self.inner.open(path, FileMode::default())?;
         let len = source.len()?;
-        let temporary = copy.with_extension("dbtmp");
-        let target = self.inner.create(&temporary, FileMode::default())?;
+        let target = self.inner.create(target, FileMode::default())?;
         let mut piece = vec![0; PIECE];
         let mut at = 0;
         while at < len {
@@ -67,18 +83,24 @@ impl Copies {
             at += got as u64;
         }
         target.sync(false)?;
-        target.close()?;
-        self.inner.rename(&temporary, copy)?;
-        self.inner.sync_dir(&self.own)
+        target.close()
+    }
+
+    /// Deletes the temporary files that an earlier follower left.
+    pub(crate) fn delete_temporaries(&self) -> Result<()> {
+        for name in self.inner.list(&self.own)? {
+            if matches!(FileName::parse(&name), Some(FileName::Temp(_))) {
+                self.inner.remove(&self.own.join(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes the copies, left by an earlier follower, of files that `db` does not have.
     pub(crate) fn delete_others(&self, db: &Db) -> Result<()> {
         let live: BTreeSet<FileNumber> = db.live_file_numbers();
         for name in self.inner.list(&self.own)? {
-            if number(&name).is_some_and(|number| !live.contains(&number))
-                || matches!(FileName::parse(&name), Some(FileName::Temp(_)))
-            {
+            if number(&name).is_some_and(|number| !live.contains(&number)) {
                 self.inner.remove(&self.own.join(name))?;
             }
         }

@@ -26,6 +26,7 @@ pub fn open_as_follower(request: &OpenRequest<'_>, own: &Path) -> Result<Db> {
     let own = fs.canonical(own)?;
     let leader = fs.canonical(request.path)?;
     let copies = Arc::new(Copies::new(fs, leader, own.clone()));
+    copies.delete_temporaries()?;
     let world = World {
         fs: copies.clone(),
         ..request.world.clone()

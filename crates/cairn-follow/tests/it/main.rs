@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod copied;
 mod hostile;
 mod live;
 mod steps;
