@@ -12,7 +12,7 @@ use cairn_format::names::FileName;
 use cairn_platform::fs::{
     FileLock, FileMode, Status, WritableFile, remove_if_there, status_of_each,
 };
-use cairn_platform::sync::Arc;
+use cairn_platform::sync::{Arc, Condvar, Mutex};
 use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{FileNumber, Result, Subcode};
 
@@ -24,6 +24,23 @@ pub(crate) struct Copies {
     inner: Arc<dyn FileSystem>,
     leader: PathBuf,
     own: PathBuf,
+    /// The copies that threads are creating.
+    in_progress: Mutex<BTreeSet<PathBuf>>,
+    /// Signalled when the creation of a copy ends.
+    ended: Condvar,
+}
+
+/// The right to create one copy, until it is dropped.
+struct Creation<'a> {
+    copies: &'a Copies,
+    copy: &'a Path,
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.copies.in_progress.lock().remove(self.copy);
+        self.copies.ended.notify_all();
+    }
 }
 
 /// True if the file `name` is copied.
@@ -36,7 +53,31 @@ fn number(name: &str) -> Option<FileNumber> {
 
 impl Copies {
     pub(crate) fn new(inner: Arc<dyn FileSystem>, leader: PathBuf, own: PathBuf) -> Copies {
-        Copies { inner, leader, own }
+        Copies {
+            inner,
+            leader,
+            own,
+            in_progress: Mutex::default(),
+            ended: Condvar::default(),
+        }
+    }
+
+    /// Begins the creation of `copy`, once no other thread is creating it.
+    fn begin<'a>(&'a self, copy: &'a Path) -> Creation<'a> {
+        let mut in_progress = self.in_progress.lock();
+        while in_progress.contains(copy) {
+            self.ended.wait(&mut in_progress);
+        }
+        in_progress.insert(copy.to_owned());
+        Creation { copies: self, copy }
+    }
+
+    /// Opens `copy`; `None` if it does not exist.
+    fn open_copy(&self, copy: &Path, mode: FileMode) -> Result<Option<Arc<dyn RandomAccessFile>>> {
+        match self.inner.open(copy, mode) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Returns the path in the own directory of a file that is copied.
@@ -46,7 +87,7 @@ impl Copies {
         (is_leaders && number(name).is_some()).then(|| self.own.join(name))
     }
 
-    /// Creates `copy` of the file at `path`.
+    /// Creates `copy` of the file at `path`. One thread at a time does so for a file, see [`Copies::begin`].
     fn create_copy(&self, path: &Path, copy: &Path) -> Result<()> {
         match self.inner.link(path, copy) {
             Ok(()) => return self.inner.sync_dir(&self.own),
@@ -113,9 +154,13 @@ impl FileSystem for Copies {
         let Some(copy) = self.copy_of(path) else {
             return self.inner.open(path, mode);
         };
-        match self.inner.open(&copy, mode) {
-            Err(error) if error.subcode() == Subcode::PathNotFound => {}
-            opened => return opened,
+        if let Some(opened) = self.open_copy(&copy, mode)? {
+            return Ok(opened);
+        }
+        let _creation = self.begin(&copy);
+        // Another thread may have created it meanwhile.
+        if let Some(opened) = self.open_copy(&copy, mode)? {
+            return Ok(opened);
         }
         self.create_copy(path, &copy)?;
         self.inner.open(&copy, mode)

@@ -1,9 +1,12 @@
 //! Followers on another file system than their leader's: tables are copied, not linked.
 
-use cairn_platform::FileSystem;
+use std::sync::Arc;
+
+use cairn_platform::{FileSystem, World};
 use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::Result;
 
+use crate::watched::{Hook, Watched};
 use crate::{SECONDARY, content, open_follower, open_primary, process};
 
 /// A failure of the `count`th `call` on files with this end of their names, and of all later ones.
@@ -83,4 +86,37 @@ fn a_table_is_copied_again_after_a_failure() {
     forbid_links(&sim, &[]);
     db.try_catch_up_with_primary().unwrap();
     assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+}
+
+/// With few open files, tables are opened, and copied, when they are first read.
+#[test]
+fn readers_that_open_a_table_at_the_same_time_share_its_copy() {
+    for links in [false, true] {
+        let sim = SimWorld::new(1);
+        let leader = leader(&sim).unwrap();
+        if !links {
+            forbid_links(&sim, &[]);
+        }
+        let slow: Hook = Arc::new(|| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Ok(())
+        });
+        let world = process(&sim, 2);
+        let world = World {
+            fs: Arc::new(Watched {
+                inner: world.fs.clone(),
+                hook: slow,
+                reads: false,
+            }),
+            ..world
+        };
+        let db = open_follower(&world, "max_open_files=20;max_file_opening_threads=1").unwrap();
+        let expected = content(&leader).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(content(&db).unwrap(), expected));
+            }
+        });
+        assert!(temporaries(&sim).is_empty());
+    }
 }
