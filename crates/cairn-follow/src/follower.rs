@@ -1,5 +1,6 @@
 //! Followers: instances with copies of the tables, which catch up periodically.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use cairn_db::{CatchUp, Db, Follows, OpenRequest};
 use cairn_options::DbOptions;
 use cairn_platform::sync::{Arc, Weak};
 use cairn_platform::{Executor, Priority, World};
-use cairn_types::Result;
+use cairn_types::{Error, Result};
 
 use crate::copies::Copies;
 use crate::instance::{Instance, open_instance};
@@ -66,7 +67,9 @@ impl Rounds {
         let Some(instance) = self.instance.upgrade() else {
             return;
         };
-        let caught_up = instance.catch_up();
+        // A panic of a comparator fails this catch-up only.
+        let caught_up = catch_unwind(AssertUnwindSafe(|| instance.catch_up()))
+            .unwrap_or_else(|_| Err(Error::aborted("a catch-up panicked")));
         if instance.gate.has_ended() {
             return;
         }

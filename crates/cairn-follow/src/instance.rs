@@ -160,10 +160,11 @@ impl Position {
             self.intake.prepare(&recovered)?;
             self.is_ahead = false;
         }
-        if let Err(Half(error)) = self.logs.read(first, &mut self.intake)? {
-            self.is_half = true;
-            return Err(error);
-        }
+        // A panic of a comparator leaves a part of a record that was already read.
+        self.is_half = true;
+        let read = self.logs.read(first, &mut self.intake);
+        self.is_half = matches!(read, Ok(Err(_)));
+        read?.map_err(|Half(error)| error)?;
         self.advance()?;
         Ok(!self.is_half && self.tail.first_log() == first)
     }

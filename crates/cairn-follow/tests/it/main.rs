@@ -5,6 +5,7 @@
 mod copied;
 mod hostile;
 mod live;
+mod panics;
 mod steps;
 mod watched;
 
