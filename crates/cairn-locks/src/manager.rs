@@ -165,6 +165,28 @@ impl Request<'_> {
     }
 }
 
+/// Releases a lock when it is dropped, also by a panic of a comparator or a callback, unless the lock is kept.
+pub struct Undo<F: FnMut()>(F);
+
+impl<F: FnMut()> Undo<F> {
+    /// Creates a guard that calls `release` when it is dropped.
+    #[must_use]
+    pub fn new(release: F) -> Undo<F> {
+        Undo(release)
+    }
+
+    /// Keeps the lock.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<F: FnMut()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// The way in which a lock was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
@@ -297,14 +319,13 @@ impl LockManager {
         if self.lock_in(stripe, key, request)? != Taken::AfterWait {
             return Ok(None);
         }
+        let taken = Undo::new(|| self.unlock(key, id));
         // While it waited, a range may have been locked by the owner from which it got the lock.
-        match self.ranges.blocking(key, id) {
-            None => Ok(None),
-            Some(range) => {
-                self.unlock(key, id);
-                Ok(Some(range))
-            }
+        let range = self.ranges.blocking(key, id);
+        if range.is_none() {
+            taken.keep();
         }
+        Ok(range)
     }
 
     /// True if `id` holds the lock of `key`.

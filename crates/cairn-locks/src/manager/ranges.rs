@@ -22,7 +22,7 @@ use cairn_format::key::compare_plain;
 use cairn_platform::sync::Ordering as Memory;
 use cairn_types::{Error, KeyOrder, Result};
 
-use super::{LockManager, Request, timed_out};
+use super::{LockManager, Request, Undo, timed_out};
 use crate::key::LockKey;
 use crate::sync::{AtomicU64, Mutex};
 
@@ -233,11 +233,13 @@ impl LockManager {
         let deadline = Deadline::of(self, request);
         loop {
             self.lock_once(&range.own_key, request)?;
+            let taken = Undo::new(|| self.unlock_range(&range));
             self.ranges.add(&range);
             let Some(blocking) = self.blocking_range(&range) else {
+                taken.keep();
                 return Ok(range);
             };
-            self.unlock_range(&range);
+            drop(taken);
             self.wait_for(&blocking, request, &deadline)?;
         }
     }
