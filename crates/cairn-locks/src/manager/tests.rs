@@ -182,6 +182,12 @@ fn a_search_that_visits_too_many_transactions_assumes_a_deadlock() {
             });
             waits(locks, n as u64 + 1);
         }
+        lock(&locks, 9, 9, EXCLUSIVE, 0).unwrap();
+        scope.spawn(|| {
+            lock(&locks, 10, 9, EXCLUSIVE, 10_000).unwrap();
+            locks.unlock(&key(9), 10);
+        });
+        waits(&locks, 10);
         let owner = owner(9);
         let shallow = locks.lock(
             &key(0),
@@ -193,12 +199,33 @@ fn a_search_that_visits_too_many_transactions_assumes_a_deadlock() {
             },
         );
         assert!(is_deadlock(&shallow));
+        locks.unlock(&key(9), 9);
         locks.unlock(&key(3), 4);
     });
     assert!(locks.is_idle());
     assert!(locks.deadlocks()[0].limit_exceeded);
     locks.set_deadlock_buffer(0);
     assert!(locks.deadlocks().is_empty());
+}
+
+#[test]
+fn a_transaction_that_none_waits_for_is_in_no_deadlock_however_long_the_queue() {
+    let mut graph = WaitGraph::default();
+    let holders = Holders::One(1);
+    for id in 2..=51 {
+        let waiter = Arc::new(Waiter::new(&owner(id), true));
+        graph.join(&key(0), (&holders, true), 0, waiter);
+        assert!(graph.find_deadlock(id, 50).is_none(), "{id}");
+    }
+    // One that upgrades its shared lock precedes the others, which wait for it.
+    let holders = Holders::Many(vec![1, 2]);
+    let waiter = |id, exclusive| Arc::new(Waiter::new(&owner(id), exclusive));
+    let mut graph = WaitGraph::default();
+    graph.join(&key(1), (&holders, false), 0, waiter(3, true));
+    assert!(graph.find_deadlock(3, 1).is_none());
+    graph.join(&key(1), (&holders, false), 0, waiter(2, true));
+    let assumed = graph.find_deadlock(2, 1);
+    assert!(matches!(assumed, Some(graph::Deadlock::Assumed)));
 }
 
 #[test]
