@@ -300,7 +300,11 @@ impl LockManager {
         let deadline = Deadline::of(self, request);
         loop {
             self.wait_for(&range, request, &deadline)?;
-            match self.lock_once(key, request)? {
+            let request = Request {
+                timeout: deadline.left(self),
+                ..*request
+            };
+            match self.lock_once(key, &request)? {
                 None => return Ok(()),
                 Some(next) => range = next,
             }
@@ -351,28 +355,44 @@ impl LockManager {
             stripe.insert(key.clone(), held);
             return Ok(Taken::AtOnce);
         };
-        if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
+        if self.take(key, held, request) {
             return Ok(Taken::AtOnce);
         }
-        // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
-        let is_free = held.holders.is_empty() || held.holders.is_only(id);
-        if is_free || (!held.contended && held.fits(id, request.exclusive)) {
-            held.give(id, request.exclusive);
-            self.update_graph(key, held);
-            return Ok(Taken::AtOnce);
-        }
-        if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
-            held.give(id, request.exclusive);
-            return Ok(Taken::AtOnce);
+        if self.steal(held) {
+            if held.contended {
+                let mut graph = self.graph.lock();
+                self.grant(&mut stripe, &mut graph, key);
+            }
+            let held = stripe.get_mut(key);
+            if held.is_some_and(|held| self.take(key, held, request)) {
+                return Ok(Taken::AtOnce);
+            }
         }
         if request.timeout == Some(Duration::ZERO) {
             return Err(timed_out());
         }
-        let taken = match held.holders.contains(id) {
+        let taken = match is_held_by(&stripe, key, id) {
             true => Taken::AtOnce,
             false => Taken::AfterWait,
         };
         self.wait(stripe, key, request).map(|()| taken)
+    }
+
+    /// Takes the lock `held` of `key` if it is free for the owner of `request`.
+    #[inline]
+    fn take(&self, key: &LockKey, held: &mut Held, request: &Request<'_>) -> bool {
+        let id = request.owner.id;
+        if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
+            return true;
+        }
+        // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
+        let is_free = held.holders.is_empty() || held.holders.is_only(id);
+        let fits = is_free || (!held.contended && held.fits(id, request.exclusive));
+        if fits {
+            held.give(id, request.exclusive);
+            self.update_graph(key, held);
+        }
+        fits
     }
 
     /// Waits for the lock of `key`, whose stripe is `stripe`.
