@@ -1,6 +1,7 @@
 //! Followers on another file system than their leader's: tables are copied, not linked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_platform::{FileSystem, World};
 use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
@@ -98,7 +99,7 @@ fn readers_that_open_a_table_at_the_same_time_share_its_copy() {
             forbid_links(&sim, &[]);
         }
         let slow: Hook = Arc::new(|| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            World::posix().clock.sleep(Duration::from_millis(10));
             Ok(())
         });
         let world = process(&sim, 2);

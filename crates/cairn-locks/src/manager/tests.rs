@@ -296,7 +296,7 @@ fn expired(locks: &LockManager, id: u64, take: impl FnOnce(&Request<'_>)) -> Arc
         detect: None,
     };
     take(&request);
-    std::thread::sleep(Duration::from_millis(1));
+    locks.clock().sleep(Duration::from_millis(1));
     owner
 }
 
@@ -366,14 +366,14 @@ fn a_wait_for_a_range_is_a_part_of_the_time_to_wait_for_its_keys() {
         .unwrap();
     locks.lock(&key(2), &request).unwrap();
     std::thread::scope(|scope| {
-        let began = std::time::Instant::now();
+        let began = locks.clock().monotonic_nanos();
         let waiting = scope.spawn(|| lock(&locks, 2, 2, EXCLUSIVE, 1000));
         waits(&locks, 2);
-        std::thread::sleep(Duration::from_millis(700));
+        locks.clock().sleep(Duration::from_millis(700));
         // Now it waits for the key.
         locks.unlock_range(&range);
         assert!(is_timeout(&waiting.join().unwrap()));
-        assert!(began.elapsed() < Duration::from_millis(1600));
+        assert!(locks.clock().monotonic_nanos() - began < 1_600_000_000);
     });
     locks.unlock(&key(2), 1);
     assert!(locks.is_idle());
