@@ -295,6 +295,7 @@ impl IndexedBatch {
         indexed.clear();
         let max_bytes = indexed.batch.max_bytes();
         indexed.batch = WriteBatch::from_data(batch.data())?;
+        indexed.batch.set_origin_of(batch);
         indexed.batch.set_max_bytes(max_bytes);
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }

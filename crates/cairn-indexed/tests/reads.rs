@@ -428,3 +428,17 @@ fn a_write_while_timestamps_are_set_is_kept() {
     let missing = batch.update_timestamps(&[7; 8], |_| None);
     assert_eq!(missing.unwrap_err().code(), Code::NotFound);
 }
+
+#[test]
+fn a_batch_that_is_rebuilt_from_another_one_belongs_to_its_database() {
+    let (first, second) = (database(&KeyOrder::Bytewise), database(&KeyOrder::Bytewise));
+    let mut batch = WriteBatch::default();
+    batch.put_in(first.default_family(), b"a", b"1");
+    let indexed = IndexedBatch::new(true);
+    indexed.rebuild_from(&batch).unwrap();
+    indexed
+        .with_batch(|batch| first.check_batch(batch))
+        .unwrap();
+    let refused = indexed.with_batch(|batch| second.check_batch(batch));
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+}

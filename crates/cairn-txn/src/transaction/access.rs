@@ -560,6 +560,7 @@ impl Transaction {
         start: Endpoint,
         end: Endpoint,
     ) -> Result<()> {
+        self.db.check_families([family])?;
         let Some(own) = self.own_locks() else {
             return Err(Error::not_supported(
                 "range locks in optimistic transactions",
