@@ -3,7 +3,7 @@
 //! A callback that panics makes the operation fail with `Aborted`. While a callback runs, its thread is marked, so
 //! that a call that would wait for the operation in progress fails with `Busy` instead.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -24,27 +24,31 @@ pub struct Progress {
 pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
 thread_local! {
-    /// The engine whose callback runs on this thread, as an address; 0 for none.
-    static CALLING: Cell<usize> = const { Cell::new(0) };
+    /// The engines of the operations whose callbacks run on this thread, as addresses.
+    static CALLING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `callback` on behalf of the engine with the address `engine`.
+/// Calls `callback` on behalf of the engines with the addresses `engines`.
 ///
 /// # Errors
 ///
 /// `Aborted` if it panics.
-pub(crate) fn call(engine: usize, what: &str, callback: impl FnOnce()) -> Result<()> {
-    let before = CALLING.replace(engine);
+pub(crate) fn call(engines: &[usize], what: &str, callback: impl FnOnce()) -> Result<()> {
+    let before = CALLING.with_borrow_mut(|calling| {
+        let before = calling.len();
+        calling.extend_from_slice(engines);
+        before
+    });
     let called = catch_unwind(AssertUnwindSafe(callback));
-    CALLING.set(before);
+    CALLING.with_borrow_mut(|calling| calling.truncate(before));
     called.map_err(|_| Error::aborted(format!("the {what} callback of a backup panicked")))
 }
 
 /// # Errors
 ///
-/// `Busy` in a callback of the engine with the address `engine`.
+/// `Busy` in a callback of an operation of the engine with the address `engine`.
 pub(crate) fn check_outside(engine: usize, what: &str) -> Result<()> {
-    match CALLING.get() == engine {
+    match CALLING.with_borrow(|calling| calling.contains(&engine)) {
         true => Err(Error::busy(format!(
             "{what} in a callback of the same backup engine"
         ))),
@@ -54,7 +58,9 @@ pub(crate) fn check_outside(engine: usize, what: &str) -> Result<()> {
 
 /// Counts copied bytes and reports them.
 pub(crate) struct Reporter {
-    engine: usize,
+    /// The engines of the operation, and those of callbacks that it was called in: its own callbacks may run on other
+    /// threads.
+    engines: Vec<usize>,
     callback: Option<ProgressCallback>,
     interval: u64,
     copied: AtomicU64,
@@ -63,13 +69,13 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub(crate) fn new(
-        engine: usize,
+        engines: &[usize],
         callback: Option<ProgressCallback>,
         interval: u64,
         total: u64,
     ) -> Reporter {
         Reporter {
-            engine,
+            engines: CALLING.with_borrow(|calling| [calling, engines].concat()),
             callback,
             interval: interval.max(1),
             copied: AtomicU64::new(0),
@@ -96,6 +102,6 @@ impl Reporter {
             copied_bytes: self.copied.load(Ordering::Relaxed),
             total_bytes: self.total,
         };
-        call(self.engine, "progress", || callback(progress))
+        call(&self.engines, "progress", || callback(progress))
     }
 }

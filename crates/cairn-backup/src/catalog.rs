@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn_format::backup::{self, BackupDir, BackupFile, BackupMeta, BackupPath};
 use cairn_platform::FileSystem;
-use cairn_platform::fs::{FileMode, Status, list_if_there};
+use cairn_platform::fs::{FileMode, PathKind, Status, list_if_there};
 use cairn_types::{Code, Error, Result, Subcode};
 
 /// The number of bytes of a metadata file read at a time.
@@ -389,7 +389,11 @@ impl Sizes {
 }
 
 fn sizes_in(fs: &dyn FileSystem, dir: &Path) -> Result<HashMap<String, u64>> {
-    let names = list_if_there(fs, dir)?;
+    let names = match list_if_there(fs, dir) {
+        // A backup whose files would be in it is damaged; the others are not.
+        Err(_) if is_not_directory(fs, dir) => Vec::new(),
+        names => names?,
+    };
     let statuses = fs.status_each(dir, &names);
     let mut sizes = HashMap::with_capacity(names.len());
     for (name, status) in names.into_iter().zip(statuses) {
@@ -401,6 +405,11 @@ fn sizes_in(fs: &dyn FileSystem, dir: &Path) -> Result<HashMap<String, u64>> {
         }
     }
     Ok(sizes)
+}
+
+fn is_not_directory(fs: &dyn FileSystem, path: &Path) -> bool {
+    let status = fs.status(path);
+    status.is_ok_and(|status| status.kind != PathKind::Directory)
 }
 
 /// Returns the content of a file, whose length is not trusted.

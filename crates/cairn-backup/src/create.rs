@@ -219,7 +219,7 @@ impl Creation {
         let interval = self.core.options.callback_trigger_interval_size;
         let progress = options.progress.clone();
         let reporter = Arc::new(Reporter::new(
-            self.core.identity(),
+            &[self.core.identity()],
             progress,
             interval,
             total,
@@ -255,7 +255,7 @@ impl Creation {
         let named = candidates.iter().flatten();
         let mut decisions: Vec<(String, bool)> =
             named.map(|path| (path.to_string(), false)).collect();
-        call(self.core.identity(), "exclude_files", || {
+        call(&[self.core.identity()], "exclude_files", || {
             exclude(&mut decisions)
         })?;
         let mut decisions = decisions.into_iter().map(|(_, excluded)| excluded);

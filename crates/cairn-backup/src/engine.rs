@@ -305,6 +305,12 @@ impl BackupEngineReadOnly {
         wal_dir: &Path,
         options: &RestoreOptions<'_>,
     ) -> Result<()> {
+        for other in &options.alternate_dirs {
+            check_outside(
+                other.core.identity(),
+                "a restore from alternate directories",
+            )?;
+        }
         let backup = id.map_or("the newest backup".to_owned(), |id| format!("backup {id}"));
         let what = format!("the restoration of {backup} to {}", db_dir.display());
         self.core.logged(what, || {

@@ -127,7 +127,8 @@ pub(crate) fn restore(
         let is_log = matches!(source.kind(), FileName::Wal(_));
         !(kept.contains(&name) || is_log && existing.contains(&name))
     });
-    copy_all(core, sources, &target, options)?;
+    let engines: Vec<usize> = engines.iter().map(|engine| engine.identity()).collect();
+    copy_all((core, &engines), sources, &target, options)?;
     finish(core, &target, &kept)
 }
 
@@ -334,9 +335,9 @@ fn remove_old_files(
     Ok(())
 }
 
-/// Copies `sources` to the target, CURRENT under its temporary name.
+/// Copies `sources` to the target, CURRENT under its temporary name. The restore reads from `engines`.
 fn copy_all(
-    core: &Arc<Core>,
+    (core, engines): (&Arc<Core>, &[usize]),
     sources: Vec<Source>,
     target: &Target,
     options: &RestoreOptions<'_>,
@@ -344,7 +345,7 @@ fn copy_all(
     let total = sources.iter().map(|source| source.file.size).sum();
     let interval = core.options.callback_trigger_interval_size;
     let progress = options.progress.clone();
-    let reporter = Arc::new(Reporter::new(core.identity(), progress, interval, total));
+    let reporter = Arc::new(Reporter::new(engines, progress, interval, total));
     let (copying, target, reporting) = (core.clone(), target.clone(), reporter.clone());
     let count = sources.len();
     let copy = move |number: usize| {

@@ -474,6 +474,11 @@ impl WriteBatch {
         }
     }
 
+    /// Notes that the writes were added to families of the database of `other`; see [`crate::Db::check_batch`].
+    pub fn set_origin_of(&mut self, other: &WriteBatch) {
+        self.origin = other.origin;
+    }
+
     /// The databases of the families that were named.
     pub(crate) fn origin(&self) -> Origin {
         self.origin

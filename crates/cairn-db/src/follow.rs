@@ -32,6 +32,7 @@ use std::sync::{Arc, Weak};
 use cairn_format::batch::HEADER_LEN;
 use cairn_format::log::Predecessor;
 use cairn_memtable::Memtable;
+use cairn_platform::fs::FileLock;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::Version;
 use cairn_version::manifest::Recovered;
@@ -117,14 +118,19 @@ impl FollowRequest<'_> {
 }
 
 /// Opens the database of `request` with the families of `recovered`, without tables or entries until the first
-/// [`Intake::publish`].
+/// [`Intake::publish`]. It holds `lock`, the one of its own directory, until it is closed.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` if both databases have the same directory, if a family is missing, or for invalid options;
 /// `IoError`.
-pub fn open_following(request: &FollowRequest<'_>, recovered: &Recovered) -> Result<(Db, Intake)> {
-    let shared = open_empty(&request.open, request.dir, request.follows, recovered)?;
+pub fn open_following(
+    request: &FollowRequest<'_>,
+    lock: Option<Box<dyn FileLock>>,
+    recovered: &Recovered,
+) -> Result<(Db, Intake)> {
+    let FollowRequest { open, dir, follows } = request;
+    let shared = open_empty(open, dir, *follows, lock, recovered)?;
     let intake = Intake::new(&shared);
     Ok((Db::new(shared)?, intake))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Lifecycle {
     closing: Arc<AtomicBool>,
     /// True once closing is complete. Held by the thread that closes.
     closed: Ranked<bool>,
-    /// The lock on the directory; `None` for a read-only database.
+    /// The lock on the directory, for a follower its own; `None` for a read-only database or a secondary instance.
     directory: Mutex<Option<Box<dyn FileLock>>>,
 }
 

@@ -1,15 +1,18 @@
 //! The file system of a follower: tables and blob files are those in its own directory.
 //!
 //! A file that is missing there is linked when it is first opened, or copied if it cannot be linked. A copy is complete
-//! and synced before it gets its name. Everything else is passed on.
+//! and synced before it gets its name; until then it has the name of a temporary file, which a follower that is killed
+//! leaves behind. Everything else is passed on.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cairn_db::Db;
 use cairn_format::names::FileName;
-use cairn_platform::fs::{FileLock, FileMode, Status, WritableFile, status_of_each};
-use cairn_platform::sync::Arc;
+use cairn_platform::fs::{
+    FileLock, FileMode, Status, WritableFile, remove_if_there, status_of_each,
+};
+use cairn_platform::sync::{Arc, Condvar, Mutex};
 use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{FileNumber, Result, Subcode};
 
@@ -21,6 +24,23 @@ pub(crate) struct Copies {
     inner: Arc<dyn FileSystem>,
     leader: PathBuf,
     own: PathBuf,
+    /// The copies that threads are creating.
+    in_progress: Mutex<BTreeSet<PathBuf>>,
+    /// Signalled when the creation of a copy ends.
+    ended: Condvar,
+}
+
+/// The right to create one copy, until it is dropped.
+struct Creation<'a> {
+    copies: &'a Copies,
+    copy: &'a Path,
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.copies.in_progress.lock().remove(self.copy);
+        self.copies.ended.notify_all();
+    }
 }
 
 /// True if the file `name` is copied.
@@ -33,7 +53,31 @@ fn number(name: &str) -> Option<FileNumber> {
 
 impl Copies {
     pub(crate) fn new(inner: Arc<dyn FileSystem>, leader: PathBuf, own: PathBuf) -> Copies {
-        Copies { inner, leader, own }
+        Copies {
+            inner,
+            leader,
+            own,
+            in_progress: Mutex::default(),
+            ended: Condvar::default(),
+        }
+    }
+
+    /// Begins the creation of `copy`, once no other thread is creating it.
+    fn begin<'a>(&'a self, copy: &'a Path) -> Creation<'a> {
+        let mut in_progress = self.in_progress.lock();
+        while in_progress.contains(copy) {
+            self.ended.wait(&mut in_progress);
+        }
+        in_progress.insert(copy.to_owned());
+        Creation { copies: self, copy }
+    }
+
+    /// Opens `copy`; `None` if it does not exist.
+    fn open_copy(&self, copy: &Path, mode: FileMode) -> Result<Option<Arc<dyn RandomAccessFile>>> {
+        match self.inner.open(copy, mode) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Returns the path in the own directory of a file that is copied.
@@ -43,7 +87,7 @@ impl Copies {
         (is_leaders && number(name).is_some()).then(|| self.own.join(name))
     }
 
-    /// Creates `copy` of the file at `path`.
+    /// Creates `copy` of the file at `path`. One thread at a time does so for a file, see [`Copies::begin`].
     fn create_copy(&self, path: &Path, copy: &Path) -> Result<()> {
         match self.inner.link(path, copy) {
             Ok(()) => return self.inner.sync_dir(&self.own),
@@ -51,10 +95,23 @@ impl Copies {
             // Another file system, or one without links.
             Err(_) => {}
         }
+        let temporary = copy.with_extension("dbtmp");
+        remove_if_there(&*self.inner, &temporary)?;
+        let written = self.write_copy(path, &temporary);
+        let named = written.and_then(|()| self.inner.rename(&temporary, copy));
+        if let Err(error) = named {
+            // The error of the copy is reported; the next copy and the next open remove what remains.
+            let _ = self.inner.remove(&temporary);
+            return Err(error);
+        }
+        self.inner.sync_dir(&self.own)
+    }
+
+    /// Writes the content of the file at `path` to the new file `target`, and syncs it.
+    fn write_copy(&self, path: &Path, target: &Path) -> Result<()> {
         let source = self.inner.open(path, FileMode::default())?;
         let len = source.len()?;
-        let temporary = copy.with_extension("dbtmp");
-        let target = self.inner.create(&temporary, FileMode::default())?;
+        let target = self.inner.create(target, FileMode::default())?;
         let mut piece = vec![0; PIECE];
         let mut at = 0;
         while at < len {
@@ -67,18 +124,24 @@ impl Copies {
             at += got as u64;
         }
         target.sync(false)?;
-        target.close()?;
-        self.inner.rename(&temporary, copy)?;
-        self.inner.sync_dir(&self.own)
+        target.close()
+    }
+
+    /// Deletes the temporary files that an earlier follower left.
+    pub(crate) fn delete_temporaries(&self) -> Result<()> {
+        for name in self.inner.list(&self.own)? {
+            if matches!(FileName::parse(&name), Some(FileName::Temp(_))) {
+                self.inner.remove(&self.own.join(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes the copies, left by an earlier follower, of files that `db` does not have.
     pub(crate) fn delete_others(&self, db: &Db) -> Result<()> {
         let live: BTreeSet<FileNumber> = db.live_file_numbers();
         for name in self.inner.list(&self.own)? {
-            if number(&name).is_some_and(|number| !live.contains(&number))
-                || matches!(FileName::parse(&name), Some(FileName::Temp(_)))
-            {
+            if number(&name).is_some_and(|number| !live.contains(&number)) {
                 self.inner.remove(&self.own.join(name))?;
             }
         }
@@ -91,9 +154,13 @@ impl FileSystem for Copies {
         let Some(copy) = self.copy_of(path) else {
             return self.inner.open(path, mode);
         };
-        match self.inner.open(&copy, mode) {
-            Err(error) if error.subcode() == Subcode::PathNotFound => {}
-            opened => return opened,
+        if let Some(opened) = self.open_copy(&copy, mode)? {
+            return Ok(opened);
+        }
+        let _creation = self.begin(&copy);
+        // Another thread may have created it meanwhile.
+        if let Some(opened) = self.open_copy(&copy, mode)? {
+            return Ok(opened);
         }
         self.create_copy(path, &copy)?;
         self.inner.open(&copy, mode)

@@ -1,13 +1,15 @@
 //! Followers: instances with copies of the tables, which catch up periodically.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
 use cairn_db::{CatchUp, Db, Follows, OpenRequest};
+use cairn_format::names::FileName;
 use cairn_options::DbOptions;
 use cairn_platform::sync::{Arc, Weak};
-use cairn_platform::{Executor, Priority, World};
-use cairn_types::Result;
+use cairn_platform::{Executor, FileSystem, Priority, World};
+use cairn_types::{Error, Result};
 
 use crate::copies::Copies;
 use crate::instance::{Instance, open_instance};
@@ -19,19 +21,24 @@ use crate::instance::{Instance, open_instance};
 ///
 /// # Errors
 ///
-/// Those of [`crate::open_as_secondary`].
+/// Those of [`crate::open_as_secondary`]; `InvalidArgument` if `own` has a database, whose tables would be deleted;
+/// `IoError` if another follower is open there.
 pub fn open_as_follower(request: &OpenRequest<'_>, own: &Path) -> Result<Db> {
     let fs = request.world.fs.clone();
     fs.create_dir_all(own)?;
     let own = fs.canonical(own)?;
     let leader = fs.canonical(request.path)?;
+    // Not before the check: in the directory of the leader, the lock would be one of its files.
+    check_has_no_database(&*fs, &own)?;
+    let lock = fs.lock(&own.join(FileName::Lock.to_string()))?;
     let copies = Arc::new(Copies::new(fs, leader, own.clone()));
+    copies.delete_temporaries()?;
     let world = World {
         fs: copies.clone(),
         ..request.world.clone()
     };
     let request = OpenRequest { world, ..*request };
-    let (db, instance) = open_instance(&request, &own, Follows::Copies)?;
+    let (db, instance) = open_instance(&request, &own, Follows::Copies, Some(lock))?;
     copies.delete_others(&db)?;
     let options = db.options();
     let rounds = Rounds {
@@ -41,6 +48,19 @@ pub fn open_as_follower(request: &OpenRequest<'_>, own: &Path) -> Result<Db> {
     };
     rounds.schedule(rounds.options.follower_refresh_catchup_period_ms, 0);
     Ok(db)
+}
+
+/// # Errors
+///
+/// `InvalidArgument` if `own` has a database.
+fn check_has_no_database(fs: &dyn FileSystem, own: &Path) -> Result<()> {
+    match fs.exists(&own.join(FileName::Current.to_string()))? {
+        true => Err(Error::invalid_argument(format!(
+            "{} has a database: a follower needs a directory of its own",
+            own.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The periodic catch-ups of a follower.
@@ -65,7 +85,9 @@ impl Rounds {
         let Some(instance) = self.instance.upgrade() else {
             return;
         };
-        let caught_up = instance.catch_up();
+        // A panic of a comparator fails this catch-up only.
+        let caught_up = catch_unwind(AssertUnwindSafe(|| instance.catch_up()))
+            .unwrap_or_else(|_| Err(Error::aborted("a catch-up panicked")));
         if instance.gate.has_ended() {
             return;
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use cairn_db::{CatchUp, Db, FollowRequest, Follows, Intake, OpenRequest, open_following};
 use cairn_format::log::RecoveryMode;
 use cairn_options::WalRecoveryMode;
+use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, KeyOrder, Result, Subcode};
 use cairn_version::manifest::{News, Tail};
@@ -43,14 +44,15 @@ struct Position {
 /// `InvalidArgument` without a database, for a missing family, or if `secondary` is the directory of the primary;
 /// `IoError`; `Corruption` with file and offset.
 pub fn open_as_secondary(request: &OpenRequest<'_>, secondary: &Path) -> Result<Db> {
-    open_instance(request, secondary, Follows::InPlace).map(|(db, _)| db)
+    open_instance(request, secondary, Follows::InPlace, None).map(|(db, _)| db)
 }
 
-/// Opens an instance, and catches up for the first time.
+/// Opens an instance, which holds `lock` until it is closed, and catches up for the first time.
 pub(crate) fn open_instance(
     request: &OpenRequest<'_>,
     own: &Path,
     follows: Follows,
+    lock: Option<Box<dyn FileLock>>,
 ) -> Result<(Db, Arc<Instance>)> {
     let follow = FollowRequest {
         open: OpenRequest {
@@ -63,7 +65,7 @@ pub(crate) fn open_instance(
     let fs = request.world.fs.clone();
     let mut tail = Tail::open(fs.clone(), request.path)?;
     let recovered = tail.state(&|family, recorded| follow.order_of(family, recorded))?;
-    let (db, intake) = open_following(&follow, &recovered)?;
+    let (db, intake) = open_following(&follow, lock, &recovered)?;
     let orders = db.families().into_iter().map(|family| {
         let order = family.options().comparator.clone();
         (family.name().to_owned(), order)
@@ -160,10 +162,11 @@ impl Position {
             self.intake.prepare(&recovered)?;
             self.is_ahead = false;
         }
-        if let Err(Half(error)) = self.logs.read(first, &mut self.intake)? {
-            self.is_half = true;
-            return Err(error);
-        }
+        // A panic of a comparator leaves a part of a record that was already read.
+        self.is_half = true;
+        let read = self.logs.read(first, &mut self.intake);
+        self.is_half = matches!(read, Ok(Err(_)));
+        read?.map_err(|Half(error)| error)?;
         self.advance()?;
         Ok(!self.is_half && self.tail.first_log() == first)
     }

@@ -27,8 +27,8 @@
 //! W4. At anything that is not a whole record, reading of a log ends, and continues there next time. Only when a later
 //!     log has begun, it is judged by `wal_recovery_mode`.
 //! W5. A new MANIFEST may mean that the primary was opened again: the logs are read from their beginning.
-//! W6. No file of the primary is changed, locked or deleted. A follower deletes only tables and blob files in its own
-//!     directory.
+//! W6. No file of the primary is changed, locked or deleted. A follower deletes only tables, blob files and temporary
+//!     files in its own directory, which has no database and whose LOCK it holds.
 //! W7. After an error the published state is the one before. The next catch-up starts where this one did, or from the
 //!     beginning of MANIFEST and logs.
 //!

@@ -1,5 +1,6 @@
 //! The indexed batch: adding writes, save points, and writing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_db::{Column, Db, Family, Iter, WriteBatch};
@@ -147,13 +148,28 @@ impl IndexedBatch {
     pub fn update_timestamps(
         &self,
         timestamp: &[u8],
-        size_of: impl FnMut(u32) -> Option<usize>,
+        mut size_of: impl FnMut(u32) -> Option<usize>,
     ) -> Result<()> {
-        // A copy: `size_of` may call the batch.
-        let mut batch = self.shared.lock().batch.clone();
-        batch.update_timestamps(timestamp, size_of)?;
-        self.shared.lock().batch = batch;
-        Ok(())
+        let mut sizes = BTreeMap::new();
+        loop {
+            let mut unknown = None;
+            let updated = self
+                .shared
+                .lock()
+                .batch
+                .update_timestamps(timestamp, |family| {
+                    let size = sizes.get(&family).copied();
+                    if size.is_none() {
+                        unknown = Some(family);
+                    }
+                    size.flatten()
+                });
+            let Some(family) = unknown else {
+                return updated;
+            };
+            // Without the lock: `size_of` may call the batch, which is unchanged so far.
+            sizes.insert(family, size_of(family));
+        }
     }
 
     /// Sets the timestamps of all keys of families with timestamps; see [`WriteBatch::stamp`].
@@ -279,6 +295,7 @@ impl IndexedBatch {
         indexed.clear();
         let max_bytes = indexed.batch.max_bytes();
         indexed.batch = WriteBatch::from_data(batch.data())?;
+        indexed.batch.set_origin_of(batch);
         indexed.batch.set_max_bytes(max_bytes);
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }

@@ -400,3 +400,45 @@ fn changes_of_the_underlying_batch_are_not_indexed() {
     batch.put(b"e", b"5");
     assert_eq!(read(b"e"), Some(b"5".to_vec()));
 }
+
+#[test]
+fn a_write_while_timestamps_are_set_is_kept() {
+    let db = database(&KeyOrder::BytewiseU64Ts);
+    let family = db.default_family();
+    let batch = IndexedBatch::with_order(KeyOrder::BytewiseU64Ts, true);
+    batch.put_in(family, b"a", b"1");
+    let mut calls = 0;
+    let size_of = |id| {
+        calls += 1;
+        // As another handle of the batch does on another thread.
+        batch.put_in(family, b"b", b"2");
+        (id == 0).then_some(8)
+    };
+    batch.update_timestamps(&[7; 8], size_of).unwrap();
+    assert_eq!((batch.count(), calls), (2, 1));
+    let mut iter = batch.iter_in(family);
+    iter.seek_to_first();
+    let mut keys = Vec::new();
+    while let Some(entry) = iter.entry() {
+        keys.push(entry.key.clone());
+        iter.next();
+    }
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    batch.write_to(&db, &WriteOptions::default()).unwrap();
+    let missing = batch.update_timestamps(&[7; 8], |_| None);
+    assert_eq!(missing.unwrap_err().code(), Code::NotFound);
+}
+
+#[test]
+fn a_batch_that_is_rebuilt_from_another_one_belongs_to_its_database() {
+    let (first, second) = (database(&KeyOrder::Bytewise), database(&KeyOrder::Bytewise));
+    let mut batch = WriteBatch::default();
+    batch.put_in(first.default_family(), b"a", b"1");
+    let indexed = IndexedBatch::new(true);
+    indexed.rebuild_from(&batch).unwrap();
+    indexed
+        .with_batch(|batch| first.check_batch(batch))
+        .unwrap();
+    let refused = indexed.with_batch(|batch| second.check_batch(batch));
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+}

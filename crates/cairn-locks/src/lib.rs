@@ -19,5 +19,6 @@ mod sync;
 pub use key::{Hashed, KeyMap, LockKey, hash_of};
 pub use manager::{
     DeadlockInfo, DeadlockPath, Endpoint, LockManager, LockStatus, Range, RangeLockStatus, Request,
+    Undo,
 };
 pub use owner::{Owner, TransactionState};

@@ -165,6 +165,28 @@ impl Request<'_> {
     }
 }
 
+/// Releases a lock when it is dropped, also by a panic of a comparator or a callback, unless the lock is kept.
+pub struct Undo<F: FnMut()>(F);
+
+impl<F: FnMut()> Undo<F> {
+    /// Creates a guard that calls `release` when it is dropped.
+    #[must_use]
+    pub fn new(release: F) -> Undo<F> {
+        Undo(release)
+    }
+
+    /// Keeps the lock.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<F: FnMut()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// The way in which a lock was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
@@ -278,7 +300,11 @@ impl LockManager {
         let deadline = Deadline::of(self, request);
         loop {
             self.wait_for(&range, request, &deadline)?;
-            match self.lock_once(key, request)? {
+            let request = Request {
+                timeout: deadline.left(self),
+                ..*request
+            };
+            match self.lock_once(key, &request)? {
                 None => return Ok(()),
                 Some(next) => range = next,
             }
@@ -297,14 +323,13 @@ impl LockManager {
         if self.lock_in(stripe, key, request)? != Taken::AfterWait {
             return Ok(None);
         }
+        let taken = Undo::new(|| self.unlock(key, id));
         // While it waited, a range may have been locked by the owner from which it got the lock.
-        match self.ranges.blocking(key, id) {
-            None => Ok(None),
-            Some(range) => {
-                self.unlock(key, id);
-                Ok(Some(range))
-            }
+        let range = self.ranges.blocking(key, id);
+        if range.is_none() {
+            taken.keep();
         }
+        Ok(range)
     }
 
     /// True if `id` holds the lock of `key`.
@@ -330,28 +355,44 @@ impl LockManager {
             stripe.insert(key.clone(), held);
             return Ok(Taken::AtOnce);
         };
-        if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
+        if self.take(key, held, request) {
             return Ok(Taken::AtOnce);
         }
-        // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
-        let is_free = held.holders.is_empty() || held.holders.is_only(id);
-        if is_free || (!held.contended && held.fits(id, request.exclusive)) {
-            held.give(id, request.exclusive);
-            self.update_graph(key, held);
-            return Ok(Taken::AtOnce);
-        }
-        if !held.contended && self.steal(held) && held.fits(id, request.exclusive) {
-            held.give(id, request.exclusive);
-            return Ok(Taken::AtOnce);
+        if self.steal(held) {
+            if held.contended {
+                let mut graph = self.graph.lock();
+                self.grant(&mut stripe, &mut graph, key);
+            }
+            let held = stripe.get_mut(key);
+            if held.is_some_and(|held| self.take(key, held, request)) {
+                return Ok(Taken::AtOnce);
+            }
         }
         if request.timeout == Some(Duration::ZERO) {
             return Err(timed_out());
         }
-        let taken = match held.holders.contains(id) {
+        let taken = match is_held_by(&stripe, key, id) {
             true => Taken::AtOnce,
             false => Taken::AfterWait,
         };
         self.wait(stripe, key, request).map(|()| taken)
+    }
+
+    /// Takes the lock `held` of `key` if it is free for the owner of `request`.
+    #[inline]
+    fn take(&self, key: &LockKey, held: &mut Held, request: &Request<'_>) -> bool {
+        let id = request.owner.id;
+        if held.holders.contains(id) && (held.exclusive || !request.exclusive) {
+            return true;
+        }
+        // A transaction does not join holders before those that wait, but may take a free lock, or upgrade the only one.
+        let is_free = held.holders.is_empty() || held.holders.is_only(id);
+        let fits = is_free || (!held.contended && held.fits(id, request.exclusive));
+        if fits {
+            held.give(id, request.exclusive);
+            self.update_graph(key, held);
+        }
+        fits
     }
 
     /// Waits for the lock of `key`, whose stripe is `stripe`.

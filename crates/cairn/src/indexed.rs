@@ -451,6 +451,9 @@ impl Db {
     ///
     /// `NotSupported` unless `disable_wal` is set; otherwise those of [`Db::write_with`].
     pub fn ingest_indexed(&self, batch: &IndexedBatch, options: &WriteOptions) -> Result<()> {
+        batch
+            .inner
+            .with_batch(|batch| self.inner.check_batch(batch))?;
         batch.inner.ingest_into(&self.inner, options)
     }
 }

@@ -18,7 +18,8 @@ use cairn_platform::{RateLimiter, World};
 use cairn_types::Code;
 
 use crate::{
-    BACKUPS, DB, back_up, back_up_flushed, engine, entries, files, open, restored, try_open,
+    BACKUPS, DB, RESTORED, back_up, back_up_flushed, engine, entries, files, open, restored,
+    try_open,
 };
 
 fn put(db: &Db, from: u32, to: u32) {
@@ -557,4 +558,49 @@ fn operations_and_their_outcomes_are_logged() {
     engine.garbage_collect().unwrap();
     assert!(logged("Info", "but the newest 0 backups succeeded"));
     assert!(logged("Info", "the removal of unlisted files succeeded"));
+}
+
+#[test]
+fn callbacks_may_not_change_any_engine_whose_operations_wait_for_them() {
+    let world = World::in_memory();
+    let db = open(&world);
+    put(&db, 0, 100);
+    let first = Arc::new(engine(&world));
+    let options = BackupEngineOptions::new("/other");
+    let second = Arc::new(BackupEngine::open(&world, &options).unwrap());
+    assert_eq!((back_up(&first, &db), back_up(&second, &db)), (1, 1));
+    let codes: Arc<Mutex<Vec<Code>>> = Arc::default();
+    let note = |engine: &Arc<BackupEngine>| {
+        let (engine, codes) = (engine.clone(), codes.clone());
+        move || {
+            for refused in [engine.delete_backup(1), engine.garbage_collect()] {
+                codes.lock().push(refused.unwrap_err().code());
+            }
+        }
+    };
+    let change_second = note(&second);
+    let restore = RestoreOptions {
+        alternate_dirs: vec![&second],
+        progress: Some(Arc::new(move |_| change_second())),
+        ..RestoreOptions::default()
+    };
+    first
+        .restore_db_from_backup(1, RESTORED.as_ref(), RESTORED.as_ref(), &restore)
+        .unwrap();
+    // The callback of a backup creates another backup, whose callback is in the operations of both engines.
+    let change_first = note(&first);
+    let inner = CreateBackupOptions {
+        progress: Some(Arc::new(move |_| change_first())),
+        ..CreateBackupOptions::default()
+    };
+    let (database, other) = (db.clone(), second.clone());
+    let outer = CreateBackupOptions {
+        progress: Some(Arc::new(move |_| {
+            other.create_new_backup(&database, &inner).unwrap();
+        })),
+        ..CreateBackupOptions::default()
+    };
+    first.create_new_backup(&db, &outer).unwrap();
+    let codes = codes.lock();
+    assert!(codes.len() >= 4 && codes.iter().all(|code| *code == Code::Busy));
 }

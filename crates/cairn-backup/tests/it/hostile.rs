@@ -227,3 +227,25 @@ fn a_metadata_file_of_any_length_is_no_burden() {
     second.delete_backup(2).unwrap();
     second.verify_backup(1, true).unwrap();
 }
+
+#[test]
+fn a_file_in_the_place_of_a_directory_damages_only_its_backup() {
+    let world = World::in_memory();
+    let (db, first) = (open(&world), engine(&world));
+    db.put(b"a", b"1").unwrap();
+    back_up_flushed(&first, &db);
+    let state = entries(&db);
+    db.put(b"b", b"2").unwrap();
+    back_up_flushed(&first, &db);
+    drop(first);
+    let private = Path::new(BACKUPS).join("private/2");
+    for name in world.fs.list(&private).unwrap() {
+        world.fs.remove(&private.join(name)).unwrap();
+    }
+    world.fs.remove_dir(&private).unwrap();
+    replace(&world, &private, b"");
+    let again = engine(&world);
+    assert_eq!(again.backups().len(), 1);
+    assert!(again.verify_backup(2, false).unwrap_err().is_corruption());
+    assert_eq!(restored(&world, &again, 1), state);
+}

@@ -24,7 +24,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. `dir` does not exist then.
+    /// `InvalidArgument` if `dir` exists; `Busy` if another thread is creating it; those of a flush; `IoError`. `dir` does not exist then.
     pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<SequenceNumber> {
         create(self.shared(), dir, log_size_for_flush)
     }

@@ -39,8 +39,8 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; `NotSupported` if values are in blob files; those of a flush;
-    /// `IoError`. `dir` does not exist then.
+    /// `InvalidArgument` if `dir` exists; `Busy` if another thread is creating it; `NotSupported` if values are in blob
+    /// files; those of a flush; `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         export(&self.db.shared, &self.state, dir)
     }

@@ -2,11 +2,43 @@
 //!
 //! A crash leaves `NAME.tmp` or the whole directory. An error leaves nothing.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use cairn_platform::FileSystem;
 use cairn_platform::fs::parent;
+use cairn_platform::sync::Mutex;
 use cairn_types::{Code, Error, Result, Subcode};
+
+/// The directories under construction in this process, each with the address of its file system.
+static IN_PROGRESS: Mutex<BTreeSet<(usize, PathBuf)>> = Mutex::new(BTreeSet::new());
+
+/// The exclusive use of a directory under construction, until it is dropped.
+struct Reservation((usize, PathBuf));
+
+impl Reservation {
+    /// # Errors
+    ///
+    /// `Busy` if another thread is using the directory `name` in `above`.
+    fn new(fs: &dyn FileSystem, above: &Path, name: &OsStr) -> Result<Reservation> {
+        let dir = fs.canonical(above)?.join(name);
+        let place = (std::ptr::from_ref(fs).addr(), dir);
+        match IN_PROGRESS.lock().insert(place.clone()) {
+            true => Ok(Reservation(place)),
+            false => Err(Error::busy(format!(
+                "{} is under construction",
+                place.1.display()
+            ))),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        IN_PROGRESS.lock().remove(&self.0);
+    }
+}
 
 /// A directory that does not have its final name yet. Dropping it before [`Staging::publish`] removes its
 /// files.
@@ -15,6 +47,7 @@ pub(crate) struct Staging<'a> {
     target: PathBuf,
     dir: PathBuf,
     published: bool,
+    _reservation: Reservation,
 }
 
 impl<'a> Staging<'a> {
@@ -23,14 +56,8 @@ impl<'a> Staging<'a> {
     /// # Errors
     ///
     /// `InvalidArgument` if `target` exists or has no name of its own; `IoError`, with the subcode `PathNotFound` if the
-    /// directory above it does not exist.
+    /// directory above it does not exist; `Busy` if it is under construction in another thread.
     pub(crate) fn create(fs: &'a dyn FileSystem, target: &Path) -> Result<Staging<'a>> {
-        if fs.exists(target)? {
-            return Err(Error::invalid_argument(format!(
-                "{} exists",
-                target.display()
-            )));
-        }
         let above = parent(target);
         if !fs.exists(above)? {
             return Err(Error::new(
@@ -51,6 +78,13 @@ impl<'a> Staging<'a> {
         })?;
         let mut temporary = name.to_owned();
         temporary.push(".tmp");
+        let reservation = Reservation::new(fs, above, &temporary)?;
+        if fs.exists(target)? {
+            return Err(Error::invalid_argument(format!(
+                "{} exists",
+                target.display()
+            )));
+        }
         let dir = target.with_file_name(temporary);
         remove_all(fs, &dir)?;
         fs.create_dir_all(&dir)?;
@@ -59,6 +93,7 @@ impl<'a> Staging<'a> {
             target: target.to_owned(),
             dir,
             published: false,
+            _reservation: reservation,
         })
     }
 
@@ -95,4 +130,30 @@ fn remove_all(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
         fs.remove(&dir.join(name))?;
     }
     fs.remove_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_platform::World;
+    use cairn_platform::fs::FileMode;
+
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_constructs_a_directory() {
+        let world = World::in_memory();
+        let fs = &*world.fs;
+        let target = Path::new("/copy");
+        let first = Staging::create(fs, target).unwrap();
+        let file = fs.create(&first.path("a"), FileMode::default()).unwrap();
+        file.close().unwrap();
+        let busy = Staging::create(fs, Path::new("/./copy")).err().unwrap();
+        assert_eq!(busy.code(), Code::Busy);
+        let other = World::in_memory();
+        drop(Staging::create(&*other.fs, target).unwrap());
+        first.publish().unwrap();
+        assert!(fs.exists(Path::new("/copy/a")).unwrap());
+        let exists = Staging::create(fs, target).err().unwrap();
+        assert_eq!(exists.code(), Code::InvalidArgument);
+    }
 }

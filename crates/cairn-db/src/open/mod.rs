@@ -536,9 +536,8 @@ fn assemble(
         reserve_threads(&*context.world.executor, &options);
     }
     let locks = context.locks;
-    assert_eq!(
-        lock.is_some(),
-        !request.read_only,
+    assert!(
+        lock.is_some() || request.read_only,
         "a database that is open for writing holds its directory"
     );
     let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));

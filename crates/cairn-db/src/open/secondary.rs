@@ -11,6 +11,7 @@ use cairn_observe::Logger;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_options::DbOptions;
 use cairn_platform::World;
+use cairn_platform::fs::FileLock;
 use cairn_types::{Error, Result};
 use cairn_version::manifest::Recovered;
 
@@ -48,6 +49,7 @@ pub(crate) fn open_empty(
     request: &OpenRequest<'_>,
     own: &Path,
     follows: Follows,
+    lock: Option<Box<dyn FileLock>>,
     recovered: &Recovered,
 ) -> Result<Arc<Shared>> {
     let options = DbOptions {
@@ -88,7 +90,7 @@ pub(crate) fn open_empty(
     let foundation = Foundation {
         options: sanitized,
         dir,
-        lock: None,
+        lock,
         threads,
         replay_above: BTreeMap::new(),
         policies: super::Policies::default(),

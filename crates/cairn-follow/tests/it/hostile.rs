@@ -389,3 +389,28 @@ fn a_catch_up_within_a_catch_up_is_busy() {
     db.close().unwrap();
     std::mem::forget(within);
 }
+
+/// It would delete the tables of the database, or those of the other follower.
+#[test]
+fn a_follower_has_a_directory_without_a_database_to_itself() {
+    let sim = SimWorld::new(1);
+    let leader = primary(&sim);
+    let other = request(&process(&sim, 2), SECONDARY.as_ref(), "", cairn_db::open).unwrap();
+    other.put(b"z", b"1").unwrap();
+    other.flush().unwrap();
+    other.close().unwrap();
+    drop(other);
+    let before = sim.fs.list(SECONDARY.as_ref()).unwrap();
+    let error = open_follower(&process(&sim, 3), "").err().unwrap();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert_eq!(sim.fs.list(SECONDARY.as_ref()).unwrap(), before);
+    for name in before {
+        sim.fs.remove(&Path::new(SECONDARY).join(name)).unwrap();
+    }
+    let first = open_follower(&process(&sim, 4), "").unwrap();
+    let error = open_follower(&process(&sim, 5), "").err().unwrap();
+    assert_eq!(error.code(), Code::IoError, "{error}");
+    first.close().unwrap();
+    let second = open_follower(&process(&sim, 5), "").unwrap();
+    assert_eq!(content(&second).unwrap(), content(&leader).unwrap());
+}

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod copied;
 mod hostile;
 mod live;
+mod panics;
 mod steps;
 mod watched;
 

@@ -205,14 +205,29 @@ impl WaitGraph {
         }
     }
 
-    /// Searches for a cycle through `from`, visiting at most `depth` transactions.
+    /// True if a transaction waits for `id`.
+    fn is_waited_for(&self, id: u64) -> bool {
+        self.queues.values().any(|queue| {
+            let waits_for_holder =
+                |waiter: &Arc<Waiter>| waiter.id != id && (queue.exclusive || waiter.exclusive);
+            if queue.holders.contains(&id) && queue.waiters.iter().any(waits_for_holder) {
+                return true;
+            }
+            let mut from = queue.waiters.iter().skip_while(|waiter| waiter.id != id);
+            let own = from.next();
+            own.is_some_and(|own| from.any(|later| own.exclusive || later.exclusive))
+        })
+    }
+
+    /// Searches for a cycle through `from`, visiting at most `depth` transactions. A transaction that no other one waits
+    /// for is in no cycle, however many it waits for.
     pub(crate) fn find_deadlock(&self, from: u64, depth: usize) -> Option<Deadlock> {
         let mut came_from: HashMap<u64, u64> = HashMap::new();
         let mut next = VecDeque::from([from]);
         let mut visited = 0;
         while let Some(id) = next.pop_front() {
             if visited == depth {
-                return Some(Deadlock::Assumed);
+                return self.is_waited_for(from).then_some(Deadlock::Assumed);
             }
             visited += 1;
             let mut found = false;

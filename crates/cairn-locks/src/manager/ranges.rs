@@ -22,7 +22,7 @@ use cairn_format::key::compare_plain;
 use cairn_platform::sync::Ordering as Memory;
 use cairn_types::{Error, KeyOrder, Result};
 
-use super::{LockManager, Request, timed_out};
+use super::{LockManager, Request, Undo};
 use crate::key::LockKey;
 use crate::sync::{AtomicU64, Mutex};
 
@@ -167,7 +167,7 @@ impl Deadline {
         Deadline(request.deadline(locks.clock.monotonic_nanos()))
     }
 
-    fn left(&self, locks: &LockManager) -> Option<Duration> {
+    pub(super) fn left(&self, locks: &LockManager) -> Option<Duration> {
         let now = locks.clock.monotonic_nanos();
         self.0
             .map(|deadline| Duration::from_nanos(deadline.saturating_sub(now)))
@@ -182,13 +182,10 @@ impl LockManager {
         request: &Request<'_>,
         deadline: &Deadline,
     ) -> Result<()> {
-        let left = deadline.left(self);
-        if left == Some(Duration::ZERO) {
-            return Err(timed_out());
-        }
+        // Also when no time is left: the lock of an expired owner is taken without a wait.
         let request = Request {
             exclusive: true,
-            timeout: left,
+            timeout: deadline.left(self),
             ..*request
         };
         let held_before = self.holds(key, request.owner.id);
@@ -233,11 +230,13 @@ impl LockManager {
         let deadline = Deadline::of(self, request);
         loop {
             self.lock_once(&range.own_key, request)?;
+            let taken = Undo::new(|| self.unlock_range(&range));
             self.ranges.add(&range);
             let Some(blocking) = self.blocking_range(&range) else {
+                taken.keep();
                 return Ok(range);
             };
-            self.unlock_range(&range);
+            drop(taken);
             self.wait_for(&blocking, request, &deadline)?;
         }
     }

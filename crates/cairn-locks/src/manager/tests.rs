@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use cairn_platform::World;
+use cairn_types::KeyOrder;
 use proptest::prelude::*;
 
 use super::*;
@@ -182,6 +183,12 @@ fn a_search_that_visits_too_many_transactions_assumes_a_deadlock() {
             });
             waits(locks, n as u64 + 1);
         }
+        lock(&locks, 9, 9, EXCLUSIVE, 0).unwrap();
+        scope.spawn(|| {
+            lock(&locks, 10, 9, EXCLUSIVE, 10_000).unwrap();
+            locks.unlock(&key(9), 10);
+        });
+        waits(&locks, 10);
         let owner = owner(9);
         let shallow = locks.lock(
             &key(0),
@@ -193,12 +200,33 @@ fn a_search_that_visits_too_many_transactions_assumes_a_deadlock() {
             },
         );
         assert!(is_deadlock(&shallow));
+        locks.unlock(&key(9), 9);
         locks.unlock(&key(3), 4);
     });
     assert!(locks.is_idle());
     assert!(locks.deadlocks()[0].limit_exceeded);
     locks.set_deadlock_buffer(0);
     assert!(locks.deadlocks().is_empty());
+}
+
+#[test]
+fn a_transaction_that_none_waits_for_is_in_no_deadlock_however_long_the_queue() {
+    let mut graph = WaitGraph::default();
+    let holders = Holders::One(1);
+    for id in 2..=51 {
+        let waiter = Arc::new(Waiter::new(&owner(id), true));
+        graph.join(&key(0), (&holders, true), 0, waiter);
+        assert!(graph.find_deadlock(id, 50).is_none(), "{id}");
+    }
+    // One that upgrades its shared lock precedes the others, which wait for it.
+    let holders = Holders::Many(vec![1, 2]);
+    let waiter = |id, exclusive| Arc::new(Waiter::new(&owner(id), exclusive));
+    let mut graph = WaitGraph::default();
+    graph.join(&key(1), (&holders, false), 0, waiter(3, true));
+    assert!(graph.find_deadlock(3, 1).is_none());
+    graph.join(&key(1), (&holders, false), 0, waiter(2, true));
+    let assumed = graph.find_deadlock(2, 1);
+    assert!(matches!(assumed, Some(graph::Deadlock::Assumed)));
 }
 
 #[test]
@@ -254,6 +282,100 @@ fn the_locks_of_an_expired_transaction_are_stolen_unless_it_commits() {
     locks.unlock(&key(2), 8);
     locks.unlock(&key(0), 1);
     locks.unlock(&key(1), 1);
+    assert!(locks.is_idle());
+}
+
+/// Returns an owner of `locks` that has just expired and holds what `take` locks.
+fn expired(locks: &LockManager, id: u64, take: impl FnOnce(&Request<'_>)) -> Arc<Owner> {
+    let owner = Arc::new(Owner::new(id, locks.clock().monotonic_nanos() + 1));
+    locks.register(&owner);
+    let request = Request {
+        owner: &owner,
+        exclusive: true,
+        timeout: Some(Duration::ZERO),
+        detect: None,
+    };
+    take(&request);
+    locks.clock().sleep(Duration::from_millis(1));
+    owner
+}
+
+#[test]
+fn a_lock_without_a_wait_is_taken_from_expired_owners_of_ranges() {
+    let locks = manager();
+    let range = |request: &Request<'_>, start: &[u8], end: &[u8]| {
+        let ends = (Endpoint::at(start), Endpoint::at(end));
+        locks.lock_range(0, &KeyOrder::Bytewise, ends, request)
+    };
+    expired(&locks, 7, |request| {
+        range(request, b"key0", b"key3").unwrap();
+    });
+    expired(&locks, 8, |request| {
+        range(request, b"key5", b"key6").unwrap();
+    });
+    let owner = owner(1);
+    let now = Request {
+        owner: &owner,
+        exclusive: true,
+        timeout: Some(Duration::ZERO),
+        detect: None,
+    };
+    locks.lock(&key(2), &now).unwrap();
+    let taken = range(&now, b"key1", b"key9").unwrap();
+    assert_eq!(locks.range_status().len(), 1);
+    let other = lock(&locks, 2, 4, EXCLUSIVE, 0);
+    assert!(is_timeout(&other));
+    locks.unlock_range(&taken);
+    locks.unlock(&key(2), 1);
+    assert!(locks.is_idle());
+}
+
+#[test]
+fn a_lock_without_a_wait_is_taken_from_an_expired_holder_of_a_contended_key() {
+    let locks = manager();
+    expired(&locks, 7, |request| locks.lock(&key(0), request).unwrap());
+    // A waiter that has not run since the lock expired.
+    let mut stripe = locks.stripe(&key(0));
+    stripe.get_mut(&key(0)).unwrap().contended = true;
+    let waiter = Arc::new(Waiter::new(&owner(2), SHARED));
+    let holders = (&Holders::One(7), true);
+    let mut graph = locks.graph.lock();
+    graph.join(&key(0), holders, 0, waiter.clone());
+    drop((graph, stripe));
+    lock(&locks, 3, 0, SHARED, 0).unwrap();
+    assert!(waiter.is_granted(), "it came first");
+    assert_eq!(locks.status()[0].holders, [2, 3]);
+    locks.unlock(&key(0), 2);
+    locks.unlock(&key(0), 3);
+    assert!(locks.is_idle());
+}
+
+#[test]
+fn a_wait_for_a_range_is_a_part_of_the_time_to_wait_for_its_keys() {
+    let locks = manager();
+    let holder = owner(1);
+    let request = Request {
+        owner: &holder,
+        exclusive: true,
+        timeout: Some(Duration::ZERO),
+        detect: None,
+    };
+    let ends = (Endpoint::at(b"key0"), Endpoint::at(b"key3"));
+    let range = locks
+        .lock_range(0, &KeyOrder::Bytewise, ends, &request)
+        .unwrap();
+    locks.lock(&key(2), &request).unwrap();
+    std::thread::scope(|scope| {
+        let began = locks.clock().monotonic_nanos();
+        let waiting = scope.spawn(|| lock(&locks, 2, 2, EXCLUSIVE, 1000));
+        waits(&locks, 2);
+        locks.clock().sleep(Duration::from_millis(700));
+        // Now it waits for the key.
+        locks.unlock_range(&range);
+        assert!(is_timeout(&waiting.join().unwrap()));
+        assert!(locks.clock().monotonic_nanos() - began < 1_600_000_000);
+    });
+    locks.unlock(&key(2), 1);
     assert!(locks.is_idle());
 }
 

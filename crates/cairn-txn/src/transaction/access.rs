@@ -1,14 +1,16 @@
 //! Reads and writes of a transaction, and the locks of their keys.
 
+use std::sync::Arc;
+
 use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBatch};
 use cairn_format::batch::DEFAULT_FAMILY;
 use cairn_format::key::strip_timestamp;
 use cairn_indexed::{BaseDeltaIter, IndexedBatch};
-use cairn_locks::{Endpoint, LockKey, Request};
+use cairn_locks::{Endpoint, LockKey, Request, Undo};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
-use super::{NextSnapshot, Pessimistic, Policy, Transaction, WriteCounts};
+use super::{NextSnapshot, Pessimistic, Policy, SnapshotNotifier, Transaction, WriteCounts};
 use crate::pessimistic::wait_time;
 use crate::tracker::{Tracked, Untracked};
 
@@ -110,7 +112,15 @@ impl Transaction {
                 },
             )?;
         }
-        self.set_snapshot_if_needed();
+        let notifier = self.take_snapshot_if_needed();
+        let own = self.own_locks().expect("the policy has locks");
+        // Until it is tracked, the lock is released by a panic of the notifier or the comparator.
+        let taken = Undo::new(|| match (upgrades, tracked) {
+            (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
+            (false, None) => own.locking.locks.unlock(&key, own.owner.id),
+            (false, Some(_)) => {}
+        });
+        self.notify(notifier);
         let family = family.unwrap_or(self.db.default_family());
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.sequence());
         let read = match family.timestamp_size() {
@@ -122,24 +132,15 @@ impl Transaction {
                 let latest = || self.db.latest_sequence();
                 let since = snapshot.unwrap_or_else(latest);
                 let known = tracked.filter(|tracked| snapshot.is_some() && tracked.seq <= since);
-                let read = read.filter(|_| {
-                    let own = self.own_locks().expect("the policy has locks");
-                    own.locking.options().enable_udt_validation
-                });
-                validated(family, &key, since, known, read).inspect_err(|_| {
-                    let own = self.own_locks().expect("the policy has locks");
-                    match (upgrades, tracked) {
-                        (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
-                        (false, None) => own.locking.locks.unlock(&key, own.owner.id),
-                        (false, Some(_)) => {}
-                    }
-                })?
+                let read = read.filter(|_| own.locking.options().enable_udt_validation);
+                validated(family, &key, since, known, read)?
             }
             false => match tracked {
                 Some(tracked) => tracked.seq,
                 None => self.db.latest_sequence(),
             },
         };
+        taken.keep();
         Ok((key, seq))
     }
 
@@ -151,12 +152,23 @@ impl Transaction {
     }
 
     fn set_snapshot_if_needed(&mut self) {
-        if let NextSnapshot::Needed(notifier) = &self.next_snapshot {
-            let notifier = notifier.clone();
-            self.set_snapshot();
-            if let (Some(notifier), Some(snapshot)) = (notifier, &self.snapshot) {
-                notifier(snapshot);
-            }
+        let notifier = self.take_snapshot_if_needed();
+        self.notify(notifier);
+    }
+
+    /// Takes the snapshot that the next operation needs. Returns the function to call with it.
+    fn take_snapshot_if_needed(&mut self) -> Option<Arc<SnapshotNotifier>> {
+        let NextSnapshot::Needed(notifier) = &mut self.next_snapshot else {
+            return None;
+        };
+        let notifier = notifier.take();
+        self.set_snapshot();
+        notifier
+    }
+
+    fn notify(&self, notifier: Option<Arc<SnapshotNotifier>>) {
+        if let (Some(notifier), Some(snapshot)) = (notifier, &self.snapshot) {
+            notifier(snapshot);
         }
     }
 
@@ -548,6 +560,7 @@ impl Transaction {
         start: Endpoint,
         end: Endpoint,
     ) -> Result<()> {
+        self.db.check_families([family])?;
         let Some(own) = self.own_locks() else {
             return Err(Error::not_supported(
                 "range locks in optimistic transactions",

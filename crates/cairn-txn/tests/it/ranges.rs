@@ -304,3 +304,14 @@ fn scans_of_locked_ranges_have_no_phantoms() {
     });
     assert!(db.lock_status().is_empty() && db.range_lock_status().is_empty());
 }
+
+#[test]
+fn a_range_of_another_database_is_refused() {
+    let (db, other) = (impatient(), impatient());
+    let foreign = other.db().default_family().clone();
+    let refused = db
+        .begin()
+        .get_range_lock(&foreign, Endpoint::at(b"a"), Endpoint::at(b"b"));
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+    assert!(db.range_lock_status().is_empty());
+}

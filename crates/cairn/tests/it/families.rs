@@ -132,6 +132,11 @@ fn a_family_of_another_database_is_rejected() {
     let indexed = cairn::IndexedBatch::new(true);
     indexed.delete_in(&foreign, b"k");
     rejected(one.write_indexed(&indexed, &WriteOptions::default()));
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    rejected(one.ingest_indexed(&indexed, &unlogged));
     rejected(one.flush_families(&[&own, &foreign], &FlushOptions::default()));
     rejected(one.drop_family(&foreign));
     rejected(one.set_options_of(&[(&foreign, &[("write_buffer_size", "65536")])]));

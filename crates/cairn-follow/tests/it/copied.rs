@@ -1,0 +1,123 @@
+//! Followers on another file system than their leader's: tables are copied, not linked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_platform::{FileSystem, World};
+use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
+use cairn_types::Result;
+
+use crate::watched::{Hook, Watched};
+use crate::{SECONDARY, content, open_follower, open_primary, process};
+
+/// A failure of the `count`th `call` on files with this end of their names, and of all later ones.
+fn failing(call: Call, name_end: &str, count: usize) -> FaultRule {
+    FaultRule {
+        trigger: Trigger::Class {
+            call,
+            name_end: name_end.to_owned(),
+            count,
+        },
+        fault: Fault::InputOutput,
+        lasts: usize::MAX,
+    }
+}
+
+/// Sets a plan by which no file can be linked, with further rules.
+fn forbid_links(sim: &SimWorld, rules: &[FaultRule]) {
+    let mut all = vec![failing(Call::Link, "", 0)];
+    all.extend_from_slice(rules);
+    sim.fs.set_plan(FaultPlan::new(all));
+}
+
+/// Returns the names of the temporary files of the follower.
+fn temporaries(sim: &SimWorld) -> Vec<String> {
+    let mut names = sim.fs.list(SECONDARY.as_ref()).unwrap();
+    names.retain(|name| name.ends_with(".dbtmp"));
+    names
+}
+
+fn leader(sim: &SimWorld) -> Result<cairn_db::Db> {
+    let leader = open_primary(&sim.world, "")?;
+    for key in [b"a", b"b"] {
+        leader.put(key, &[7; 1000])?;
+        leader.flush()?;
+    }
+    Ok(leader)
+}
+
+#[test]
+fn a_follower_opens_after_one_that_was_killed_while_it_copied_a_table() {
+    for call in [Call::Append, Call::Sync, Call::Close, Call::Rename] {
+        for is_removed in [true, false] {
+            let sim = SimWorld::new(1);
+            let leader = leader(&sim).unwrap();
+            // A process that is killed removes nothing.
+            let mut rules = vec![failing(call, ".dbtmp", 0)];
+            if !is_removed {
+                rules.push(failing(Call::Remove, ".dbtmp", 1));
+            }
+            forbid_links(&sim, &rules);
+            let world = process(&sim, 2);
+            open_follower(&world, "").err().unwrap();
+            assert_eq!(temporaries(&sim).is_empty(), is_removed, "{call:?}");
+            forbid_links(&sim, &[]);
+            let db = open_follower(&process(&sim, 3), "").unwrap();
+            assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+            assert!(temporaries(&sim).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_table_is_copied_again_after_a_failure() {
+    let sim = SimWorld::new(1);
+    let leader = leader(&sim).unwrap();
+    forbid_links(&sim, &[]);
+    let db = open_follower(&process(&sim, 2), "").unwrap();
+    leader.put(b"c", b"3").unwrap();
+    leader.flush().unwrap();
+    let rules = [
+        failing(Call::Append, ".dbtmp", 0),
+        failing(Call::Remove, ".dbtmp", 1),
+    ];
+    forbid_links(&sim, &rules);
+    db.try_catch_up_with_primary().unwrap_err();
+    assert_eq!(temporaries(&sim).len(), 1);
+    forbid_links(&sim, &[]);
+    db.try_catch_up_with_primary().unwrap();
+    assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+}
+
+/// With few open files, tables are opened, and copied, when they are first read.
+#[test]
+fn readers_that_open_a_table_at_the_same_time_share_its_copy() {
+    for links in [false, true] {
+        let sim = SimWorld::new(1);
+        let leader = leader(&sim).unwrap();
+        if !links {
+            forbid_links(&sim, &[]);
+        }
+        let slow: Hook = Arc::new(|| {
+            World::posix().clock.sleep(Duration::from_millis(10));
+            Ok(())
+        });
+        let world = process(&sim, 2);
+        let world = World {
+            fs: Arc::new(Watched {
+                inner: world.fs.clone(),
+                hook: slow,
+                reads: false,
+            }),
+            ..world
+        };
+        let db = open_follower(&world, "max_open_files=20;max_file_opening_threads=1").unwrap();
+        let expected = content(&leader).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(content(&db).unwrap(), expected));
+            }
+        });
+        assert!(temporaries(&sim).is_empty());
+    }
+}
