@@ -145,6 +145,14 @@ impl Shared {
         Ok(self.tree.lock().logs.len_of(number))
     }
 
+    /// Returns the size of the timestamps of a family, which may be dropped.
+    fn timestamp_size_of(&self, family: u32) -> usize {
+        let families = self.catalog.families();
+        families
+            .get(family)
+            .map_or(0, |family| family.order().timestamp_size())
+    }
+
     /// Returns the error of a stream with a `gap` between the logs `before` and `number`, which were adjacent
     /// when it was created.
     fn gap_between(&self, before: FileNumber, number: FileNumber, gap: Error) -> Result<Error> {
@@ -339,6 +347,24 @@ impl WalIterator {
         }
     }
 
+    /// Returns the error of a gap between the last batch and the one with the sequence number `first` in the log `number`.
+    #[cold]
+    fn gap_before(
+        &self,
+        shared: &Shared,
+        first: SequenceNumber,
+        number: FileNumber,
+    ) -> Result<Error> {
+        let gap = Error::not_found(format!(
+            "gap in sequence numbers: expected {}, found {first}",
+            self.last.plus(1)
+        ));
+        match self.at.checked_sub(1).filter(|_| !self.in_file) {
+            None => Ok(gap),
+            Some(before) => shared.gap_between(self.files[before].log_number, number, gap),
+        }
+    }
+
     fn find_in_file(&mut self) -> Result<Found> {
         let shared = self.db.shared.clone();
         loop {
@@ -378,12 +404,7 @@ impl WalIterator {
                     // The description of the previous log is not a write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
                     let prepared = self.prepared.as_mut().filter(|_| written);
-                    let size_of = |family| {
-                        let families = shared.catalog.families();
-                        families
-                            .get(family)
-                            .map_or(0, |family| family.order().timestamp_size())
-                    };
+                    let size_of = |family| shared.timestamp_size_of(family);
                     let changes =
                         prepared.map(|prepared| prepared.changes(payload, number, &size_of));
                     let changes = changes.transpose()?;
@@ -398,17 +419,7 @@ impl WalIterator {
                         return Ok(Found::CaughtUp);
                     }
                     if self.started && first != self.last.plus(1) {
-                        let gap = Error::not_found(format!(
-                            "gap in sequence numbers: expected {}, found {first}",
-                            self.last.plus(1)
-                        ));
-                        return Err(match self.at.checked_sub(1).filter(|_| !self.in_file) {
-                            None => gap,
-                            Some(before) => {
-                                let before = self.files[before].log_number;
-                                shared.gap_between(before, number, gap)?
-                            }
-                        });
+                        return Err(self.gap_before(&shared, first, number)?);
                     }
                     self.prepared.iter_mut().for_each(Prepared::accept);
                     self.in_file = true;
