@@ -132,7 +132,7 @@ impl InProgress {
         id
     }
 
-    /// True if the file is an input of a running compaction. Unlike [`InProgress::contains`], false for a damaged file that is
+    /// True if the file is an input of a running compaction. Unlike [`InProgress::is_busy`], false for a damaged file that is
     /// excluded from picks.
     #[must_use]
     pub fn is_input(&self, number: FileNumber) -> bool {
