@@ -70,6 +70,10 @@ const FAST_MILLIS: i64 = 2_000;
 /// The time for which pages are assumed not to have been written back by the kernel itself.
 const TRUSTED_MILLIS: i64 = 200;
 
+/// The same for pages that were touched when their window was prepared, before it was needed: the period of the kernel's
+/// writeback, which by default takes pages that are dirty for six times as long.
+const PREPARED_MILLIS: i64 = 5_000;
+
 /// File systems on which stores into allocated blocks need no further allocation: they overwrite in place,
 /// and report a full device at allocation.
 const WRITE_IN_PLACE: [FsWord; 3] = [
@@ -199,7 +203,7 @@ impl Current {
         // Pages that may have been written back since are touched again, by calls that can fail.
         // Relaxed: as in `touch`.
         let is_touched =
-            now - at <= TRUSTED_MILLIS && cleanings == file.cleanings.load(Ordering::Relaxed);
+            now - at <= PREPARED_MILLIS && cleanings == file.cleanings.load(Ordering::Relaxed);
         Current {
             touched: match is_touched {
                 true => window.end(),
