@@ -2,7 +2,7 @@
 # Runs one Flink job on RocksDB's library and on Cairn's, and compares states and speed.
 #
 #     examples/flink/run.sh             the short form
-#     examples/flink/run.sh --long      the short form, then a long one: about ten minutes with RocksDB's library
+#     examples/flink/run.sh --long      the short form, then a long one, together about ten minutes
 #     examples/flink/run.sh loaders     Cairn's library in class loaders that are thrown away
 #
 # SCALE changes the size of the long form: 0.1 for a tenth of the records and keys.

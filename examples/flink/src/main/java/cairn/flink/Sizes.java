@@ -4,7 +4,7 @@ package cairn.flink;
 record Sizes(long records, long keys, int payload, int managedMegabytes, long checkpointMillis, double rate) {
     /** A run of a few seconds. */
     static final Sizes SHORT = new Sizes(120_000, 20_000, 64, 128, 1_000, 10_000);
-    /** A run of about ten minutes on two idle cores, whose state is several times the managed memory of a task manager. */
+    /** A run of minutes on two idle cores, whose state is several times the managed memory of a task manager. */
     static final Sizes LONG = new Sizes(2_400_000, 600_000, 100, 64, 10_000, 10_000);
 
     /** The same with other numbers of records and keys. */
