@@ -256,7 +256,8 @@ impl Shared {
             self.errors.stop_writes() || tree.jobs.are_idle() && !tree.jobs.have_purges()
         })?;
         self.check_failure()?;
-        self.some_retry().map_or(Ok(()), |retry| Err(retry.error))
+        self.pending_retry()
+            .map_or(Ok(()), |retry| Err(retry.error))
     }
 }
 

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 
 use cairn_db::Db;
 use cairn_format::names::FileName;
-use cairn_platform::fs::{
-    FileLock, FileMode, Status, WritableFile, remove_if_there, status_of_each,
-};
+use cairn_platform::fs::{FileMode, Status, WritableFile, remove_if_there, status_of_each};
 use cairn_platform::sync::{Arc, Condvar, Mutex};
-use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_platform::{FileSystem, RandomAccessFile, wrapper};
 use cairn_types::{FileNumber, Result, Subcode};
 
 /// The size of a read of a file that is copied.
@@ -149,7 +147,11 @@ impl Copies {
     }
 }
 
-impl FileSystem for Copies {
+impl wrapper::FileSystemWrapper for Copies {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.inner
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         let Some(copy) = self.copy_of(path) else {
             return self.inner.open(path, mode);
@@ -192,18 +194,6 @@ impl FileSystem for Copies {
         status_of_each(self, dir, names)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.remove_dir(dir)
-    }
-
     fn remove(&self, path: &Path) -> Result<()> {
         debug_assert!(
             path.parent() != Some(&self.leader) || self.copy_of(path).is_some(),
@@ -211,29 +201,5 @@ impl FileSystem for Copies {
         );
         self.inner
             .remove(&self.copy_of(path).unwrap_or_else(|| path.to_owned()))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
     }
 }

@@ -18,7 +18,7 @@ mod sync;
 
 pub use key::{Hashed, KeyMap, LockKey, hash_of};
 pub use manager::{
-    DeadlockInfo, DeadlockPath, Endpoint, LockManager, LockStatus, Range, RangeLockStatus, Request,
-    Undo,
+    DeadlockInfo, DeadlockPath, Endpoint, LockManager, LockStatus, Range, RangeLockStatus,
+    ReleaseOnDrop, Request,
 };
 pub use owner::{Owner, TransactionState};

@@ -166,13 +166,13 @@ impl Request<'_> {
 }
 
 /// Releases a lock when it is dropped, also by a panic of a comparator or a callback, unless the lock is kept.
-pub struct Undo<F: FnMut()>(F);
+pub struct ReleaseOnDrop<F: FnMut()>(F);
 
-impl<F: FnMut()> Undo<F> {
+impl<F: FnMut()> ReleaseOnDrop<F> {
     /// Creates a guard that calls `release` when it is dropped.
     #[must_use]
-    pub fn new(release: F) -> Undo<F> {
-        Undo(release)
+    pub fn new(release: F) -> ReleaseOnDrop<F> {
+        ReleaseOnDrop(release)
     }
 
     /// Keeps the lock.
@@ -181,7 +181,7 @@ impl<F: FnMut()> Undo<F> {
     }
 }
 
-impl<F: FnMut()> Drop for Undo<F> {
+impl<F: FnMut()> Drop for ReleaseOnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
@@ -323,7 +323,7 @@ impl LockManager {
         if self.lock_in(stripe, key, request)? != Taken::AfterWait {
             return Ok(None);
         }
-        let taken = Undo::new(|| self.unlock(key, id));
+        let taken = ReleaseOnDrop::new(|| self.unlock(key, id));
         // While it waited, a range may have been locked by the owner from which it got the lock.
         let range = self.ranges.blocking(key, id);
         if range.is_none() {

@@ -108,7 +108,7 @@ impl Shared {
     }
 
     /// Returns a retry that is due later, of any family.
-    pub(crate) fn some_retry(&self) -> Option<Retry> {
+    pub(crate) fn pending_retry(&self) -> Option<Retry> {
         let tree = self.tree.lock();
         let mut states = tree.families.values();
         states.find_map(|state| state.retry_flush.clone().or(state.retry_compaction.clone()))

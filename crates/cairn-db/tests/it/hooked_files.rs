@@ -1,11 +1,11 @@
 //! A file system that calls a function before each sync of a file and each removal, which may block or panic.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cairn_platform::fs::{FileLock, FileMode, Status, WritableFile};
-use cairn_platform::{FileSystem, RandomAccessFile, World};
-use cairn_types::{Result, Veil};
+use cairn_platform::fs::{FileMode, Status, WritableFile};
+use cairn_platform::{FileSystem, RandomAccessFile, World, wrapper};
+use cairn_types::Result;
 
 /// An operation that the function is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,11 @@ impl HookedFiles {
     }
 }
 
-impl FileSystem for HookedFiles {
+impl wrapper::FileSystemWrapper for HookedFiles {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.inner
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         self.inner.open(path, mode)
     }
@@ -73,57 +77,15 @@ impl FileSystem for HookedFiles {
         self.inner.status_each(dir, names)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.remove_dir(dir)
-    }
-
     fn remove(&self, path: &Path) -> Result<()> {
         (self.hook)(Operation::Remove, path);
         self.inner.remove(path)
     }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
 }
 
-impl WritableFile for HookedFile {
-    cairn_platform::not_mapped!();
-
-    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
-        self.inner.append_veiled(data, veils)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
+impl wrapper::WritableFileWrapper for HookedFile {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.inner
     }
 
     fn sync(&self, full: bool) -> Result<()> {
@@ -131,27 +93,7 @@ impl WritableFile for HookedFile {
         self.inner.sync(full)
     }
 
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.start_writeback(offset, len)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.inner.allocate(len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.inner.truncate(len)
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn close(&self) -> Result<()> {
-        self.inner.close()
+    fn successor(&self, _: &Path, _: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        Ok(None)
     }
 }

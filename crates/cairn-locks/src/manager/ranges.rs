@@ -22,7 +22,7 @@ use cairn_format::key::compare_plain;
 use cairn_platform::sync::Ordering as Memory;
 use cairn_types::{Error, KeyOrder, Result};
 
-use super::{LockManager, Request, Undo};
+use super::{LockManager, ReleaseOnDrop, Request};
 use crate::key::LockKey;
 use crate::sync::{AtomicU64, Mutex};
 
@@ -230,7 +230,7 @@ impl LockManager {
         let deadline = Deadline::of(self, request);
         loop {
             self.lock_once(&range.own_key, request)?;
-            let taken = Undo::new(|| self.unlock_range(&range));
+            let taken = ReleaseOnDrop::new(|| self.unlock_range(&range));
             self.ranges.add(&range);
             let Some(blocking) = self.blocking_range(&range) else {
                 taken.keep();

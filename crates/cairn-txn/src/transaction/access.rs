@@ -6,7 +6,7 @@ use cairn_db::{Column, Columns, Family, Found, KeyState, Record, Value, WriteBat
 use cairn_format::batch::DEFAULT_FAMILY;
 use cairn_format::key::strip_timestamp;
 use cairn_indexed::{BaseDeltaIter, IndexedBatch};
-use cairn_locks::{Endpoint, LockKey, Request, Undo};
+use cairn_locks::{Endpoint, LockKey, ReleaseOnDrop, Request};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -115,7 +115,7 @@ impl Transaction {
         let notifier = self.take_snapshot_if_needed();
         let own = self.own_locks().expect("the policy has locks");
         // Until it is tracked, the lock is released by a panic of the notifier or the comparator.
-        let taken = Undo::new(|| match (upgrades, tracked) {
+        let taken = ReleaseOnDrop::new(|| match (upgrades, tracked) {
             (true, _) => own.locking.locks.downgrade(&key, own.owner.id),
             (false, None) => own.locking.locks.unlock(&key, own.owner.id),
             (false, Some(_)) => {}
