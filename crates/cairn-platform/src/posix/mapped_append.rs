@@ -90,9 +90,7 @@ struct Windows {
     plain: PosixWriter,
     /// The current window; `None` once the file is written by system calls.
     current: Mutex<Option<Current>>,
-    /// True if pages may have been written back since they were touched.
-    cleaned: AtomicBool,
-    /// The number of syncs and writebacks.
+    /// The number of syncs and writebacks: with each, pages may have been written back since they were touched.
     cleanings: AtomicU64,
     /// True if full windows are written back.
     written_back: AtomicBool,
@@ -130,8 +128,9 @@ struct Current {
     left: Option<Window>,
     /// The offset up to which pages were touched since they were last written back.
     touched: u64,
-    /// The time of that, in milliseconds.
+    /// The time of that, in milliseconds, and the number of cleanings of the file before it.
     touched_at: i64,
+    cleanings: u64,
 }
 
 /// A piece of an append, within one unit.
@@ -193,23 +192,20 @@ impl Prepared {
 }
 
 impl Current {
-    fn new(prepared: Prepared, file: &Windows) -> Current {
+    fn new(prepared: Prepared) -> Current {
         let Prepared {
             window,
             at,
             cleanings,
         } = prepared;
         let now = coarse_millis();
-        // Pages that may have been written back since are touched again, by calls that can fail.
-        // Relaxed: as in `touch`.
-        let is_touched =
-            now - at <= PREPARED_MILLIS && cleanings == file.cleanings.load(Ordering::Relaxed);
         Current {
-            touched: match is_touched {
-                true => window.end(),
-                false => window.range().start,
+            touched: window.end(),
+            touched_at: match now - at <= PREPARED_MILLIS {
+                true => now,
+                false => at,
             },
-            touched_at: now,
+            cleanings,
             window,
             left: None,
         }
@@ -221,8 +217,9 @@ impl Current {
     fn touch(&mut self, offset: u64, len: usize, file: &Windows) -> Result<bool, Errno> {
         let now = coarse_millis();
         // Relaxed: a thread that appends after a sync is synchronised with its end.
-        if now - self.touched_at > TRUSTED_MILLIS || file.cleaned.load(Ordering::Relaxed) {
-            file.cleaned.store(false, Ordering::Relaxed);
+        let cleanings = file.cleanings.load(Ordering::Relaxed);
+        if now - self.touched_at > TRUSTED_MILLIS || cleanings != self.cleanings {
+            self.cleanings = cleanings;
             self.touched = offset;
             self.touched_at = now;
             return Ok(false);
@@ -266,7 +263,6 @@ impl MappedWriter {
         let windows = Windows {
             plain,
             current: Mutex::new(None),
-            cleaned: AtomicBool::new(false),
             cleanings: AtomicU64::new(0),
             written_back: AtomicBool::new(mode.written_back),
             mode,
@@ -290,7 +286,7 @@ impl MappedWriter {
                     let file = Arc::downgrade(&windows);
                     let _asked = WINDOWS.submit(move || Windows::prepare_all(&file));
                 }
-                *windows.current.lock() = Some(Current::new(first, &windows));
+                *windows.current.lock() = Some(Current::new(first));
                 // An open that preceded the mapping is either waiting now or was handled.
                 if windows.is_wanted() {
                     windows.give_way();
@@ -361,8 +357,7 @@ impl MappedWriter {
             Some(window) => Some(window),
             None => self.0.prepare_now(offset),
         };
-        let entered = entered.map(|window| Current::new(window, &self.0));
-        let before = std::mem::replace(current, entered);
+        let before = std::mem::replace(current, entered.map(Current::new));
         let goes_on = current.is_some();
         let done = before.as_ref().map(|before| before.window.range());
         let mut left = None;
@@ -433,7 +428,6 @@ impl Windows {
 
     /// Notes that pages may have been written back: a store into them can fail.
     fn note_cleaning(&self) {
-        self.cleaned.store(true, Ordering::Relaxed);
         self.cleanings.fetch_add(1, Ordering::Relaxed);
     }
 
