@@ -317,9 +317,13 @@ c_functions! {
     /// Sets the maximum number of files that are copied at the same time.
     fn rocksdb_backup_engine_options_set_max_background_operations(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
         let options = of_mut(options);
+        let option = "max_background_operations";
         match usize::try_from(val) {
-            Ok(number) if number > 0 => options.max_background_operations = number,
-            _ => options.refuse("rocksdb_backup_engine_options_set_max_background_operations", val.into()),
+            Ok(number) if number > 0 => {
+                options.accept(option);
+                options.max_background_operations = number;
+            }
+            _ => options.refuse_number(option, "rocksdb_backup_engine_options_set_max_background_operations", val.into()),
         }
     }
     /// Returns the maximum number of files that are copied at the same time.
@@ -337,9 +341,13 @@ c_functions! {
     /// Sets the names of shared files: RocksDB's `ShareFilesNaming`.
     fn rocksdb_backup_engine_options_set_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
         let options = of_mut(options);
+        let option = "share_files_with_checksum_naming";
         match ShareFilesNaming::from_number(val.cast_unsigned()) {
-            Some(naming) => options.share_files_with_checksum_naming = naming,
-            None => options.refuse("rocksdb_backup_engine_options_set_share_files_with_checksum_naming", val.into()),
+            Some(naming) => {
+                options.accept(option);
+                options.share_files_with_checksum_naming = naming;
+            }
+            None => options.refuse_number(option, "rocksdb_backup_engine_options_set_share_files_with_checksum_naming", val.into()),
         }
     }
     /// Returns the names of shared files.

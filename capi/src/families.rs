@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use cairn_db::FamilyDescriptor;
+use cairn_types::Code;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, family_name, malloc_bytes, pointers, report, report_ptr, store};
@@ -44,8 +45,8 @@ c_functions! {
             Ok(create(family))
         })
     }
-    /// Creates several families with the same options, atomically. `*lencfs` is the number of
-    /// created families.
+    /// Creates several families with the same options, atomically. If one is invalid, those before it are created
+    /// nevertheless, as in RocksDB. `*lencfs` is the number of created families.
     fn rocksdb_create_column_families(
         db: *mut rocksdb_t,
         column_family_options: *const rocksdb_options_t,
@@ -61,8 +62,16 @@ c_functions! {
             let names = array(column_family_names, count);
             let given = names.iter().map(|name| Ok(FamilyDescriptor::new(family_name(*name)?, options.family.clone())));
             let given = given.collect::<Result<Vec<_>, cairn_types::Error>>()?;
-            let created = of(db.cast_const()).db.create_families(&given)?;
-            made.extend(created.into_iter().map(create));
+            let db = &of(db.cast_const()).db;
+            match db.create_families(&given) {
+                Ok(created) => made.extend(created.into_iter().map(create)),
+                Err(error) if error.code() == Code::InvalidArgument => {
+                    for family in &given {
+                        made.push(create(db.create_family(&family.name, &family.options)?));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
             Ok(())
         });
         store(lencfs, made.len());

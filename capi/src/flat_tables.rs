@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uchar};
 use cairn_options::{CuckooTableOptions, PlainEncodingType, PlainTableOptions, TableKind};
 
 use crate::handle::{create, maybe, of, of_mut};
-use crate::options::rocksdb_options_t;
+use crate::options::{TABLE_FACTORY, rocksdb_options_t};
 
 handles! {
     /// Options of CuckooTable files.
@@ -37,9 +37,10 @@ c_functions! {
             1 => PlainEncodingType::Prefix,
             other => {
                 let name = "rocksdb_options_set_plain_table_factory";
-                return options.refuse(name, i64::from(other).into());
+                return options.refuse_number(TABLE_FACTORY, name, other.into());
             }
         };
+        options.accept(TABLE_FACTORY);
         options.family.table_factory = TableKind::Plain;
         options.family.plain_table = PlainTableOptions {
             user_key_len,
@@ -107,6 +108,7 @@ c_functions! {
     ) {
         if let Some(table) = maybe(table_options.cast_const()) {
             let options = of_mut(opt);
+            options.accept(TABLE_FACTORY);
             options.family.table_factory = TableKind::Cuckoo;
             options.family.cuckoo_table = table.clone();
         }

@@ -35,8 +35,10 @@ macro_rules! c_setters {
             #[doc = concat!(" Sets `", stringify!($($field).+), "`.")]
             fn $name(opt: *mut $handle, v: $type) {
                 let options = of_mut(opt);
-                if !$crate::options::scalar::Scalar::set(&mut options.$($field).+, v) {
-                    options.refuse(stringify!($name), v.into());
+                let option = stringify!($($field).+);
+                match $crate::options::scalar::Scalar::set(&mut options.$($field).+, v) {
+                    true => options.accept(option),
+                    false => options.refuse_number(option, stringify!($name), v as i128),
                 }
             }
         )+}
@@ -49,7 +51,11 @@ macro_rules! c_getters {
         c_functions! {$(
             #[doc = concat!(" The value of `", stringify!($($field).+), "`.")]
             fn $name(opt: *$access $handle) -> $type {
-                $crate::options::scalar::Scalar::get(&of(opt.cast_const()).$($field).+)
+                let options = of(opt.cast_const());
+                match options.refused_number(stringify!($($field).+)) {
+                    Some(number) => number as $type,
+                    None => $crate::options::scalar::Scalar::get(&options.$($field).+),
+                }
             }
         )+}
     };

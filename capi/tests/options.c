@@ -50,7 +50,18 @@ int main(int argc, char** argv) {
 #else
   CHECK_ERROR(err, "Invalid argument: rocksdb_options_set_compression(99)");
 #endif
+  /* A value that does not exist is what is got, until another value is set. */
+  CHECK(rocksdb_options_get_compression(o) == 99);
+  rocksdb_options_set_compression(o, rocksdb_lz4_compression);
+  CHECK(rocksdb_options_get_compression(o) == rocksdb_lz4_compression);
+  rocksdb_t* corrected = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  rocksdb_close(corrected);
   rocksdb_options_destroy(o);
+  rocksdb_block_based_table_options_t* shortened = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_index_shortening(shortened, 7);
+  CHECK(rocksdb_block_based_options_get_index_shortening(shortened) == 7);
+  rocksdb_block_based_options_destroy(shortened);
 
   o = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(o, 1);

@@ -3008,8 +3008,8 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(str
                                                                              int ttl,
                                                                              char **errptr);
 
-// Creates several families with the same options, atomically. `*lencfs` is the number of
-// created families.
+// Creates several families with the same options, atomically. If one is invalid, those before it are created
+// nevertheless, as in RocksDB. `*lencfs` is the number of created families.
 struct rocksdb_column_family_handle_t **rocksdb_create_column_families(struct rocksdb_t *db,
                                                                        const struct rocksdb_options_t *column_family_options,
                                                                        int num_column_families,

@@ -133,7 +133,7 @@ macro_rules! c_kept_sets {
                         let old = options.kept().get($option, $default);
                         options.kept_mut().set($option, old | bit);
                     }
-                    None => options.refuse(stringify!($add), v.into()),
+                    None => options.refuse_number($option, stringify!($add), v.into()),
                 }
             }
             #[doc = concat!(" Removes from `", $option, "`, which has no effect.")]
@@ -153,7 +153,9 @@ macro_rules! c_kept_sets {
             }
             #[doc = concat!(" Empties `", $option, "`, which has no effect.")]
             fn $clear(opt: *mut rocksdb_options_t) {
-                of_mut(opt).kept_mut().set($option, 0);
+                let options = of_mut(opt);
+                options.accept($option);
+                options.kept_mut().set($option, 0);
             }
         )+}
     };

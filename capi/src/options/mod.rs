@@ -1,7 +1,7 @@
 //! Options: the objects behind their handles, and the functions that create, copy and destroy them.
 //!
-//! A setter cannot fail in C. The first invalid value is recorded, and reported by the first call
-//! that uses the options and has an `errptr`.
+//! A setter cannot fail in C. An invalid value is recorded: the getter returns it, a valid value replaces it, and the
+//! first call that uses the options and has an `errptr` reports it.
 
 use std::ffi::{c_char, c_uchar};
 use std::ops::{Deref, DerefMut};
@@ -27,38 +27,24 @@ pub mod scalar;
 pub mod scalars;
 pub mod table_scalars;
 
-/// Options, the error for the first invalid value passed to a setter, and the options that have no effect.
+/// The option that each setter of a kind of table changes.
+pub const TABLE_FACTORY: &str = "table_factory";
+
+/// Options, the invalid values passed to setters, and the options that have no effect.
 #[derive(Clone)]
 pub struct Checked<T> {
     value: T,
-    refused: Option<Error>,
+    refused: Vec<Refusal>,
     kept: Kept,
 }
 
-/// An invalid number, for an error message.
-pub enum Shown {
-    /// An integer.
-    Number(i128),
-    /// A floating-point number.
-    Real(f64),
-}
-
-macro_rules! shown {
-    ($($c:ty),+) => {$(
-        impl From<$c> for Shown {
-            fn from(value: $c) -> Shown {
-                Shown::Number(value as i128)
-            }
-        }
-    )+};
-}
-
-shown!(u8, i8, u32, i32, u64, i64, usize, bool);
-
-impl From<f64> for Shown {
-    fn from(value: f64) -> Shown {
-        Shown::Real(value)
-    }
+/// An option whose last value is invalid.
+#[derive(Clone)]
+struct Refusal {
+    option: &'static str,
+    /// The value, if it is a single number.
+    number: Option<i128>,
+    error: Error,
 }
 
 impl<T> Checked<T> {
@@ -66,7 +52,7 @@ impl<T> Checked<T> {
     pub fn new(value: T) -> Checked<T> {
         Checked {
             value,
-            refused: None,
+            refused: Vec::new(),
             kept: Kept::default(),
         }
     }
@@ -81,36 +67,55 @@ impl<T> Checked<T> {
         &mut self.kept
     }
 
-    /// Records that `setter` was given an invalid value.
+    /// Records that `setter` was given an invalid number for `option`.
     #[cold]
-    pub fn refuse(&mut self, setter: &str, value: Shown) {
-        let value = match value {
-            Shown::Number(number) => number.to_string(),
-            Shown::Real(number) => number.to_string(),
-        };
-        self.refused.get_or_insert_with(|| {
-            Error::invalid_argument(format!("{setter}({value}): no such value"))
+    pub fn refuse_number(&mut self, option: &'static str, setter: &str, number: i128) {
+        let error = Error::invalid_argument(format!("{setter}({number}): no such value"));
+        self.accept(option);
+        self.refused.push(Refusal {
+            option,
+            number: Some(number),
+            error,
         });
     }
 
-    /// Records an error.
+    /// Records that `option` was given an invalid value.
     #[cold]
-    pub fn refuse_with(&mut self, error: Error) {
-        self.refused.get_or_insert(error);
+    pub fn refuse(&mut self, option: &'static str, error: Error) {
+        self.accept(option);
+        self.refused.push(Refusal {
+            option,
+            number: None,
+            error,
+        });
+    }
+
+    /// Records that `option` was given a valid value.
+    pub fn accept(&mut self, option: &str) {
+        if !self.refused.is_empty() {
+            self.refused.retain(|refusal| refusal.option != option);
+        }
+    }
+
+    /// The number that `option` was set to, if it is invalid.
+    pub fn refused_number(&self, option: &str) -> Option<i128> {
+        let refusal = self.refused.iter().find(|refusal| refusal.option == option);
+        refusal?.number
     }
 
     /// The options, or the first error of a setter.
     pub fn checked(&self) -> Result<&T> {
-        match &self.refused {
+        match self.refused.first() {
             None => Ok(&self.value),
-            Some(error) => Err(error.clone()),
+            Some(refusal) => Err(refusal.error.clone()),
         }
     }
 
-    /// Takes over the error of `other`.
-    fn inherit<U>(&mut self, other: &Checked<U>) {
-        if let Some(error) = &other.refused {
-            self.refuse_with(error.clone());
+    /// Takes over the error of `other`, the new value of `option`.
+    fn inherit<U>(&mut self, option: &'static str, other: &Checked<U>) {
+        match other.refused.first() {
+            None => self.accept(option),
+            Some(refusal) => self.refuse(option, refusal.error.clone()),
         }
     }
 }
@@ -263,7 +268,7 @@ c_functions! {
     ) {
         if let Some(table) = crate::handle::maybe(table_options.cast_const()) {
             let options = of_mut(opt);
-            options.inherit(table);
+            options.inherit(TABLE_FACTORY, table);
             options.family.table_factory = cairn_options::TableKind::BlockBased;
             options.family.table = table.value.clone();
         }
@@ -275,7 +280,7 @@ c_functions! {
     ) {
         let universal = of(universal.cast_const());
         let options = of_mut(opt);
-        options.inherit(universal);
+        options.inherit("compaction_options_universal", universal);
         options.family.compaction_options_universal = universal.value.clone();
     }
     /// Sets the options of FIFO compaction, which are copied.
@@ -285,7 +290,7 @@ c_functions! {
     ) {
         let fifo = of(fifo.cast_const());
         let options = of_mut(opt);
-        options.inherit(fifo);
+        options.inherit("compaction_options_fifo", fifo);
         options.family.compaction_options_fifo = fifo.value.clone();
     }
 

@@ -143,9 +143,11 @@ c_functions! {
     /// Sets the comparator. The options share it, and the program still destroys its handle.
     fn rocksdb_options_set_comparator(opt: *mut rocksdb_options_t, comparator: *mut rocksdb_comparator_t) {
         let (opt, comparator) = (of_mut(opt), of(comparator.cast_const()).clone());
+        opt.accept("comparator");
         // Databases record the name: others that are changed alike would be taken for the same order.
         if comparator.name().contains(char::REPLACEMENT_CHARACTER) {
-            opt.refuse_with(Error::not_supported(format!("the name of the comparator {} is not UTF-8", comparator.name())));
+            let error = format!("the name of the comparator {} is not UTF-8", comparator.name());
+            opt.refuse("comparator", Error::not_supported(error));
         }
         opt.family.comparator = comparator;
     }
@@ -200,11 +202,13 @@ c_functions! {
         num_levels: usize,
     ) {
         let options = of_mut(opt);
+        let option = "compression_per_level";
+        options.accept(option);
         let mut levels = Vec::with_capacity(num_levels);
         for &value in array(level_values, num_levels) {
             let mut kind = Compression::None;
             if !scalar::Scalar::set(&mut kind, value) {
-                options.refuse("rocksdb_options_set_compression_per_level", value.into());
+                options.refuse_number(option, "rocksdb_options_set_compression_per_level", value.into());
             }
             levels.push(kind);
         }

@@ -157,8 +157,7 @@ fn support() -> impl Iterator<Item = String> {
         format!("\t{} supported: {supported}", codec.option_name())
     });
     let others = [
-        // Checksum functions are selected at run time.
-        "Fast CRC32 supported: Supported on x86 and Arm64 where the processor has it",
+        fast_crc32(),
         "DMutex implementation: parking_lot::Mutex",
         // The library uses the allocator of the host program.
         "Jemalloc supported: 0",
@@ -166,4 +165,20 @@ fn support() -> impl Iterator<Item = String> {
     std::iter::once("Compression algorithms supported:".to_owned())
         .chain(codecs)
         .chain(others.map(str::to_owned))
+}
+
+/// Whether the processor has instructions for CRC-32C, which are selected at run time.
+fn fast_crc32() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    return match std::arch::is_x86_feature_detected!("sse4.2") {
+        true => "Fast CRC32 supported: Supported on x86",
+        false => "Fast CRC32 supported: Not supported on x86",
+    };
+    #[cfg(target_arch = "aarch64")]
+    return match std::arch::is_aarch64_feature_detected!("crc") {
+        true => "Fast CRC32 supported: Supported on Arm64",
+        false => "Fast CRC32 supported: Not supported on Arm64",
+    };
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return "Fast CRC32 supported: Not supported on this processor";
 }
