@@ -1,38 +1,30 @@
-//! Flushes and compactions of one family: picking, running and installing them.
+//! Compactions of one family: picking, running and installing them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, KeyRange, compact, flush, multi_level};
-use cairn_jobs::{History, JobContext, JobDatabase, JobEvents, JobFamily};
-use cairn_memtable::Memtable;
+use cairn_jobs::{BlobGc, CompactJob, JobContext, KeyRange, compact, multi_level};
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
-use cairn_observe::threads::{
-    self, CompactionOperation, FlushOperation, Operation, Stage, Working,
-};
-use cairn_options::{
-    BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle, FamilyOptions,
-};
+use cairn_observe::threads::{self, CompactionOperation, Operation, Stage};
+use cairn_options::{Canceled, CompactionStyle, FamilyOptions};
 use cairn_platform::IoPriority;
 use cairn_platform::Priority;
-use cairn_platform::fs::FileMode;
 use cairn_platform::sst_file_manager::Reservation;
 use cairn_platform::{TaskToken, TaskWaiter};
 use cairn_read::View;
-use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
+use cairn_types::{FileNumber, Result, SequenceNumber, TableFileCreationReason};
+use cairn_version::Version;
 use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::periodic_phase::PeriodicPhase;
-use cairn_version::{BlobFileMeta, TableRef, TreeEdit, Version};
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
-use crate::shared::{Immutable, Shared, Tree};
+use crate::shared::{Shared, Tree};
 use crate::watch::Watch;
-use crate::write::stall::Condition;
 
 /// A picked compaction whose inputs are reserved.
 #[derive(Clone)]
@@ -288,205 +280,6 @@ impl Shared {
             .spawn_after(interval, Priority::Low, job);
     }
 
-    /// Returns the error of a job that ended with `error` because the database is being closed.
-    fn cut_short(&self, error: Error) -> Error {
-        if error.code() == Code::Aborted && self.lifecycle.is_closing() {
-            return Error::shutdown("the job was cancelled by the closing of the database");
-        }
-        error
-    }
-
-    /// Writes the immutable memtables of `family` to a table and installs it.
-    pub(crate) fn flush_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let (waiting, reason) = {
-            let mut tree = self.tree.lock();
-            let published = self.published();
-            let state = tree.families.get_mut(&family.id());
-            let waiting: Vec<Immutable> = state.map_or_else(Vec::new, |state| {
-                let waiting: Vec<Immutable> = state.flushable(published).cloned().collect();
-                let memtables = waiting.iter();
-                state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                waiting
-            });
-            (waiting, tree.take_flush_reason(family.id()))
-        };
-        let Some(newest) = waiting.last() else {
-            return Ok(());
-        };
-        let memtables: Vec<_> = waiting
-            .iter()
-            .map(|immutable| immutable.memtable.clone())
-            .collect();
-        let version = family.view().version.clone();
-        let watch = Arc::new(Watch::new(
-            &self.telemetry,
-            family,
-            TableFileCreationReason::Flush,
-        ));
-        let _working = self.begin_flush(family, watch.job, &memtables);
-        let _stage = threads::stage(Stage::FlushRun);
-        let info = watch.flush_begins(family, &memtables, reason);
-        let started = self.context.world.clock.monotonic_nanos();
-        let edit = self.write_watched(family, &version, &memtables, &watch)?;
-        let added = edit.added.clone();
-        let bytes = memtables.iter().map(|memtable| memtable.memory_usage());
-        let bytes = bytes.sum();
-        let change = Change {
-            edit,
-            flushed: memtables,
-            log_number: Some(newest.next_log),
-            ingested: None,
-        };
-        {
-            let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install(&**self, &[(family, &change)])?;
-        }
-        drop(change);
-        let nanos = self.context.world.clock.monotonic_nanos() - started;
-        family.writes.early.flushed(bytes, nanos);
-        let left = family.view().immutables.len();
-        watch.flush_ended(info, family, &added, left, nanos / 1000);
-        self.note_space(BackgroundErrorReason::Flush);
-        Ok(())
-    }
-
-    /// Marks `memtables` of `family` as being flushed by the calling thread.
-    pub(crate) fn begin_flush(
-        &self,
-        family: &FamilyState,
-        job_id: u64,
-        memtables: &[Arc<Memtable>],
-    ) -> Working {
-        let memory = memtables.iter().map(|memtable| memtable.memory_usage());
-        let bytes_memtables = memory.sum::<usize>() as u64;
-        let flush = FlushOperation {
-            job_id,
-            bytes_memtables,
-        };
-        self.telemetry
-            .begin_operation(family.name(), Operation::Flush(flush))
-    }
-
-    /// Writes `memtables` to a table of level 0 of `version`.
-    pub(crate) fn write_memtables(
-        self: &Arc<Self>,
-        family: &FamilyState,
-        version: &Arc<Version>,
-        memtables: &[Arc<Memtable>],
-        reason: TableFileCreationReason,
-    ) -> Result<TreeEdit> {
-        let watch = Arc::new(Watch::new(&self.telemetry, family, reason));
-        self.write_watched(family, version, memtables, &watch)
-    }
-
-    pub(crate) fn write_watched(
-        self: &Arc<Self>,
-        family: &FamilyState,
-        version: &Arc<Version>,
-        memtables: &[Arc<Memtable>],
-        watch: &Arc<Watch>,
-    ) -> Result<TreeEdit> {
-        let direct = self.seal_blobs(family, memtables, watch)?;
-        let mut context = self.job_context(family);
-        context.events = Some(watch.clone());
-        context.io_priority = self.io_priority(IoPriority::High);
-        let job = FlushJob {
-            context: Arc::new(context),
-            memtables: memtables.to_vec(),
-            epoch: family.next_epoch(version),
-            oldest_time: 0,
-            version: Some(version.clone()),
-            reason: watch.reason(),
-            direct,
-        };
-        let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
-        if watch.reason() == TableFileCreationReason::Flush {
-            self.telemetry
-                .record_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
-        }
-        Ok(done.edit)
-    }
-
-    /// Completes the blob files that writers wrote for `memtables`.
-    fn seal_blobs(
-        &self,
-        family: &FamilyState,
-        memtables: &[Arc<Memtable>],
-        watch: &Watch,
-    ) -> Result<Vec<Arc<BlobFileMeta>>> {
-        let fs = &*self.context.world.fs;
-        let blobs = family.view().family.blobs.clone();
-        let sealed = family.direct.seal(fs, memtables, |path, meta| {
-            watch.blob_started(meta.number, path);
-            watch.blob_created(path, meta);
-            // Readers open it again, with its footer.
-            blobs.forget(meta.number);
-        });
-        sealed.inspect_err(|_| self.context.unsynced_blobs.note_failure())
-    }
-
-    /// Returns the I/O priorities of the reads and writes of a job for a rate limiter: `usual`, or that of
-    /// users while users have to wait for jobs.
-    fn io_priority(&self, usual: IoPriority) -> IoPriority {
-        if self.options().rate_limiter.is_none() {
-            return usual;
-        }
-        match self.tree.lock().condition {
-            Condition::Normal => usual,
-            Condition::Delayed(_) | Condition::Stopped(_) => IoPriority::User,
-        }
-    }
-
-    /// The context of a job of `family`.
-    pub(crate) fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
-        let options = self.options();
-        let mode = FileMode {
-            direct: options.use_direct_io_for_flush_and_compaction
-                || options.use_direct_io_for_compaction_reads,
-            ..FileMode::default()
-        };
-        let tables = family.tables().clone();
-        let io = self.context.io.clone();
-        let apart = mode.direct && !options.use_direct_reads;
-        let shared = self.clone();
-        JobContext {
-            world: self.context.world.clone(),
-            io: self.context.io.clone(),
-            io_priority: IoPriority::High,
-            open: Arc::new(move |file, level| match apart {
-                true => tables.open_apart(file, Some(level), mode, &io),
-                false => tables.open(file, level, &io).map(TableRef::into_arc),
-            }),
-            new_number: Arc::new(move || shared.catalog.numbers.take()),
-            family: JobFamily {
-                id: family.id(),
-                name: family.name().to_owned(),
-                order: family.order().clone(),
-                options: family.options().clone(),
-                dirs: family.tables().paths.clone(),
-                blobs: family.view().family.blobs.clone(),
-                charge: family.tables().charge.clone(),
-            },
-            database: JobDatabase {
-                options: self.options().clone(),
-                id: self.context.db_id.clone(),
-                session_id: self.context.session_id.clone(),
-                host_id: self.context.host_id.clone(),
-            },
-            blob_gc: BlobGc::new(&family.options()),
-            snapshots: self.catalog.snapshots.list(),
-            history: History {
-                low: family.view().version.history_low().to_vec(),
-                trim: None,
-            },
-            seqno_times: self.seqno_times(&family.options()),
-            events: None,
-            cancel: Cancel::any([self.lifecycle.cancel_flag()]),
-            meter: self.telemetry.meter(),
-            request_thread: None,
-        }
-    }
-
     /// Returns the level that level 0 is compacted into.
     pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
         compaction_score::targets(&view.version, &self.pick_options(family).shape).base_level
@@ -570,32 +363,5 @@ fn compaction_operation(job_id: u64, pick: &Pick) -> Operation {
         is_deletion: pick.drops,
         is_trivial_move: pick.trivial_move,
         total_input_bytes: pick.input_bytes(),
-    })
-}
-
-/// Returns the blobs that a manual compaction relocates.
-pub(crate) fn manual_blob_gc(
-    family: &FamilyState,
-    options: &CompactRangeOptions,
-) -> Result<BlobGc> {
-    let default = BlobGc::new(&family.options());
-    let cutoff = options.blob_garbage_collection_age_cutoff;
-    if cutoff > 1.0 {
-        return Err(Error::invalid_argument(format!(
-            "blob_garbage_collection_age_cutoff: expected at most 1, or a number below 0 for the \
-             family's, found {cutoff}"
-        )));
-    }
-    Ok(BlobGc {
-        enabled: match options.blob_garbage_collection_policy {
-            BlobGarbageCollectionPolicy::Force => true,
-            BlobGarbageCollectionPolicy::Disable => false,
-            BlobGarbageCollectionPolicy::UseDefault => default.enabled,
-        },
-        age_cutoff: match cutoff >= 0.0 {
-            true => cutoff,
-            false => default.age_cutoff,
-        },
-        space_target: default.space_target,
     })
 }

@@ -8,29 +8,17 @@
 
 use std::sync::Arc;
 
-use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
-use cairn_observe::threads::{self, Stage, Working};
-use cairn_observe::{BackgroundErrorReason, FlushReason};
+use cairn_observe::FlushReason;
+use cairn_observe::listener::ManualFlushInfo;
 use cairn_options::FlushOptions;
-use cairn_types::{Error, Result, SequenceNumber, TableFileCreationReason};
+use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::catalog::family::FamilyState;
-use crate::catalog::install::Change;
 use crate::db::Db;
 use crate::handle::Family;
 use crate::jobs::JobKind;
 use crate::shared::{FamilyTree, Immutable, Shared, Tree};
-use crate::watch::Watch;
 use crate::write::stall::{self, Condition};
-
-/// The part of one family in an atomic flush, written but not installed.
-struct Job {
-    family: Arc<FamilyState>,
-    change: Change,
-    watch: Arc<Watch>,
-    info: FlushJobInfo,
-    started: u64,
-}
 
 /// The progress that memtables must reach before a caller that waits for their flush returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -167,100 +155,6 @@ impl Shared {
             self.telemetry.deliver();
         }
         reset_by_listener
-    }
-
-    /// Writes the immutable memtables of all families to tables and installs them together.
-    pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
-        let families = self.catalog.families().clone();
-        // Families switch together under this lock: families that switched with another one are waiting
-        // together with it.
-        let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
-            let mut tree = self.tree.lock();
-            // One number for all: a transaction is in the tables of all of its families or of none.
-            let published = self.published();
-            families
-                .iter()
-                .filter_map(|family| {
-                    let state = tree.families.get_mut(&family.id())?;
-                    let waiting: Vec<Immutable> = state.flushable(published).cloned().collect();
-                    if waiting.is_empty() {
-                        return None;
-                    }
-                    let memtables = waiting.iter();
-                    state.reporting = memtables.map(|one| one.memtable.clone()).collect();
-                    Some((family.clone(), waiting))
-                })
-                .collect()
-        };
-        let mut jobs: Vec<Job> = Vec::new();
-        // The thread is listed with one family after the other, and with the last one while all are
-        // installed.
-        let mut working = None;
-        for (family, immutables) in waiting {
-            drop(working.take());
-            match self.flush_of(&family, &immutables, &mut working) {
-                Ok(job) => jobs.push(job),
-                Err(error) => {
-                    for job in &jobs {
-                        self.catalog
-                            .deletions
-                            .delete_outputs(&job.family, &job.change.edit);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
-        {
-            let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install(&**self, &group)?;
-        }
-        for job in jobs {
-            let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;
-            let left = job.family.view().immutables.len();
-            let added = &job.change.edit.added;
-            job.watch
-                .flush_ended(job.info, &job.family, added, left, micros);
-        }
-        self.note_space(BackgroundErrorReason::Flush);
-        Ok(())
-    }
-
-    /// Writes the part of one family in an atomic flush.
-    fn flush_of(
-        self: &Arc<Self>,
-        family: &Arc<FamilyState>,
-        immutables: &[Immutable],
-        working: &mut Option<Working>,
-    ) -> Result<Job> {
-        let reason = self.tree.lock().take_flush_reason(family.id());
-        let flushed: Vec<_> = immutables
-            .iter()
-            .map(|immutable| immutable.memtable.clone())
-            .collect();
-        let version = family.view().version.clone();
-        let watch = Arc::new(Watch::new(
-            &self.telemetry,
-            family,
-            TableFileCreationReason::Flush,
-        ));
-        *working = Some(self.begin_flush(family, watch.job, &flushed));
-        let _stage = threads::stage(Stage::FlushRun);
-        let info = watch.flush_begins(family, &flushed, reason);
-        let started = self.context.world.clock.monotonic_nanos();
-        let edit = self.write_watched(family, &version, &flushed, &watch)?;
-        Ok(Job {
-            family: family.clone(),
-            change: Change {
-                edit,
-                flushed,
-                log_number: immutables.last().map(|newest| newest.next_log),
-                ingested: None,
-            },
-            watch,
-            info,
-            started,
-        })
     }
 
     /// Switches the memtables of `families`, and of those flushed together with them, and waits until they

@@ -14,14 +14,16 @@ use cairn_memtable::Memtable;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{BackgroundErrorReason, FlushReason};
-use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
+use cairn_options::{
+    BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle,
+};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
 use crate::background::guarded;
 use crate::bounds;
 use crate::catalog::family::FamilyState;
-use crate::compaction::{Chosen, manual_blob_gc};
+use crate::compaction::Chosen;
 use crate::handle::Family;
 use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
@@ -456,6 +458,30 @@ fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8])
             bounds::compare(order, &tombstone.start, end).is_le()
                 && bounds::compare(order, &tombstone.end, begin).is_gt()
         })
+}
+
+/// Returns the blobs that a manual compaction relocates.
+fn manual_blob_gc(family: &FamilyState, options: &CompactRangeOptions) -> Result<BlobGc> {
+    let default = BlobGc::new(&family.options());
+    let cutoff = options.blob_garbage_collection_age_cutoff;
+    if cutoff > 1.0 {
+        return Err(Error::invalid_argument(format!(
+            "blob_garbage_collection_age_cutoff: expected at most 1, or a number below 0 for the \
+             family's, found {cutoff}"
+        )));
+    }
+    Ok(BlobGc {
+        enabled: match options.blob_garbage_collection_policy {
+            BlobGarbageCollectionPolicy::Force => true,
+            BlobGarbageCollectionPolicy::Disable => false,
+            BlobGarbageCollectionPolicy::UseDefault => default.enabled,
+        },
+        age_cutoff: match cutoff >= 0.0 {
+            true => cutoff,
+            false => default.age_cutoff,
+        },
+        space_target: default.space_target,
+    })
 }
 
 impl Family {
