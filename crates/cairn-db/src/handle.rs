@@ -158,6 +158,12 @@ impl Family {
         self.state.order().timestamp_size()
     }
 
+    /// A number of the open database that is unique among openings while a handle of this one exists.
+    #[must_use]
+    pub fn opening(&self) -> usize {
+        Arc::as_ptr(&self.db) as usize
+    }
+
     /// Returns the directory of the database.
     #[must_use]
     pub fn db_path(&self) -> &Path {

@@ -51,12 +51,6 @@ impl Db {
 }
 
 impl Family {
-    /// A number that is unique among openings while a handle of this one exists.
-    #[must_use]
-    pub fn opening(&self) -> usize {
-        Arc::as_ptr(&self.db) as usize
-    }
-
     /// True if the database was closed by [`Db::close_and_release`]: reads of the family fail.
     #[must_use]
     pub fn is_released(&self) -> bool {
