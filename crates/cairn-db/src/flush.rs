@@ -340,8 +340,23 @@ impl Shared {
         }
     }
 
-    /// Waits until one more memtable of each family, and one more file of level 0, would not slow down
-    /// writes, or the memtables have been switched in the meantime.
+    /// True if one more immutable memtable and one more file of level 0 would not slow down the writes of `family`, or if
+    /// both are below the triggers of jobs, so that no job would make more room.
+    pub(crate) fn has_room_for_flush(&self, family: &FamilyState, state: &FamilyTree) -> bool {
+        let mut load = self.load_of(family, state);
+        let options = family.options();
+        let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+        let trigger = options.level0_file_num_compaction_trigger.max(0) as usize;
+        if load.immutables < to_merge && load.level_zero_files < trigger {
+            return true;
+        }
+        load.immutables += 1;
+        load.level_zero_files += 1;
+        stall::condition(load, &options) == Condition::Normal
+    }
+
+    /// Waits until there is room for the flush of each family ([`Shared::has_room_for_flush`]), or its memtable has been
+    /// switched in the meantime.
     fn wait_before_flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         for family in families {
             let active = family.memtable();
@@ -350,23 +365,10 @@ impl Shared {
                 let Some(state) = tree.families.get(&family.id()) else {
                     return true;
                 };
-                let mut load = self.load_of(family, state);
-                if switched || active.is_empty() && load.immutables == 0 {
-                    return true;
-                }
-                let options = family.options();
-                // Below the triggers of flushes and compactions nothing would end the wait.
-                let merged = options.min_write_buffer_number_to_merge.max(1) as usize;
-                let trigger = options.level0_file_num_compaction_trigger;
-                if load.immutables < merged
-                    && i32::try_from(load.level_zero_files).is_ok_and(|files| files < trigger)
-                {
-                    return true;
-                }
-                load.immutables += 1;
-                load.level_zero_files += 1;
                 // If no job is running, none will free memory: the wait would not end.
-                stall::condition(load, &options) == Condition::Normal
+                switched
+                    || active.is_empty() && state.immutables.is_empty()
+                    || self.has_room_for_flush(family, state)
                     || tree.jobs.are_idle()
                     || self.check_writable().is_err()
                     || has_failed(state).is_some()

@@ -27,7 +27,6 @@ use crate::compaction::Chosen;
 use crate::handle::Family;
 use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
-use crate::write::stall::{Condition, condition};
 
 /// Returns the bound `key` of a range of keys, with a timestamp of bytes `fill`: 0xff before all versions of the key, 0
 /// after them.
@@ -96,8 +95,8 @@ impl Shared {
         }
     }
 
-    /// Waits until another immutable memtable and another level-0 file would not slow down writes. Returns
-    /// true if the memtable at the start of the wait is still the active one.
+    /// Waits until there is room for a flush ([`Shared::has_room_for_flush`]). Returns false if the memtable that was active
+    /// at the start of the wait has been flushed by then.
     fn wait_for_room_to_flush(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<bool> {
         let first = Arc::downgrade(&family.memtable());
         let flushed = || first.strong_count() == 0;
@@ -105,15 +104,7 @@ impl Shared {
             let Some(state) = tree.families.get(&family.id()) else {
                 return true;
             };
-            let options = family.options();
-            let mut load = self.load_of(family, state);
-            let files = load.level_zero_files;
-            load.level_zero_files += 1;
-            let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
-            let trigger = options.level0_file_num_compaction_trigger.max(0) as usize;
-            // If the triggers are so low that any work stalls, work must be able to start nevertheless.
-            let idle = state.immutables.len() < to_merge && files < trigger;
-            idle || condition(load, &options) == Condition::Normal
+            self.has_room_for_flush(family, state)
         };
         // If no job is running, none will free memory: the wait would not end.
         let hopeless = |tree: &Tree| tree.jobs.are_idle();
