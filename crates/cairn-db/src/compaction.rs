@@ -134,12 +134,8 @@ impl Shared {
     ) -> Option<Chosen> {
         let version = family.view().version.clone();
         let state = tree.families.get_mut(&family.id())?;
-        let pick = pick::pick(
-            &version,
-            &state.busy,
-            &self.present(family),
-            &self.pick_options(family),
-        );
+        let (present, options) = (self.present(family), self.pick_options(family));
+        let pick = pick::pick(&pick::Tree::new(&version, &state.busy, &present, &options));
         let token = match family.options().compaction_thread_limiter.as_ref() {
             Some(limiter) if pick.is_some() => {
                 let shared = Arc::downgrade(self);
@@ -334,12 +330,8 @@ impl Shared {
         busy: &InProgress,
         version: &Version,
     ) -> bool {
-        pick::is_due(
-            version,
-            busy,
-            &self.present(family),
-            &self.pick_options(family),
-        )
+        let (present, options) = (self.present(family), self.pick_options(family));
+        pick::is_due(&pick::Tree::new(version, busy, &present, &options))
     }
 }
 

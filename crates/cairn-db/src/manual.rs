@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
-use cairn_jobs::pick::{self, FilesRequest, InProgress, Manual, Pick, Step, UserRange};
+use cairn_jobs::pick::{self, FilesRequest, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
@@ -162,7 +162,8 @@ impl Shared {
                 };
                 let releases = state.busy.releases();
                 let (present, options) = (self.present(family), self.pick_options(family));
-                let chosen = match manual.next(&version, &state.busy, &present, &options) {
+                let from = pick::Tree::new(&version, &state.busy, &present, &options);
+                let chosen = match manual.next(&from) {
                     Step::Done => return Ok(()),
                     Step::Wait => {
                         state.check_wait()?;
@@ -261,14 +262,16 @@ impl Shared {
         self: &Arc<Self>,
         family: &FamilyState,
         canceled: &Canceled,
-        choose: impl FnOnce(&Version, &InProgress) -> Result<Option<Pick>>,
+        choose: impl FnOnce(&pick::Tree<'_>) -> Result<Option<Pick>>,
     ) -> Result<bool> {
+        let (present, options) = (self.present(family), self.pick_options(family));
         let chosen = {
             let mut tree = self.tree.lock();
             let version = family.view().version.clone();
             let state = tree.families.get_mut(&family.id());
             let state = state.ok_or_else(|| dropped(family))?;
-            match choose(&version, &state.busy)? {
+            let from = pick::Tree::new(&version, &state.busy, &present, &options);
+            match choose(&from)? {
                 Some(pick) => self.take(&mut tree, family, pick, version)?,
                 None => return Ok(false),
             }
@@ -283,20 +286,16 @@ impl Shared {
         level: usize,
         target: Option<usize>,
     ) -> Result<()> {
-        let options = self.pick_options(family);
-        let present = self.present(family);
-        self.run_chosen(family, &Canceled::default(), |version, busy| {
-            pick::refit(version, busy, &present, &options, level, target)
+        self.run_chosen(family, &Canceled::default(), |tree| {
+            pick::refit(tree, level, target)
         })
         .map(|_| ())
     }
 
     fn move_level_zero(self: &Arc<Self>, family: &FamilyState, target: usize) -> Result<()> {
         self.check_writable()?;
-        let options = self.pick_options(family);
-        let present = self.present(family);
-        self.run_chosen(family, &Canceled::default(), |version, busy| {
-            pick::move_level_zero(version, busy, &present, &options, target)
+        self.run_chosen(family, &Canceled::default(), |tree| {
+            pick::move_level_zero(tree, target)
         })
         .map(|_| ())
     }
@@ -308,17 +307,8 @@ impl Shared {
         include_end: bool,
     ) -> Result<()> {
         self.check_writable()?;
-        let options = self.pick_options(family);
-        let present = self.present(family);
-        self.run_chosen(family, &Canceled::default(), |version, busy| {
-            Ok(pick::delete_in_ranges(
-                version,
-                busy,
-                &present,
-                &options,
-                ranges,
-                include_end,
-            ))
+        self.run_chosen(family, &Canceled::default(), |tree| {
+            Ok(pick::delete_in_ranges(tree, ranges, include_end))
         })?;
         let mut tree = self.tree.lock();
         self.schedule(&mut tree);
@@ -382,7 +372,8 @@ impl Shared {
                 let version = family.view().version.clone();
                 let state = tree.families.get(&family.id());
                 let busy = &state.ok_or_else(|| dropped(family))?.busy;
-                let pick = pick::pick_files(&version, busy, &present, &pick_options, &request)?;
+                let from = pick::Tree::new(&version, busy, &present, &pick_options);
+                let pick = pick::pick_files(&from, &request)?;
                 Chosen {
                     reports_tables: true,
                     ..self.take(&mut tree, family, pick, version)?

@@ -16,7 +16,8 @@ use cairn_format::compaction_service::{
 };
 use cairn_format::names::FileName;
 use cairn_format::table::properties::Properties;
-use cairn_jobs::{Cancel, CompactJob, JobContext, JobEvents, JobOutput, KeyRange, compact, pick};
+use cairn_jobs::pick::{self, InProgress};
+use cairn_jobs::{Cancel, CompactJob, JobContext, JobEvents, JobOutput, KeyRange, compact};
 use cairn_observe::listener::KeyPrefix;
 use cairn_observe::statistics::{Histogram, Keeping, Ticker};
 use cairn_observe::{Listeners, LogSink};
@@ -364,13 +365,15 @@ impl Worker<'_> {
         check_canceled(self.options)?;
         let shared = &self.db.handle.shared;
         let version = self.family.view().version.clone();
-        let pick = pick::pick_exactly(
-            &version,
-            &shared.present(self.family),
-            &shared.pick_options(self.family),
-            &self.inputs()?,
-            usize::try_from(self.request.output_level).unwrap_or(usize::MAX),
-        )?;
+        // The primary has reserved the inputs.
+        let none_busy = InProgress::default();
+        let (present, options) = (
+            shared.present(self.family),
+            shared.pick_options(self.family),
+        );
+        let tree = pick::Tree::new(&version, &none_busy, &present, &options);
+        let output_level = usize::try_from(self.request.output_level).unwrap_or(usize::MAX);
+        let pick = pick::pick_exactly(&tree, &self.inputs()?, output_level)?;
         if self.family.options().enable_blob_files
             || pick.files().any(|(_, file)| file.oldest_blob.is_some())
         {
