@@ -6,13 +6,13 @@
 //!
 //! Invariants, cited by number:
 //!
-//! S1. The view of a family has the memtables in its tree that wait for a flush, in the same order.
-//! S2. Memtables of a family are in order: each starts after the last entry of the previous one.
-//! S3. The logs needed by the memtables of a family ascend, start with the family's own log number, and
+//! TREE1. The view of a family has the memtables in its tree that wait for a flush, in the same order.
+//! TREE2. Memtables of a family are in order: each starts after the last entry of the previous one.
+//! TREE3. The logs needed by the memtables of a family ascend, start with the family's own log number, and
 //! exist.
-//! S4. Files have numbers that were allocated.
-//! S5. Files of levels from 1 on do not overlap.
-//! S6. Entries in memtables have sequence numbers that were assigned.
+//! TREE4. Files have numbers that were allocated.
+//! TREE5. Files of levels from 1 on do not overlap.
+//! TREE6. Entries in memtables have sequence numbers that were assigned.
 //!
 //! Cost: builds with assertions only; proportional to the number of families and memtables, and to the files
 //! of one family at an install.
@@ -72,17 +72,17 @@ impl Shared {
                 .rev()
                 .map(std::sync::Arc::as_ptr)
                 .eq(waiting.map(std::sync::Arc::as_ptr)),
-            "the view of {name:?} has the memtables that wait for a flush (S1)"
+            "the view of {name:?} has the memtables that wait for a flush (TREE1)"
         );
         let logs = state.immutables.iter().map(|one| one.next_log);
         let logs: Vec<FileNumber> = std::iter::once(state.log_number).chain(logs).collect();
         debug_assert!(
             logs.is_sorted(),
-            "the logs that {name:?} needs ascend: {logs:?} (S3)"
+            "the logs that {name:?} needs ascend: {logs:?} (TREE3)"
         );
         debug_assert!(
             logs.last() < Some(&self.catalog.numbers.next()),
-            "{name:?} needs log {:?}, which does not exist (S3)",
+            "{name:?} needs log {:?}, which does not exist (TREE3)",
             logs.last()
         );
         let last = self.writes.commits.allocated();
@@ -91,7 +91,7 @@ impl Shared {
                 .immutables
                 .iter()
                 .all(|one| one.memtable.largest_seq() <= last && !one.memtable.is_empty()),
-            "immutable memtables of {name:?} have entries up to {last} (S6)"
+            "immutable memtables of {name:?} have entries up to {last} (TREE6)"
         );
         check_memtables(&view);
     }

@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //!
-//! C1. Closing is never undone, and cancels jobs.
-//! C2. One thread closes the database; other callers wait for it.
-//! C3. The directory is released when closing is complete, and not before.
+//! CLOSE1. Closing is never undone, and cancels jobs.
+//! CLOSE2. One thread closes the database; other callers wait for it.
+//! CLOSE3. The directory is released when closing is complete, and not before.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Lifecycle {
         let done = close();
         assert!(
             self.is_closing(),
-            "closing has begun in a closed database (C1)"
+            "closing has begun in a closed database (CLOSE1)"
         );
         *closed = true;
         done
@@ -83,7 +83,7 @@ impl Lifecycle {
     pub(crate) fn release_directory(&self) {
         assert!(
             self.is_closing(),
-            "only a closing database releases its directory (C3)"
+            "only a closing database releases its directory (CLOSE3)"
         );
         *self.directory.lock() = None;
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "C3")]
+    #[should_panic(expected = "CLOSE3")]
     fn an_open_database_keeps_its_directory_locked() {
         Lifecycle::new(None, Locks::new()).release_directory();
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //!
-//! O1. Changes of options are serialized by [`Settings::begin_change`], whose lock precedes most others.
-//! O2. The newest OPTIONS file has the newest options: files are written under [`Settings::lock_file`], whose
+//! OPT1. Changes of options are serialized by [`Settings::begin_change`], whose lock precedes most others.
+//! OPT2. The newest OPTIONS file has the newest options: files are written under [`Settings::lock_file`], whose
 //! lock follows most others.
 
 use std::sync::Arc;
