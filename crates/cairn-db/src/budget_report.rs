@@ -38,8 +38,8 @@ impl Shared {
         let (mut merges, mut stored) = (MergeTimes::default(), 0);
         let families = self.catalog.families();
         for family in families.iter() {
-            let work = family.work.get();
-            for level in work.levels.values() {
+            let stats = family.stats.get();
+            for level in stats.levels.values() {
                 merges.nanos += level.micros.saturating_mul(1000);
                 merges.overlap_nanos += level.overlap_micros.saturating_mul(1000);
             }

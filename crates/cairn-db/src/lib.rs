@@ -28,6 +28,7 @@ mod direct_blobs;
 mod entities;
 mod errors;
 mod families;
+mod family_stats;
 mod files;
 mod files_host;
 mod flush;
@@ -80,7 +81,6 @@ mod two_phase;
 mod verify;
 mod wal_iterator;
 pub(crate) mod watch;
-pub(crate) mod work;
 mod write;
 
 pub use batch::WriteBatch;

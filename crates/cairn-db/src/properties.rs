@@ -18,8 +18,8 @@ use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
-/// The sources of properties.
-struct Sources<'a> {
+/// The state from which properties are computed.
+struct PropertyInput<'a> {
     shared: &'a Shared,
     family: &'a FamilyState,
     view: &'a View,
@@ -37,7 +37,7 @@ struct Sources<'a> {
     deletes_files: bool,
 }
 
-type Number = fn(&Sources<'_>) -> u64;
+type Number = fn(&PropertyInput<'_>) -> u64;
 
 /// Properties that are numbers.
 const NUMBERS: &[(&str, Number)] = &[
@@ -184,7 +184,7 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
 ];
 
-fn memtable_bytes(s: &Sources<'_>) -> u64 {
+fn memtable_bytes(s: &PropertyInput<'_>) -> u64 {
     let waiting: usize = s
         .view
         .immutables
@@ -194,12 +194,12 @@ fn memtable_bytes(s: &Sources<'_>) -> u64 {
     (s.view.memtable.memory_usage() + waiting) as u64
 }
 
-fn live_table_bytes(s: &Sources<'_>) -> u64 {
+fn live_table_bytes(s: &PropertyInput<'_>) -> u64 {
     let sizes = s.view.version.files().map(|(_, file)| file.size);
     sizes.fold(0, u64::saturating_add)
 }
 
-fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
+fn obsolete_table_bytes(s: &PropertyInput<'_>) -> u64 {
     s.shared.catalog.deletions.table_bytes()
 }
 
@@ -208,7 +208,7 @@ const SAMPLED_TABLES: usize = 64;
 
 /// Entries minus twice the deletions: each deletion hides one entry and does not count itself. Tables that
 /// have not been opened yet are estimated by their size from those that have.
-fn estimate_keys(s: &Sources<'_>) -> u64 {
+fn estimate_keys(s: &PropertyInput<'_>) -> u64 {
     let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
     let mut to_sample = SAMPLED_TABLES;
     for (level, file) in s.view.version.files() {
@@ -244,7 +244,7 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
 }
 
 /// Bytes of tables that do not hide data in lower levels, summed from the last level upwards.
-fn live_data(s: &Sources<'_>) -> u64 {
+fn live_data(s: &PropertyInput<'_>) -> u64 {
     let order = s.family.order();
     let mut bytes = 0_u64;
     let mut counted: Vec<&cairn_version::FileMeta> = Vec::new();
@@ -334,7 +334,7 @@ impl Shared {
                 _ => u64::from(taken.count() > 0),
             }
         });
-        let sources = Sources {
+        let input = PropertyInput {
             shared: self,
             family,
             view: &view,
@@ -349,7 +349,7 @@ impl Shared {
             deletes_files: self.catalog.deletions.are_enabled(),
         };
         drop(tree);
-        Some(number(&sources))
+        Some(number(&input))
     }
 
     /// Numeric properties that exist only under certain conditions.

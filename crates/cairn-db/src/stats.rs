@@ -8,9 +8,9 @@ use cairn_read::View;
 
 use crate::blob_stats::BlobStats;
 use crate::catalog::family::FamilyState;
+use crate::family_stats::{CompactionStats, FamilyStats, Interval};
 use crate::shared::Shared;
 use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
-use crate::work::{Interval, LevelWork, Work};
 
 /// The columns: the name in maps, and the title in tables. `CompactedFiles` is in the column of `NumFiles`.
 const COLUMNS: [(&str, &str); 22] = [
@@ -49,11 +49,11 @@ struct Present {
 }
 
 /// The values of a row, in the order of [`COLUMNS`].
-fn row(present: Present, work: &LevelWork) -> [f64; 22] {
+fn row(present: Present, stats: &CompactionStats) -> [f64; 22] {
     let gb = |bytes: u64| bytes as f64 / GB;
-    let seconds = work.micros as f64 / 1e6;
-    let elapsed = (work.micros + 1) as f64 / 1e6;
-    let average = match work.jobs {
+    let seconds = stats.micros as f64 / 1e6;
+    let elapsed = (stats.micros + 1) as f64 / 1e6;
+    let average = match stats.jobs {
         0 => 0.0,
         jobs => seconds / jobs as f64,
     };
@@ -62,25 +62,25 @@ fn row(present: Present, work: &LevelWork) -> [f64; 22] {
         present.busy as f64,
         present.bytes as f64,
         present.score,
-        gb(work.read()),
-        gb(work.read_above),
-        gb(work.read_here),
-        gb(work.written),
+        gb(stats.read()),
+        gb(stats.read_above),
+        gb(stats.read_here),
+        gb(stats.written),
         // Bytes before compression are not counted.
         gb(0),
-        (work.written as f64 - work.read_here as f64) / GB,
-        gb(work.moved),
+        (stats.written as f64 - stats.read_here as f64) / GB,
+        gb(stats.moved),
         present.write_amplification,
-        work.read() as f64 / MB / elapsed,
-        (work.written + work.written_blobs) as f64 / MB / elapsed,
+        stats.read() as f64 / MB / elapsed,
+        (stats.written + stats.written_blobs) as f64 / MB / elapsed,
         seconds,
-        work.cpu_micros as f64 / 1e6,
-        work.jobs as f64,
+        stats.cpu_micros as f64 / 1e6,
+        stats.jobs as f64,
         average,
-        work.entries_in as f64,
-        work.entries_dropped as f64,
-        gb(work.read_blobs),
-        gb(work.written_blobs),
+        stats.entries_in as f64,
+        stats.entries_dropped as f64,
+        gb(stats.read_blobs),
+        gb(stats.written_blobs),
     ]
 }
 
@@ -134,11 +134,11 @@ fn print_row(name: &str, v: &[f64; 22]) -> String {
 struct Levels {
     rows: Vec<(usize, [f64; 22])>,
     sum: [f64; 22],
-    total: LevelWork,
+    total: CompactionStats,
 }
 
 impl Shared {
-    fn levels(&self, family: &FamilyState, view: &View, work: &Work) -> Levels {
+    fn levels(&self, family: &FamilyState, view: &View, stats: &FamilyStats) -> Levels {
         let (busy, scores) = {
             let tree = self.tree.lock();
             let state = tree.families.get(&family.id());
@@ -148,16 +148,16 @@ impl Shared {
             let scores = self.scores(family, view, &busy);
             (busy, scores)
         };
-        let ingest = work.flushes.written + work.ingested.0;
-        let amplification = |input: u64, work: &LevelWork| match input {
+        let ingest = stats.flushes.written + stats.ingested.0;
+        let amplification = |input: u64, stats: &CompactionStats| match input {
             0 => 0.0,
-            input => (work.written + work.written_blobs) as f64 / input as f64,
+            input => (stats.written + stats.written_blobs) as f64 / input as f64,
         };
         let mut rows = Vec::new();
-        let mut total = LevelWork::default();
+        let mut total = CompactionStats::default();
         let mut all = Present::default();
         for (level, files) in view.version.levels().iter().enumerate() {
-            let done = work.levels.get(&level).copied().unwrap_or_default();
+            let done = stats.levels.get(&level).copied().unwrap_or_default();
             let taken = files
                 .files()
                 .iter()
@@ -196,19 +196,19 @@ impl Shared {
     pub(crate) fn family_stats(&self, family: &FamilyState, view: &View, periodic: bool) -> String {
         let uptime = || self.context.uptime();
         let Interval {
-            now: (work, now),
+            now: (stats, now),
             before: (before, since),
-        } = family.work.interval(uptime, periodic);
-        let levels = self.levels(family, view, &work);
+        } = family.stats.interval(uptime, periodic);
+        let levels = self.levels(family, view, &stats);
         let mut text = header(family.name(), "Level");
         for (level, values) in &levels.rows {
             text += &print_row(&format!("L{level}"), values);
         }
         text += &print_row("Sum", &levels.sum);
-        let interval = total_of(&work).minus(&total_of(&before));
-        let ingest = |work: &Work| work.flushes.written + work.ingested.0;
+        let interval = total_of(&stats).minus(&total_of(&before));
+        let ingest = |stats: &FamilyStats| stats.flushes.written + stats.ingested.0;
         let amplification = (interval.written + interval.written_blobs) as f64
-            / (ingest(&work) - ingest(&before) + 1) as f64;
+            / (ingest(&stats) - ingest(&before) + 1) as f64;
         let present = Present {
             write_amplification: amplification,
             ..Present::default()
@@ -216,10 +216,10 @@ impl Shared {
         text += &print_row("Int", &row(present, &interval));
         text += &header(family.name(), "Priority");
         let mut low = levels.total;
-        low = low.minus(&work.flushes);
-        for (name, work) in [("Low", low), ("High", work.flushes)] {
-            if work.micros > 0 {
-                text += &print_row(name, &row(Present::default(), &work));
+        low = low.minus(&stats.flushes);
+        for (name, stats) in [("Low", low), ("High", stats.flushes)] {
+            if stats.micros > 0 {
+                text += &print_row(name, &row(Present::default(), &stats));
             }
         }
         let blobs = BlobStats::of(&view.version);
@@ -233,21 +233,21 @@ impl Shared {
             blob_amplification(&blobs),
         );
         let seconds = (now, now - since);
-        text += &totals(&work, &before, &levels.total, &interval, seconds);
+        text += &totals(&stats, &before, &levels.total, &interval, seconds);
         let _ = writeln!(
             text,
             "Estimated pending compaction bytes: {}",
             self.pending_bytes(family, view)
         );
-        text += &stall_text(&family_stalls(&work));
+        text += &stall_text(&family_stalls(&stats));
         text
     }
 
     /// The map form of `rocksdb.cfstats`.
     pub(crate) fn family_stats_map(&self, family: &FamilyState, view: &View) -> Map {
-        let work = family.work.get();
-        let levels = self.levels(family, view, &work);
-        let mut map = family_stalls(&work);
+        let stats = family.stats.get();
+        let levels = self.levels(family, view, &stats);
+        let mut map = family_stalls(&stats);
         let named = levels
             .rows
             .iter()
@@ -262,7 +262,7 @@ impl Shared {
 
     /// The property `rocksdb.cf-write-stall-stats`.
     pub(crate) fn family_stall_stats(&self, family: &FamilyState) -> Map {
-        family_stalls(&family.work.get())
+        family_stalls(&family.stats.get())
     }
 
     /// The property `rocksdb.block-cache-entry-stats`: the cache entries of `family`, by role.
@@ -375,18 +375,18 @@ fn blob_amplification(blobs: &BlobStats) -> f64 {
     }
 }
 
-fn total_of(work: &Work) -> LevelWork {
-    let mut total = LevelWork::default();
-    work.levels.values().for_each(|level| total.add(level));
+fn total_of(stats: &FamilyStats) -> CompactionStats {
+    let mut total = CompactionStats::default();
+    stats.levels.values().for_each(|level| total.add(level));
     total
 }
 
 /// The lines between the tables and the stalls.
 fn totals(
-    work: &Work,
-    before: &Work,
-    total: &LevelWork,
-    interval: &LevelWork,
+    stats: &FamilyStats,
+    before: &FamilyStats,
+    total: &CompactionStats,
+    interval: &CompactionStats,
     (up, since): (f64, f64),
 ) -> String {
     let gb = |bytes: u64| bytes as f64 / GB;
@@ -397,19 +397,19 @@ fn totals(
          AddFile(Total Files): cumulative {}, interval {}\n\
          AddFile(L0 Files): cumulative {}, interval {}\n\
          AddFile(Keys): cumulative {}, interval {}\n",
-        gb(work.flushes.written),
-        gb(work.flushes.written - before.flushes.written),
-        gb(work.ingested.0),
-        gb(work.ingested.0 - before.ingested.0),
-        work.ingested.1,
-        work.ingested.1 - before.ingested.1,
-        work.ingested_level_zero,
-        work.ingested_level_zero - before.ingested_level_zero,
-        work.ingested_entries,
-        work.ingested_entries - before.ingested_entries,
+        gb(stats.flushes.written),
+        gb(stats.flushes.written - before.flushes.written),
+        gb(stats.ingested.0),
+        gb(stats.ingested.0 - before.ingested.0),
+        stats.ingested.1,
+        stats.ingested.1 - before.ingested.1,
+        stats.ingested_level_zero,
+        stats.ingested_level_zero - before.ingested_level_zero,
+        stats.ingested_entries,
+        stats.ingested_entries - before.ingested_entries,
     );
-    for (word, work, seconds) in [("Cumulative", total, up), ("Interval", interval, since)] {
-        let written = work.written + work.written_blobs;
+    for (word, stats, seconds) in [("Cumulative", total, up), ("Interval", interval, since)] {
+        let written = stats.written + stats.written_blobs;
         let rate = |bytes: u64| bytes as f64 / MB / seconds.max(0.001);
         let _ = writeln!(
             text,
@@ -417,16 +417,16 @@ fn totals(
              {:.1} seconds",
             gb(written),
             rate(written),
-            gb(work.read()),
-            rate(work.read()),
-            work.micros as f64 / 1e6
+            gb(stats.read()),
+            rate(stats.read()),
+            stats.micros as f64 / 1e6
         );
     }
     text
 }
 
 /// Returns write stalls of a family, by cause.
-fn family_stalls(work: &Work) -> Map {
+fn family_stalls(stats: &FamilyStats) -> Map {
     const CAUSES: [&str; 3] = [
         "memtable-limit",
         "l0-file-count-limit",
@@ -434,17 +434,17 @@ fn family_stalls(work: &Work) -> Map {
     ];
     let mut map = Map::new();
     for (at, cause) in CAUSES.iter().enumerate() {
-        map.insert(format!("{cause}-delays"), work.delays[at].to_string());
-        map.insert(format!("{cause}-stops"), work.stops[at].to_string());
+        map.insert(format!("{cause}-delays"), stats.delays[at].to_string());
+        map.insert(format!("{cause}-stops"), stats.stops[at].to_string());
     }
-    let busy = work.level_zero_stalls_while_compacting;
+    let busy = stats.level_zero_stalls_while_compacting;
     for (word, count) in [("delays", busy.0), ("stops", busy.1)] {
         let name = format!("cf-l0-file-count-limit-{word}-with-ongoing-compaction");
         map.insert(name, count.to_string());
     }
     let sum = |counts: &[u64; 3]| counts.iter().sum::<u64>().to_string();
-    map.insert("total-delays".to_owned(), sum(&work.delays));
-    map.insert("total-stops".to_owned(), sum(&work.stops));
+    map.insert("total-delays".to_owned(), sum(&stats.delays));
+    map.insert("total-stops".to_owned(), sum(&stats.stops));
     map
 }
 
@@ -461,7 +461,7 @@ mod tests {
     fn rows_are_aligned_with_their_titles() {
         let text = header("f", "Level");
         let titles = text.lines().nth(2).expect("titles");
-        let row = print_row("Sum", &row(Present::default(), &LevelWork::default()));
+        let row = print_row("Sum", &row(Present::default(), &CompactionStats::default()));
         assert!(
             titles.starts_with("Level    Files   Size   Score     Read(GB) Rn(GB)"),
             "{titles}"

@@ -264,7 +264,7 @@ impl Shared {
     }
 
     /// Drops all versions with timestamps newer than `timestamp` from all families whose keys have timestamps.
-    pub(crate) fn trim_history(self: &Arc<Self>, timestamp: &[u8]) -> Result<()> {
+    pub(crate) fn drop_newer_versions(self: &Arc<Self>, timestamp: &[u8]) -> Result<()> {
         let options = CompactRangeOptions {
             bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
             ..CompactRangeOptions::default()
@@ -294,7 +294,7 @@ pub fn open_and_trim_history(request: &OpenRequest<'_>, timestamp: &[u8]) -> Res
         ));
     }
     let db = crate::open(request)?;
-    db.handle.shared.trim_history(timestamp)?;
+    db.handle.shared.drop_newer_versions(timestamp)?;
     Ok(db)
 }
 

@@ -268,7 +268,7 @@ impl RemoteCompactor {
         reply: &Reply,
     ) -> std::result::Result<Received, Rejection> {
         let dir = self.output_dir(params, reply)?;
-        let mut moved = Moved {
+        let mut moved = MovedTables {
             params,
             paths: Vec::new(),
         };
@@ -363,12 +363,12 @@ impl RemoteCompactor {
 }
 
 /// Tables that were moved into the database. Removes them when dropped, unless they were taken out.
-struct Moved<'a> {
+struct MovedTables<'a> {
     params: &'a OutputParams,
     paths: Vec<PathBuf>,
 }
 
-impl Moved<'_> {
+impl MovedTables<'_> {
     /// Moves the table `output` in `dir` to `path`.
     fn take(&mut self, dir: &Path, output: &OutputFile, path: &Path) -> Result<()> {
         let name = String::from_utf8_lossy(&output.file_name);
@@ -381,7 +381,7 @@ impl Moved<'_> {
     }
 }
 
-impl Drop for Moved<'_> {
+impl Drop for MovedTables<'_> {
     fn drop(&mut self) {
         for path in &self.paths {
             // The next open removes files that are in no version.

@@ -502,7 +502,7 @@ struct Foundation {
     threads: Tracker,
     replay_above: BTreeMap<u32, SequenceNumber>,
     policies: Policies,
-    secondary: Option<secondary::Place>,
+    secondary: Option<secondary::SecondaryInstance>,
 }
 
 /// Composes the state of an open database from its components, each of them empty. Does not change the tree
@@ -603,7 +603,7 @@ fn context_of(
     dir: PathBuf,
     recovered: &Recovered,
     names: &[String],
-    secondary: Option<secondary::Place>,
+    secondary: Option<secondary::SecondaryInstance>,
 ) -> Result<DbContext> {
     let clock = &request.world.clock;
     let traces = Tracers::new(clock);

@@ -18,8 +18,8 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{Watch, lsm_state};
 use crate::catalog::family::FamilyState;
+use crate::family_stats::CompactionStats;
 use crate::telemetry::Telemetry;
-use crate::work::LevelWork;
 
 /// The reason of a compaction in RocksDB's terms.
 fn compaction_reason(reason: Reason) -> CompactionReason {
@@ -252,7 +252,7 @@ impl Watch {
             Ok((edit, stats)) => {
                 self.note_outcome(&mut info, family, pick, edit, stats);
                 let levels = work_of(&info, pick, edit, stats.output_blob_bytes);
-                family.work.compacted(info.compaction_reason, &levels);
+                family.stats.compacted(info.compaction_reason, &levels);
                 if !pick.trivial_move {
                     self.telemetry.record_compaction(&info, &stats);
                 }
@@ -373,12 +373,12 @@ fn work_of(
     pick: &Pick,
     edit: &TreeEdit,
     blob_bytes: u64,
-) -> Vec<(usize, LevelWork)> {
+) -> Vec<(usize, CompactionStats)> {
     let stats = &info.stats;
     if pick.trivial_move {
-        let done = LevelWork {
+        let done = CompactionStats {
             moved: stats.total_input_bytes,
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
         return vec![(info.output_level, done)];
     }
@@ -389,17 +389,17 @@ fn work_of(
     let skip_level = pick.skip_level.as_ref().map(|skip_level| {
         let level = skip_level.output.level;
         let files = edit.added.iter().filter(|(at, _)| *at == level);
-        let done = LevelWork {
+        let done = CompactionStats {
             read_here: read(level),
             written: files.map(|(_, file)| file.size).sum(),
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
         (level, done)
     });
     let (read_deeper, written_deeper) =
         skip_level.map_or((0, 0), |(_, done)| (done.read_here, done.written));
     let read_here = read(info.output_level);
-    let done = LevelWork {
+    let done = CompactionStats {
         micros: stats.elapsed_micros,
         overlap_micros: overlap_micros(info, read(0)),
         cpu_micros: stats.cpu_micros,
@@ -412,7 +412,7 @@ fn work_of(
             .num_input_records
             .saturating_sub(stats.num_output_records),
         jobs: 1,
-        ..LevelWork::default()
+        ..CompactionStats::default()
     };
     let mut levels = vec![(info.output_level, done)];
     levels.extend(skip_level);

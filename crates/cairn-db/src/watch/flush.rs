@@ -11,7 +11,7 @@ use cairn_version::FileMeta;
 
 use super::{Watch, lsm_state};
 use crate::catalog::family::FamilyState;
-use crate::work::LevelWork;
+use crate::family_stats::CompactionStats;
 
 impl Watch {
     /// Reports the start of a flush of `memtables`. Returns the report, for [`Watch::flush_ended`].
@@ -75,10 +75,10 @@ impl Watch {
         immutables: usize,
         micros: u64,
     ) {
-        let mut done = LevelWork {
+        let mut done = CompactionStats {
             micros,
             jobs: 1,
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
         for (_, file) in files {
             info.file_number = file.number.0;
@@ -98,7 +98,7 @@ impl Watch {
         let bytes = |blob: &BlobFileAddition| blob.total_blob_bytes;
         done.written_blobs = info.blob_files.iter().map(bytes).sum();
         info.blob_compression = Some(family.options().blob_compression_type);
-        family.work.flushed(&done);
+        family.stats.flushed(&done);
         self.telemetry
             .record_flush(done.written, done.written_blobs, micros);
         self.telemetry.context().info.info(format_args!(

@@ -297,7 +297,7 @@ impl Shared {
             }
         };
         family.set_view(view);
-        family.trim_history();
+        family.trim_memtable_history();
     }
 }
 

@@ -164,7 +164,7 @@ impl Shared {
             let (wait, first) = family.writes.pace.wait(bytes, left, now);
             if first {
                 let cause = Cause::Memtables as usize;
-                family.work.stalled(false, cause, false);
+                family.stats.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
             // If writes are not permitted, the leader returns the error.

@@ -342,7 +342,7 @@ impl Shared {
                 .view()
                 .with_new_memtable(self.new_memtable(&family.options(), last));
             family.set_view(next);
-            family.trim_history();
+            family.trim_memtable_history();
         }
         self.release_logs_of_idle_families(&mut tree, current);
         self.check_tree(&tree);

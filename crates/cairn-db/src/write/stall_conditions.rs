@@ -105,7 +105,7 @@ impl Shared {
         match kind {
             Some((stopped, cause)) => {
                 family
-                    .work
+                    .stats
                     .stalled(stopped, cause as usize, level_zero_is_busy);
                 self.context
                     .info

@@ -1,14 +1,13 @@
-//! The work of flushes and compactions on each level of a family since it was opened: the numbers of
-//! `rocksdb.cfstats`.
+//! Statistics of the flushes and compactions of a family since the database was opened: the numbers of `rocksdb.cfstats`.
 
 use std::collections::BTreeMap;
 
 use cairn_observe::CompactionReason;
 use cairn_platform::sync::Mutex;
 
-/// The work of jobs with this output level.
+/// Statistics of the jobs with one output level.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LevelWork {
+pub(crate) struct CompactionStats {
     /// Elapsed time of jobs, in microseconds.
     pub(crate) micros: u64,
     /// The part of it in which compactions of level 0 rewrote the data of sorted levels.
@@ -35,9 +34,9 @@ pub(crate) struct LevelWork {
     pub(crate) jobs: u64,
 }
 
-impl LevelWork {
+impl CompactionStats {
     /// Adds the counts of `other`.
-    pub(crate) fn add(&mut self, other: &LevelWork) {
+    pub(crate) fn add(&mut self, other: &CompactionStats) {
         self.micros += other.micros;
         self.overlap_micros += other.overlap_micros;
         self.cpu_micros += other.cpu_micros;
@@ -52,9 +51,9 @@ impl LevelWork {
         self.jobs += other.jobs;
     }
 
-    /// Returns the work since `before`.
-    pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
-        LevelWork {
+    /// Returns the difference from `before`.
+    pub(crate) fn minus(&self, before: &CompactionStats) -> CompactionStats {
+        CompactionStats {
             micros: self.micros - before.micros,
             overlap_micros: self.overlap_micros - before.overlap_micros,
             cpu_micros: self.cpu_micros - before.cpu_micros,
@@ -76,13 +75,13 @@ impl LevelWork {
     }
 }
 
-/// The work on a family.
+/// The statistics of a family.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct FamilyStats {
     /// By level of the output.
-    pub(crate) levels: BTreeMap<usize, LevelWork>,
-    /// The work of flushes.
-    pub(crate) flushes: LevelWork,
+    pub(crate) levels: BTreeMap<usize, CompactionStats>,
+    /// Those of flushes.
+    pub(crate) flushes: CompactionStats,
     /// The number of jobs by reason.
     pub(crate) reasons: BTreeMap<u32, u64>,
     /// Bytes and number of files that were ingested.
@@ -99,25 +98,25 @@ pub(crate) struct Work {
     pub(crate) stops: [u64; 3],
 }
 
-/// The work on a family at two times, in seconds since the database was opened.
+/// The statistics of a family at two times, in seconds since the database was opened.
 pub(crate) struct Interval {
-    pub(crate) now: (Work, f64),
+    pub(crate) now: (FamilyStats, f64),
     /// Those of the last periodic report.
-    pub(crate) before: (Work, f64),
+    pub(crate) before: (FamilyStats, f64),
 }
 
-/// The work of a family, counted by several threads.
+/// The statistics of a family, counted by several threads.
 #[derive(Default)]
-pub(crate) struct WorkCounts {
-    work: Mutex<Work>,
-    /// The work at the last periodic report, and its time in seconds.
-    reported: Mutex<(Work, f64)>,
+pub(crate) struct FamilyCounters {
+    stats: Mutex<FamilyStats>,
+    /// The statistics at the last periodic report, and its time in seconds.
+    reported: Mutex<(FamilyStats, f64)>,
 }
 
-impl WorkCounts {
+impl FamilyCounters {
     /// Returns the current counts.
-    pub(crate) fn get(&self) -> Work {
-        self.work.lock().clone()
+    pub(crate) fn get(&self) -> FamilyStats {
+        self.stats.lock().clone()
     }
 
     /// Returns the current counts and time, and those of the last periodic report. `renew` makes the former the last
@@ -135,53 +134,53 @@ impl WorkCounts {
 
     /// Counts an ingested file of `bytes` with `entries` in `level`.
     pub(crate) fn ingested(&self, level: usize, bytes: u64, entries: u64) {
-        let mut work = self.work.lock();
-        work.ingested.0 += bytes;
-        work.ingested.1 += 1;
-        work.ingested_level_zero += u64::from(level == 0);
-        work.ingested_entries += entries;
-        let done = LevelWork {
+        let mut stats = self.stats.lock();
+        stats.ingested.0 += bytes;
+        stats.ingested.1 += 1;
+        stats.ingested_level_zero += u64::from(level == 0);
+        stats.ingested_entries += entries;
+        let done = CompactionStats {
             written: bytes,
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
-        work.levels.entry(level).or_default().add(&done);
+        stats.levels.entry(level).or_default().add(&done);
         let reason = CompactionReason::ExternalSstIngestion.number();
-        *work.reasons.entry(reason).or_default() += 1;
+        *stats.reasons.entry(reason).or_default() += 1;
     }
 
     /// Counts a flush to level 0.
-    pub(crate) fn flushed(&self, done: &LevelWork) {
-        let mut work = self.work.lock();
-        work.flushes.add(done);
-        work.levels.entry(0).or_default().add(done);
-        *work
+    pub(crate) fn flushed(&self, done: &CompactionStats) {
+        let mut stats = self.stats.lock();
+        stats.flushes.add(done);
+        stats.levels.entry(0).or_default().add(done);
+        *stats
             .reasons
             .entry(CompactionReason::Flush.number())
             .or_default() += 1;
     }
 
     /// Counts a compaction or move to these levels.
-    pub(crate) fn compacted(&self, reason: CompactionReason, levels: &[(usize, LevelWork)]) {
-        let mut work = self.work.lock();
+    pub(crate) fn compacted(&self, reason: CompactionReason, levels: &[(usize, CompactionStats)]) {
+        let mut stats = self.stats.lock();
         for (level, done) in levels {
-            work.levels.entry(*level).or_default().add(done);
+            stats.levels.entry(*level).or_default().add(done);
         }
-        *work.reasons.entry(reason.number()).or_default() += 1;
+        *stats.reasons.entry(reason.number()).or_default() += 1;
     }
 
     /// Counts a slowdown or stop of writes, by the number of its cause.
     pub(crate) fn stalled(&self, stopped: bool, cause: usize, level_zero_is_busy: bool) {
         const LEVEL_ZERO: usize = 1;
-        let mut work = self.work.lock();
+        let mut stats = self.stats.lock();
         let busy = u64::from(cause == LEVEL_ZERO && level_zero_is_busy);
         match stopped {
             true => {
-                work.stops[cause] += 1;
-                work.level_zero_stalls_while_compacting.1 += busy;
+                stats.stops[cause] += 1;
+                stats.level_zero_stalls_while_compacting.1 += busy;
             }
             false => {
-                work.delays[cause] += 1;
-                work.level_zero_stalls_while_compacting.0 += busy;
+                stats.delays[cause] += 1;
+                stats.level_zero_stalls_while_compacting.0 += busy;
             }
         }
     }
@@ -195,10 +194,10 @@ mod tests {
     /// in between had larger ones, and their difference was negative.
     #[test]
     fn a_report_reads_its_counts_after_the_last_one_is_complete() {
-        let counts = WorkCounts::default();
-        let done = LevelWork {
+        let counts = FamilyCounters::default();
+        let done = CompactionStats {
             written: 1,
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
         for written in 1..3 {
             counts.flushed(&done);
