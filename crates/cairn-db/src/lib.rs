@@ -45,6 +45,7 @@ mod invariants;
 mod iter;
 mod job_context;
 mod jobs;
+mod json;
 mod kept_files;
 mod lifecycle;
 mod locks;

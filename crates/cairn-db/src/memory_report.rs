@@ -15,6 +15,7 @@ use cairn_platform::posix::process_memory;
 use cairn_types::SequenceNumber;
 
 use crate::catalog::family::FamilyState;
+use crate::json::{array, object};
 use crate::open_iterators::Opener;
 use crate::shared::Shared;
 
@@ -323,18 +324,4 @@ fn shown(seq: SequenceNumber) -> String {
         SequenceNumber::MAX => "null".to_owned(),
         seq => seq.0.to_string(),
     }
-}
-
-/// Returns a JSON object with members whose values are JSON.
-fn object(members: &[(&str, String)]) -> String {
-    let members: Vec<String> = members
-        .iter()
-        .map(|(name, value)| format!("{}:{value}", quoted(name)))
-        .collect();
-    format!("{{{}}}", members.join(","))
-}
-
-/// Returns a JSON array of values that are JSON.
-fn array(values: &[String]) -> String {
-    format!("[{}]", values.join(","))
 }

@@ -1,10 +1,10 @@
 //! The property `cairn.cache`: the entries of the block caches by role, family and level, as JSON.
 
-use std::fmt::Write as _;
-
 use cairn_memory::BlockCache;
+use cairn_observe::event::quoted;
 
-use super::groups::Groups;
+use super::groups::{CacheGroup, Groups};
+use crate::json::{array, object};
 use crate::shared::Shared;
 
 impl Shared {
@@ -12,19 +12,13 @@ impl Shared {
     /// that do not belong to a table of this database have neither family nor level: blobs, rows, blocks of
     /// other databases and of deleted files. Ages are in seconds.
     pub(crate) fn cached(&self) -> String {
-        let mut text = String::from("{\"caches\":[");
-        for (at, cache) in self.block_caches().iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            self.write_cache(cache, &mut text);
-        }
-        text.push_str("]}");
-        text
+        let caches = self.block_caches();
+        let caches: Vec<String> = caches.iter().map(|cache| self.cache_json(cache)).collect();
+        object(&[("caches", array(&caches))])
     }
 
-    fn write_cache(&self, cache: &BlockCache, text: &mut String) {
-        let (owners, families) = (self.owners(), self.catalog.families().clone());
+    fn cache_json(&self, cache: &BlockCache) -> String {
+        let owners = self.owners();
         let mut groups = Groups::default();
         cache.for_each_entry(|entry| {
             let owner = owners.find(&entry.key);
@@ -32,42 +26,30 @@ impl Shared {
             let name = (entry.role.name(), family, level);
             groups.add(name, entry.charge as u64, entry.hits, entry.age_seconds);
         });
-        // Writing to a string does not fail.
-        let _ = write!(
-            text,
-            "{{\"capacity\":{},\"usage\":{},\"groups\":[",
-            cache.capacity(),
-            cache.usage()
-        );
-        for (at, group) in groups.finish().into_iter().enumerate() {
-            let separator = if at > 0 { "," } else { "" };
-            let _ = write!(text, "{separator}{{\"role\":\"{}\",", group.role);
-            if let (Some(id), Some(level)) = (group.family, group.level) {
-                let name = families.get(id).map_or("", |family| family.name());
-                let _ = write!(text, "\"family\":{},\"level\":{level},", json(name));
-            }
-            let _ = write!(
-                text,
-                "\"entries\":{},\"bytes\":{},\"hits\":{},\"age_p50\":{},\"age_p90\":{},\"age_max\":{}}}",
-                group.entries, group.bytes, group.hits, group.age_p50, group.age_p90, group.age_max
-            );
-        }
-        text.push_str("]}");
+        let groups = groups.finish();
+        let groups: Vec<String> = groups.iter().map(|group| self.group_json(group)).collect();
+        object(&[
+            ("capacity", cache.capacity().to_string()),
+            ("usage", cache.usage().to_string()),
+            ("groups", array(&groups)),
+        ])
     }
-}
 
-/// Returns `text` as a JSON string.
-fn json(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            letter if letter < ' ' => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
-            }
-            letter => quoted.push(letter),
+    fn group_json(&self, group: &CacheGroup) -> String {
+        let mut members = vec![("role", quoted(group.role))];
+        if let (Some(id), Some(level)) = (group.family, group.level) {
+            let families = self.catalog.families();
+            let name = families.get(id).map_or("", |family| family.name());
+            members.extend([("family", quoted(name)), ("level", level.to_string())]);
         }
+        members.extend([
+            ("entries", group.entries.to_string()),
+            ("bytes", group.bytes.to_string()),
+            ("hits", group.hits.to_string()),
+            ("age_p50", group.age_p50.to_string()),
+            ("age_p90", group.age_p90.to_string()),
+            ("age_max", group.age_max.to_string()),
+        ]);
+        object(&members)
     }
-    quoted.push('"');
-    quoted
 }
