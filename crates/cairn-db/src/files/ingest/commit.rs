@@ -13,9 +13,9 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::compaction_score;
 use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 
-use super::prepare::{Prepared, PreparedFile};
+use super::clear;
+use super::prepare::{Prepared, PreparedFile, Replaced};
 use super::reservations::{Range, Reservations};
-use super::{ReplaceRange, clear};
 use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
@@ -448,13 +448,11 @@ impl Prepared {
     /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
-        if matches!(self.input.replace, Some(ReplaceRange::All)) {
-            return memtables().next().is_some();
-        }
-        // The range to be replaced contains all files.
         let ranges: Vec<_> = match &self.replaced {
-            Some(Some(range)) => vec![(&range.smallest, &range.largest)],
-            _ => {
+            Replaced::Everything => return memtables().next().is_some(),
+            // It contains all files.
+            Replaced::Range(range) => vec![(&range.smallest, &range.largest)],
+            Replaced::Nothing => {
                 let bounds = self.files.iter().map(|file| &file.bounds);
                 bounds.map(|one| (&one.smallest, &one.largest)).collect()
             }
