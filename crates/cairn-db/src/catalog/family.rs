@@ -14,8 +14,8 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
-use crate::direct_blobs::DirectBlobs;
-use crate::family_stats::FamilyCounters;
+use crate::report::family_stats::FamilyCounters;
+use crate::write::direct_blobs::DirectBlobs;
 use crate::write::family::FamilyWrites;
 
 /// One column family of an open database.

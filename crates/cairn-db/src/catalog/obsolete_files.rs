@@ -23,14 +23,14 @@ use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, FileMeta, TableSource, Version};
 
-use crate::direct_blobs::{DirectFile, Retired};
+use crate::write::direct_blobs::{DirectFile, Retired};
 
 /// Obsolete files of an open database.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     blobs: Vec<(Arc<BlobSource>, FileNumber)>,
-    /// Blob files that memtables may refer to, in a version or not: see [`crate::direct_blobs`].
+    /// Blob files that memtables may refer to, in a version or not: see [`crate::write::direct_blobs`].
     direct: Vec<(Arc<BlobSource>, Arc<DirectFile>)>,
     /// Replaced versions that have blob files.
     old_versions: Vec<Weak<Version>>,

@@ -16,7 +16,7 @@ use super::family::Families;
 use super::file_numbers::FileNumbers;
 use super::scan::old_options;
 use crate::context::DbContext;
-use crate::settings::{OptionsFileLock, Settings};
+use crate::options::settings::{OptionsFileLock, Settings};
 
 /// Durably replaces `path` with a file that contains `content`, which is first written to `temporary`.
 pub(crate) fn replace(

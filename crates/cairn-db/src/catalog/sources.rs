@@ -26,10 +26,10 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{OpenTables, TableSource, Version};
 
 use super::family::{Families, FamilyState};
-use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::locks::Rank;
-use crate::settings::Settings;
+use crate::memory::budget::Budget;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 
 /// The size of the block cache shared by families without one.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::catalog::sources::create_dir;
 use crate::context::Follows;
-use crate::inherited_files;
+use crate::files::inherited_files;
 use crate::shared::Shared;
 
 /// What a database that follows another one has of its own (a secondary instance of RocksDB).

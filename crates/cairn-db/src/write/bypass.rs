@@ -41,11 +41,11 @@ use super::entry::entry;
 use super::queue::Batch;
 use super::stopwatch::Stopwatch;
 use super::{Check, DbEnv, mode_of};
-use crate::background::guarded;
-use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared, Tree};
+use crate::write::batch::WriteBatch;
 
 /// The records of a transaction or of an ingested batch, sorted into memtables.
 pub(crate) struct Bypass {

@@ -11,9 +11,9 @@ use cairn_observe::perf::{self, PerfMetric};
 use cairn_types::{Error, Result};
 
 use super::stall::{Cause, Condition};
-use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
+use crate::write::batch::WriteBatch;
 
 /// The maximum sleep of a delayed write before it checks the condition again.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);

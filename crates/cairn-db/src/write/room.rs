@@ -17,8 +17,8 @@ use super::archive;
 use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared, Tree};
 

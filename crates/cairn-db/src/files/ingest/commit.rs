@@ -16,11 +16,11 @@ use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 use super::clear;
 use super::prepare::{Prepared, PreparedFile, Replaced};
 use super::reservations::{Range, Reservations};
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
 use crate::files::host::{Components, Host, LogEnd};
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 
 /// The state after a failed ingestion.
