@@ -62,20 +62,7 @@ impl Shared {
             self.writes.commits.allocated(),
             "no write is in progress in a database that is being closed"
         );
-        let log = self.writes.writer.lock().log.take();
-        let synced = match log {
-            Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
-            Some(log) => log.abandon(),
-            None => Ok(()),
-        };
-        let unsynced = self.tree.lock().logs.take_unsynced();
-        let synced = unsynced.into_iter().fold(synced, |synced, log| {
-            if log.has_failed() {
-                log.forget();
-                return synced;
-            }
-            synced.and(log.finish(&*self.context.world.fs))
-        });
+        let synced = self.close_logs();
         for family in self.catalog.families().iter() {
             // The next opening recovers them.
             family.direct.close();
@@ -105,6 +92,25 @@ impl Shared {
         self.catalog.space.untrack_all();
         self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)
+    }
+
+    /// Syncs and closes the current log, and syncs earlier ones that are not durable yet. Logs that failed are only closed.
+    fn close_logs(&self) -> Result<()> {
+        let fs = &*self.context.world.fs;
+        let log = self.writes.writer.lock().log.take();
+        let closed = match log {
+            Some(log) if !log.has_failed() => log.finish(fs),
+            Some(log) => log.abandon(),
+            None => Ok(()),
+        };
+        let unsynced = self.tree.lock().logs.take_unsynced();
+        unsynced.into_iter().fold(closed, |closed, log| {
+            if log.has_failed() {
+                log.forget();
+                return closed;
+            }
+            closed.and(log.finish(fs))
+        })
     }
 
     /// Deletes the files of prepared ingestions, which can no longer be committed.

@@ -219,11 +219,7 @@ fn open_with(
     let fs = &*request.world.fs;
     let writes = !request.read_only;
     if writes && options.create_if_missing {
-        let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
-        create_dir(fs, request.path, known)?;
-        if !options.wal_dir.as_os_str().is_empty() {
-            create_dir(fs, &options.wal_dir, known)?;
-        }
+        create_dirs(request, &options)?;
     }
     let dir = fs
         .canonical(request.path)
@@ -262,22 +258,7 @@ fn open_with(
     shared
         .timers
         .anchor_phases(request.world.clock.wall_seconds());
-    shared.wake_with_snapshots();
-    if let Some(buffers) = &shared.writes.buffers {
-        let weak = Arc::downgrade(&shared);
-        buffers.register(weak);
-    }
-    if let Some(budget) = &shared.budget {
-        let weak = Arc::downgrade(&shared);
-        budget.of.register(weak);
-    }
-    // Weak: a delayed attempt does not keep a closed database in memory.
-    let owner = Arc::downgrade(&shared);
-    shared.errors.set_attempt(move || {
-        if let Some(shared) = owner.upgrade() {
-            shared.recover_in_background();
-        }
-    });
+    shared.connect();
     match replay {
         Replay::Logs(_) => {
             shared.finish_opening(&recovered, names)?;
@@ -300,6 +281,39 @@ fn open_with(
         db,
         manifest: (recovered.manifest, recovered.manifest_bytes),
     })
+}
+
+/// Creates the directories of the database and of its logs if they are missing.
+fn create_dirs(request: &OpenRequest<'_>, options: &DbOptions) -> Result<()> {
+    let fs = &*request.world.fs;
+    let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
+    create_dir(fs, request.path, known)?;
+    match options.wal_dir.as_os_str().is_empty() {
+        true => Ok(()),
+        false => create_dir(fs, &options.wal_dir, known),
+    }
+}
+
+impl Shared {
+    /// Registers the database with what calls it back. All of them have weak references, which do not keep a closed
+    /// database in memory.
+    fn connect(self: &Arc<Self>) {
+        self.wake_with_snapshots();
+        if let Some(buffers) = &self.writes.buffers {
+            let weak = Arc::downgrade(self);
+            buffers.register(weak);
+        }
+        if let Some(budget) = &self.budget {
+            let weak = Arc::downgrade(self);
+            budget.of.register(weak);
+        }
+        let owner = Arc::downgrade(self);
+        self.errors.set_attempt(move || {
+            if let Some(shared) = owner.upgrade() {
+                shared.recover_in_background();
+            }
+        });
+    }
 }
 
 /// Returns `request` in a world that reports file operations to listeners. There is no info log yet.

@@ -115,26 +115,7 @@ impl Shared {
         // A decision that is not tried is not in doubt.
         self.check_writable()?;
         options.check_supported()?;
-        let mut marker = Encoded::new();
-        match decision {
-            Decision::Commit(commit) => {
-                for writes in [commit.before, commit.after].into_iter().flatten() {
-                    self.check_write(writes, &options)?;
-                }
-                if let Some(before) = commit.before {
-                    marker.append(&before.encoded().view())?;
-                }
-                match commit.timestamp {
-                    Some(timestamp) => marker.mark_commit_at(timestamp, name)?,
-                    None => marker.mark_commit(name)?,
-                }
-                if let Some(after) = commit.after {
-                    marker.append(&after.encoded().view())?;
-                }
-                cairn_wal::check_record(marker.byte_len() as u64)?;
-            }
-            Decision::RollBack => marker.mark_rollback(name)?,
-        }
+        let marker = self.marker_of(name, decision, &options)?;
         let mut section = self.writes.sections.begin_decision(name)?;
         let is_commit = matches!(decision, Decision::Commit(..));
         if let Decision::Commit(commit) = decision {
@@ -191,6 +172,35 @@ impl Shared {
 }
 
 impl Shared {
+    /// Returns the record of `decision` about the section `name`, with the writes that are committed with it.
+    fn marker_of(
+        &self,
+        name: &[u8],
+        decision: Decision<'_>,
+        options: &WriteOptions,
+    ) -> Result<Encoded> {
+        let mut marker = Encoded::new();
+        let Decision::Commit(commit) = decision else {
+            marker.mark_rollback(name)?;
+            return Ok(marker);
+        };
+        for writes in [commit.before, commit.after].into_iter().flatten() {
+            self.check_write(writes, options)?;
+        }
+        if let Some(before) = commit.before {
+            marker.append(&before.encoded().view())?;
+        }
+        match commit.timestamp {
+            Some(timestamp) => marker.mark_commit_at(timestamp, name)?,
+            None => marker.mark_commit(name)?,
+        }
+        if let Some(after) = commit.after {
+            marker.append(&after.encoded().view())?;
+        }
+        cairn_wal::check_record(marker.byte_len() as u64)?;
+        Ok(marker)
+    }
+
     /// Ends the decision of the section `name`, which has failed.
     fn fail_decision(&self, name: &[u8]) {
         let next = match self.check_failure() {

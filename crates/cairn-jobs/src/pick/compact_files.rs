@@ -40,12 +40,7 @@ pub struct FilesRequest<'a> {
 pub fn pick_files(tree: &Tree<'_>, request: &FilesRequest<'_>) -> Result<Pick> {
     let version = tree.version;
     let output_level = request.output_level;
-    if output_level >= version.num_levels() {
-        return Err(Error::invalid_argument(format!(
-            "the output level must be between 0 and {}, found {output_level}",
-            version.num_levels() - 1
-        )));
-    }
+    check_output_level(tree, output_level)?;
     if output_level > tree.last_output() {
         return Err(Error::invalid_argument(format!(
             "level {output_level} is reserved for files that are ingested behind"
@@ -124,12 +119,7 @@ pub fn pick_exactly(
     output_level: usize,
 ) -> Result<Pick> {
     let version = tree.version;
-    if output_level >= version.num_levels() {
-        return Err(Error::invalid_argument(format!(
-            "the output level must be between 0 and {}, found {output_level}",
-            version.num_levels() - 1
-        )));
-    }
+    check_output_level(tree, output_level)?;
     let mut inputs = Vec::new();
     for level in 0..=output_level {
         let all = version.level(level).files().iter();
@@ -153,6 +143,17 @@ pub fn pick_exactly(
         max_subcompactions: 1,
         ..pick
     })
+}
+
+/// Rejects an output level that the tree does not have.
+fn check_output_level(tree: &Tree, output_level: usize) -> Result<()> {
+    let last = tree.version.num_levels() - 1;
+    match output_level <= last {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "the output level must be between 0 and {last}, found {output_level}"
+        ))),
+    }
 }
 
 /// Returns the inputs by level, with all files that must be included.

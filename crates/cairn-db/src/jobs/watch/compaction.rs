@@ -96,27 +96,32 @@ impl Watch {
         };
         self.describe_parts(pick);
         if !pick.trivial_move {
-            self.telemetry.context().info.info(format_args!(
-                "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
-                self.family, self.job, info.stats.num_input_files, info.output_level, pick.score
-            ));
-            let mut event = self.telemetry.event(self.job, "compaction_started");
-            event
-                .text("cf_name", &self.family)
-                .text("compaction_reason", reason.text());
-            for inputs in &pick.inputs {
-                let numbers: Vec<u64> = inputs.files.iter().map(|file| file.number.0).collect();
-                event.numbers(&format!("files_L{}", inputs.level), &numbers);
-            }
-            event
-                .number("score", format_args!("{:.6}", pick.score))
-                .number("input_data_size", pick.input_bytes());
-            self.telemetry.log_event(&event);
+            self.log_compaction_start(&info, pick);
         }
         let shown = for_listeners(&info, pick);
         self.telemetry
             .notify(|listener| listener.on_compaction_begin(&shown));
         info
+    }
+
+    /// Writes the start of the compaction of `pick` to the LOG.
+    fn log_compaction_start(&self, info: &CompactionJobInfo, pick: &Pick) {
+        self.telemetry.context().info.info(format_args!(
+            "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
+            self.family, self.job, info.stats.num_input_files, info.output_level, pick.score
+        ));
+        let mut event = self.telemetry.event(self.job, "compaction_started");
+        event
+            .text("cf_name", &self.family)
+            .text("compaction_reason", info.compaction_reason.text());
+        for inputs in &pick.inputs {
+            let numbers: Vec<u64> = inputs.files.iter().map(|file| file.number.0).collect();
+            event.numbers(&format!("files_L{}", inputs.level), &numbers);
+        }
+        event
+            .number("score", format_args!("{:.6}", pick.score))
+            .number("input_data_size", pick.input_bytes());
+        self.telemetry.log_event(&event);
     }
 
     /// Returns the reports of a compaction that is installed by another process, which reports its start and end.
