@@ -55,7 +55,7 @@ const SEAMS: [(&str, &[&str]); 5] = [
         "crates/cairn-db/src/catalog/",
         &["crate::shared", "crate::files"],
     ),
-    ("crates/cairn-db/src/scheduler/", &["crate::shared"]),
+    ("crates/cairn-db/src/jobs/scheduler/", &["crate::shared"]),
     ("crates/cairn-db/src/telemetry/", &["crate::shared"]),
     ("crates/cairn-db/src/write/commit/", &["crate::shared"]),
     (
@@ -520,7 +520,7 @@ mod tests {
             "//! X.\nuse crate::shared::Shared;\nlet a = db.tree.lock();\n// db.tree.lock()\n";
         assert_eq!(found("crates/cairn-db/src/catalog/mod.rs", text), 1);
         assert_eq!(found("crates/cairn-db/src/files/export.rs", text), 2);
-        assert_eq!(found("crates/cairn-db/src/flush.rs", text), 0);
+        assert_eq!(found("crates/cairn-db/src/jobs/flush.rs", text), 0);
     }
 
     #[test]

@@ -28,8 +28,8 @@ use cairn_observe::traces::{BlockCacheTracer, IoTracer};
 use cairn_platform::{Clock, Io, Process, World};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::direct_blobs::Unsynced;
 use crate::locks::Locks;
+use crate::write::direct_blobs::Unsynced;
 
 /// The relation of a database to the one that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,88 +2,53 @@
 //!
 //! [`open()`] opens a [`Db`] in a directory. Writes go through one queue (`write`) to the log and the
 //! memtables; reads use a view of a family without locks. Full memtables, and levels above their targets,
-//! become jobs (`background`), whose edits are logged in the MANIFEST and then published to readers
-//! (`catalog`). Locks and their order are listed in `locks`.
+//! become jobs (`jobs`), whose edits are logged in the MANIFEST and then published to readers (`catalog`).
+//! Locks and their order are listed in `locks`.
+//!
+//! | folder | owns |
+//! |---|---|
+//! | `db` | the handles of a program |
+//! | `open`, `close` | an opening with its recovery; a closing |
+//! | `write` | batches, the write queue, logs, room in memtables, stalls |
+//! | `read` | point reads, iterators, streams of the log |
+//! | `jobs` | flushes, compactions, purges, periodic tasks |
+//! | `catalog`, `families` | families and their views, the MANIFEST, file numbers, obsolete files; creation of families |
+//! | `files` | operations on files outside of the tree: ingestion, export, checkpoint, repair |
+//! | `options` | current options and their changes |
+//! | `errors` | background errors and recovery from them |
+//! | `memory`, `report`, `telemetry`, `trace` | the budget; properties and statistics; listeners and counters; traces |
+//! | `follow` | databases that follow another one |
+//! | `shared`, `context`, `locks` | the state of an open database; its constants; its locks |
+//!
+//! Three paths through the crate, from which to read on:
+//!
+//! - A put: `Family::put` (`db`) fills a batch; `Shared::write` (`write`) checks it and passes it to the pipeline
+//!   (`write::commit`), which calls `prepare` (`write::room`), `log` (`write::log`) and `insert` (`write::insert`).
+//! - A flush: `reserve_flush` (`jobs::flush`) decides when, `flush_family` (`jobs::flush_job`) writes the table, and
+//!   `Catalog::install` (`catalog::install`) makes it durable and publishes the next view.
+//! - An open: `open_with` (`open`) recovers the MANIFEST and composes the state; `finish_opening` (`open::wals`) replays
+//!   the logs and makes the recovered state current.
 
-mod awaited_writes;
-mod background;
-mod batch;
-mod blob_stats;
-mod bounds;
-mod budget;
-mod budget_report;
-mod cached;
 mod catalog;
-mod catalog_env;
-mod catch_up;
-mod clip;
 mod close;
-mod coalescing;
-mod compaction;
-mod conflict;
 mod context;
-mod control;
 mod db;
-mod direct_blobs;
-mod entities;
 mod errors;
 mod families;
 mod files;
-mod files_host;
-mod flush;
 mod follow;
-mod forced_flush;
-mod futures;
-mod handle;
-mod handoff;
-pub(crate) mod header;
-mod idle_workers;
-mod inherited_files;
-mod invariants;
-mod iter;
 mod jobs;
-mod kept_files;
-mod lifecycle;
 mod locks;
-mod manual;
 mod memory;
-mod memory_report;
-mod multi_get;
 mod open;
-mod open_iterators;
-mod options_files;
-mod periodic;
-mod persisted_stats;
-mod properties;
-mod purge;
-mod reads;
-mod release;
-mod remote;
-mod scheduler;
-mod seqno_times;
-mod set_options;
-mod settings;
+mod options;
+mod read;
+mod report;
 mod shared;
-mod sizes;
-mod stats;
-mod stats_family;
-mod stats_text;
-mod table_properties;
 mod telemetry;
-mod timers;
-mod timestamps;
 mod trace;
-mod ttl;
-mod two_phase;
-mod verify;
-mod wal_iterator;
-pub(crate) mod watch;
-pub(crate) mod work;
 mod write;
 
-pub use batch::WriteBatch;
-pub use bounds::Range;
-pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::{PreparePolicy, Record};
 pub use cairn_format::trace::{Query, Seek};
 pub use cairn_jobs::pick::UserRange;
@@ -96,36 +61,39 @@ pub use cairn_read::{
 pub use cairn_table::ScanRange;
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
-pub use catch_up::CatchUp;
-pub use coalescing::CoalescingIter;
-pub use conflict::KeyState;
 pub use context::Follows;
 pub use db::Db;
-pub use entities::Column;
+pub use db::entities::Column;
+pub use db::handle::Family;
+pub use db::timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
 pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
 pub use files::*;
+pub use follow::catch_up::CatchUp;
 pub use follow::{FollowRequest, Intake, open_following};
-pub use handle::Family;
-pub use iter::{AsyncIter, Iter, Motion, MultiScan};
-pub use kept_files::KeptFiles;
-pub use memory::{MemoryUsage, approximate_memory_usage};
+pub use jobs::remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};
+pub use memory::cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
+pub use memory::usage::{MemoryUsage, approximate_memory_usage};
 pub use open::replay::RecordedSizes;
 pub use open::{Dropped, OpenRequest, convert_policy, list_families, open, open_of_policy};
-pub use options_files::{
+pub use options::options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
 };
-pub use remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};
-pub use set_options::Changes;
-pub use sizes::{MayExist, SizeApproximationOptions};
-pub use stats_family::STATS_FAMILY;
-pub use table_properties::{TablePropertiesCollection, table_properties_text};
-pub use timestamps::{TimestampedValue, multi_get_with_timestamps, open_and_trim_history};
+pub use options::set_options::Changes;
+pub use read::bounds::Range;
+pub use read::coalescing::CoalescingIter;
+pub use read::conflict::KeyState;
+pub use read::iter::{AsyncIter, Iter, Motion, MultiScan};
+pub use read::sizes::{MayExist, SizeApproximationOptions};
+pub use read::wal_iterator::{WalFile, WalFileType, WalIterator};
+pub use report::stats_family::STATS_FAMILY;
+pub use report::table_properties::{TablePropertiesCollection, table_properties_text};
+pub use shared::kept_files::KeptFiles;
 pub use trace::{
     FileTraceReader, FileTraceWriter, ReplayOptions, Replayed, Replayer, TraceFilter, TraceOptions,
     TraceReader, TraceRecord, TraceRecordResult, TraceWriter,
 };
-pub use two_phase::{CommitParts, PreparedTransaction};
-pub use wal_iterator::{WalFile, WalFileType, WalIterator};
+pub use write::batch::WriteBatch;
 pub use write::stall::{Cause, Condition};
+pub use write::two_phase::{CommitParts, PreparedTransaction};
 pub use write::write_callback::WriteCallback;

@@ -361,11 +361,16 @@ impl Tree {
         self.with_family(family)
     }
 
+    /// The tree from which a pick is computed.
+    fn pick_tree<'a>(&'a self, busy: &'a InProgress, limits: &'a AgeLimits) -> pick::Tree<'a> {
+        pick::Tree::new(&self.version, busy, limits, &self.options)
+    }
+
     /// Compacts until no compaction is due.
     fn settle(&mut self) {
         let busy = InProgress::default();
         for _ in 0..100 {
-            if !pick::is_due(&self.version, &busy, &self.present(), &self.options) {
+            if !pick::is_due(&self.pick_tree(&busy, &self.present())) {
                 return;
             }
             self.compact(false, false);
@@ -391,8 +396,7 @@ impl Tree {
             },
         };
         let busy = InProgress::default();
-        let (limits, options) = (self.present(), self.options.clone());
-        let pick = pick::pick_files(&self.version, &busy, &limits, &options, &request);
+        let pick = pick::pick_files(&self.pick_tree(&busy, &self.present()), &request);
         let from = self.version.clone();
         self.run(&pick.unwrap(), &from);
     }
@@ -556,7 +560,7 @@ impl Tree {
         let mut busy = InProgress::default();
         let mut picks = Vec::new();
         for _ in 0..=2 * usize::from(two) {
-            if let Some(pick) = pick::pick(&self.version, &busy, &self.present(), &self.options) {
+            if let Some(pick) = pick::pick(&self.pick_tree(&busy, &self.present())) {
                 busy.add(&KeyOrder::Bytewise, &pick);
                 picks.push(pick);
             }
@@ -581,7 +585,7 @@ impl Tree {
         let mut manual = Manual::new(Some(&begin), Some(&end), &options, next);
         for _ in 0..200 {
             let busy = InProgress::default();
-            match manual.next(&self.version, &busy, &self.present(), &self.options) {
+            match manual.next(&self.pick_tree(&busy, &self.present())) {
                 Step::Run(pick) => {
                     let from = self.version.clone();
                     self.run(&pick, &from);

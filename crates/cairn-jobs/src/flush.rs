@@ -120,6 +120,7 @@ fn compression(options: &cairn_options::FamilyOptions) -> Compression {
         .unwrap_or(options.compression)
 }
 
+/// Writes the table of a flush and its blob files.
 fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let context = &job.context;
     assert!(!job.memtables.is_empty(), "a flush has a memtable");
@@ -143,30 +144,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
         &history,
     );
     let newest_deletion = newest_range_deletion(job, &history);
-    let rules = Rules {
-        order: context.family.order.clone(),
-        snapshots: context.snapshots.clone(),
-        merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
-        dated: context.family.options.value_ttl.is_some(),
-        tombstones,
-        bottommost: false,
-        below: LowerLevels::anything(),
-        strict_single_deletions: context.database.options.enforce_single_del_contracts,
-        zero_through: params.times.zero_through,
-        filter: Filter::of_job(
-            context,
-            &FilterContext {
-                is_full_compaction: false,
-                is_manual_compaction: false,
-                input_start_level: None,
-                family_id: context.family.id,
-                reason: job.reason,
-            },
-        )?,
-        cancel: context.cancel.clone(),
-        meter: context.meter.clone(),
-        history,
-    };
+    let rules = rules_of(job, params, tombstones, history)?;
     let mut merge = Merge::new(
         context.family.order.clone(),
         job.memtables.iter().map(Memtable::walk).collect(),
@@ -216,6 +194,40 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
             dropped: entries.dropped,
             ..written.stats
         },
+    })
+}
+
+/// Returns the rules of the compaction iterator of a flush: nothing is known about older entries in the tree.
+fn rules_of(
+    job: &FlushJob,
+    params: &OutputParams,
+    tombstones: Arc<Fragments>,
+    history: TimestampRules,
+) -> Result<Rules> {
+    let context = &job.context;
+    Ok(Rules {
+        order: context.family.order.clone(),
+        snapshots: context.snapshots.clone(),
+        merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
+        dated: context.family.options.value_ttl.is_some(),
+        tombstones,
+        bottommost: false,
+        below: LowerLevels::anything(),
+        strict_single_deletions: context.database.options.enforce_single_del_contracts,
+        zero_through: params.times.zero_through,
+        filter: Filter::of_job(
+            context,
+            &FilterContext {
+                is_full_compaction: false,
+                is_manual_compaction: false,
+                input_start_level: None,
+                family_id: context.family.id,
+                reason: job.reason,
+            },
+        )?,
+        cancel: context.cancel.clone(),
+        meter: context.meter.clone(),
+        history,
     })
 }
 

@@ -52,9 +52,9 @@ pub struct Rules {
     pub behind: bool,
 }
 
-/// The position of an ingested file.
+/// The level and sequence number that an ingested file is assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AssignedLevel {
     /// The level.
     pub level: usize,
     /// The sequence number assigned to its entries; zero if they keep theirs.
@@ -133,7 +133,7 @@ pub fn place(
     file: &Incoming,
     last: SequenceNumber,
     previous: Option<usize>,
-) -> Result<Place> {
+) -> Result<AssignedLevel> {
     if rules.behind {
         return behind(version, file);
     }
@@ -145,7 +145,7 @@ pub fn place(
         if rules.last_level_only && version.num_levels() > 1 {
             return Err(not_at_the_bottom());
         }
-        return Ok(Place {
+        return Ok(AssignedLevel {
             level: 0,
             seq: next,
         });
@@ -174,7 +174,7 @@ pub fn place(
         true => next,
         false => SequenceNumber::ZERO,
     };
-    Ok(Place {
+    Ok(AssignedLevel {
         level: lowest.level,
         seq,
     })
@@ -240,7 +240,7 @@ fn refuse_overlap(version: &Version, rules: &Rules) -> Result<()> {
 
 /// Returns the last level if the file fits into it and all data above it has non-zero sequence
 /// numbers.
-fn behind(version: &Version, file: &Incoming) -> Result<Place> {
+fn behind(version: &Version, file: &Incoming) -> Result<AssignedLevel> {
     let level = version.num_levels() - 1;
     let largest = inclusive(&file.largest);
     if version.overlaps(
@@ -262,7 +262,7 @@ fn behind(version: &Version, file: &Incoming) -> Result<Place> {
             file.number
         )));
     }
-    Ok(Place {
+    Ok(AssignedLevel {
         level,
         seq: SequenceNumber::ZERO,
     })
@@ -470,7 +470,7 @@ mod tests {
             |busy: &InProgress| place(&version, busy, &rules(), &file, LAST, None).unwrap();
         assert_eq!(
             place_now(&busy),
-            Place {
+            AssignedLevel {
                 level: 1,
                 seq: SequenceNumber(11)
             }
@@ -478,7 +478,7 @@ mod tests {
         busy.remove(id);
         assert_eq!(
             place_now(&busy),
-            Place {
+            AssignedLevel {
                 level: 3,
                 seq: SequenceNumber::ZERO
             }
@@ -562,7 +562,7 @@ mod tests {
         );
         assert_eq!(
             above.unwrap(),
-            Place {
+            AssignedLevel {
                 level: 2,
                 seq: SequenceNumber(11)
             }
@@ -577,7 +577,7 @@ mod tests {
         );
         assert_eq!(
             top.unwrap(),
-            Place {
+            AssignedLevel {
                 level: 0,
                 seq: SequenceNumber(11)
             }

@@ -19,7 +19,7 @@ use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
-use cairn_table::TableBuilder;
+use cairn_table::{TableBuilder, TableStats};
 use cairn_types::{FileNumber, Result, SstPartitioner, ValueKind};
 use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
@@ -323,9 +323,6 @@ impl<'a> Outputs<'a> {
         };
         context.meter.time_since(began, syncing);
         open.file.close()?;
-        let bound = |bytes: &[u8]| {
-            InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
-        };
         let properties = &table.properties;
         assert!(
             properties.num_entries > 0,
@@ -336,43 +333,12 @@ impl<'a> Outputs<'a> {
             open.points + properties.num_range_deletions,
             "the table holds every entry that was added"
         );
-        let mut file = FileMeta::new(
-            open.number,
-            table.file_size,
-            bound(&stored_bound(self.params, &open.smallest))?,
-            bound(&stored_bound(self.params, largest))?,
-        );
-        file.path_id = self.params.path_id;
-        file.temperature = self.params.temperature.number();
+        let mut file = metadata(self.params, open.number, &table, [&open.smallest, largest])?;
         assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
         (file.seqs.smallest, file.seqs.largest) = seqs;
-        file.epoch = self.params.epoch;
         file.hints.marked = marked;
         file.oldest_blob = open.oldest_blob;
-        file.times.oldest_ancester = self.params.oldest_time;
-        file.times.file = self.params.now;
-        let (oldest, newest) = (self.params.oldest_time, self.params.newest_time);
-        file.table.note_times(oldest, newest, self.params.now);
-        file.unique_id = UniqueId::of_table(
-            &context.database.id,
-            &context.database.session_id,
-            open.number.0,
-        )
-        .map(|id| id.short());
-        file.tail_size = table.tail_size;
-        if let Some((checksum, function)) = table.file_checksum {
-            (file.checksum.value, file.checksum.function) = (checksum, function.into());
-        }
-        let drops_more = !self.params.bottommost && properties.num_deletions > 0;
-        file.hints.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
-        file.timestamps.persisted = !properties.timestamps_stripped;
-        if let Some((least, most)) = &properties.timestamps {
-            (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
-        }
-        file.counts
-            .set(EntryCounts::of(properties))
-            .expect("the metadata was just created");
         self.stats.output_files += 1;
         self.stats.output_bytes += table.file_size;
         self.stats.output_entries += open.points;
@@ -435,6 +401,48 @@ fn last_key<'o>(params: &OutputParams, open: &'o Open) -> Cow<'o, [u8]> {
             Cow::Owned([user, &vec![0; size], &last[user.len()..]].concat())
         }
     }
+}
+
+/// Returns what `params` and `table` determine of the metadata of the table `number` with these bounds.
+fn metadata(
+    params: &OutputParams,
+    number: FileNumber,
+    table: &TableStats,
+    bounds: [&[u8]; 2],
+) -> Result<FileMeta> {
+    let bound = |bytes: &[u8]| {
+        InternalKey::decode(&stored_bound(params, bytes))
+            .map_err(|malformed| malformed.in_file("a new table", 0))
+    };
+    let [smallest, largest] = bounds;
+    let size = table.file_size;
+    let mut file = FileMeta::new(number, size, bound(smallest)?, bound(largest)?);
+    file.path_id = params.path_id;
+    file.temperature = params.temperature.number();
+    file.epoch = params.epoch;
+    file.times.oldest_ancester = params.oldest_time;
+    file.times.file = params.now;
+    file.table
+        .note_times(params.oldest_time, params.newest_time, params.now);
+    let database = &params.context.database;
+    file.unique_id =
+        UniqueId::of_table(&database.id, &database.session_id, number.0).map(|id| id.short());
+    file.tail_size = table.tail_size;
+    if let Some((checksum, function)) = &table.file_checksum {
+        file.checksum.value.clone_from(checksum);
+        file.checksum.function = function.clone().into();
+    }
+    let properties = &table.properties;
+    let drops_more = !params.bottommost && properties.num_deletions > 0;
+    file.hints.settled = params.unhindered && !drops_more;
+    file.timestamps.persisted = !properties.timestamps_stripped;
+    if let Some((least, most)) = &properties.timestamps {
+        (file.timestamps.min, file.timestamps.max) = (least.clone(), most.clone());
+    }
+    file.counts
+        .set(EntryCounts::of(properties))
+        .expect("the metadata was just created");
+    Ok(file)
 }
 
 /// Returns the bound `internal` of a table as it is when the table is recovered: with the smallest timestamp if keys are

@@ -27,7 +27,7 @@ use cairn_options::{
 };
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 use cairn_table::{IterOptions, Table, TableIter};
-use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_types::{Code, Decoded, Error, FileNumber, Result, SequenceNumber, Subcode};
 use cairn_version::file_meta::EntryCounts;
 use cairn_version::{FileMeta, bounds};
 
@@ -131,40 +131,13 @@ impl RemoteCompactor {
             self.prefix(),
             self.service.name()
         ));
-        let scheduled = self.service.schedule(&info, &input);
-        let id = &scheduled.scheduled_job_id;
-        match scheduled.status {
-            CompactionServiceJobStatus::Success => {}
-            CompactionServiceJobStatus::UseLocal => return Ok(self.use_local("schedule")),
-            CompactionServiceJobStatus::Aborted => {
-                return Err(Error::aborted(
-                    "Scheduling a remote compaction job was aborted",
-                ));
-            }
-            CompactionServiceJobStatus::Failure => {
-                return Err(incomplete(
-                    "CompactionService failed to schedule a remote compaction job.",
-                ));
-            }
-        }
-        let (status, bytes) = {
-            let _waiting = Waiting::begin(&self.waiting);
-            self.service.wait(id)
+        let Some(id) = &self.schedule(&info, &input)? else {
+            return Ok(self.use_local("schedule"));
         };
-        let reply = Reply::decode(&bytes);
-        let reply = match status {
-            CompactionServiceJobStatus::Success => reply,
-            CompactionServiceJobStatus::UseLocal => return Ok(self.use_local("wait")),
-            CompactionServiceJobStatus::Aborted => {
-                return Err(Error::aborted(
-                    "Waiting a remote compaction job was aborted",
-                ));
-            }
-            CompactionServiceJobStatus::Failure => return Err(failure(reply.ok())),
-        };
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(malformed) => return Ok(self.reject(id, &malformed)),
+        let reply = match self.wait(id)? {
+            None => return Ok(self.use_local("wait")),
+            Some(Err(malformed)) => return Ok(self.reject(id, &malformed)),
+            Some(Ok(reply)) => reply,
         };
         if let Some(error) = error_of(&reply.status) {
             self.finished(id, CompactionServiceJobStatus::Failure);
@@ -190,6 +163,38 @@ impl RemoteCompactor {
                 self.finished(id, CompactionServiceJobStatus::Failure);
                 Err(error)
             }
+        }
+    }
+
+    /// Passes a job to the service. Returns its id; `None` if it must be run locally.
+    fn schedule(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> Result<Option<String>> {
+        let scheduled = self.service.schedule(info, input);
+        match scheduled.status {
+            CompactionServiceJobStatus::Success => Ok(Some(scheduled.scheduled_job_id)),
+            CompactionServiceJobStatus::UseLocal => Ok(None),
+            CompactionServiceJobStatus::Aborted => Err(Error::aborted(
+                "Scheduling a remote compaction job was aborted",
+            )),
+            CompactionServiceJobStatus::Failure => Err(incomplete(
+                "CompactionService failed to schedule a remote compaction job.",
+            )),
+        }
+    }
+
+    /// Waits for the reply to the job `id`; `None` if the job must be run locally.
+    fn wait(&self, id: &str) -> Result<Option<Decoded<Reply>>> {
+        let (status, bytes) = {
+            let _waiting = Waiting::begin(&self.waiting);
+            self.service.wait(id)
+        };
+        let reply = Reply::decode(&bytes);
+        match status {
+            CompactionServiceJobStatus::Success => Ok(Some(reply)),
+            CompactionServiceJobStatus::UseLocal => Ok(None),
+            CompactionServiceJobStatus::Aborted => Err(Error::aborted(
+                "Waiting a remote compaction job was aborted",
+            )),
+            CompactionServiceJobStatus::Failure => Err(failure(reply.ok())),
         }
     }
 
@@ -268,7 +273,7 @@ impl RemoteCompactor {
         reply: &Reply,
     ) -> std::result::Result<Received, Rejection> {
         let dir = self.output_dir(params, reply)?;
-        let mut moved = Moved {
+        let mut moved = MovedTables {
             params,
             paths: Vec::new(),
         };
@@ -363,12 +368,12 @@ impl RemoteCompactor {
 }
 
 /// Tables that were moved into the database. Removes them when dropped, unless they were taken out.
-struct Moved<'a> {
+struct MovedTables<'a> {
     params: &'a OutputParams,
     paths: Vec<PathBuf>,
 }
 
-impl Moved<'_> {
+impl MovedTables<'_> {
     /// Moves the table `output` in `dir` to `path`.
     fn take(&mut self, dir: &Path, output: &OutputFile, path: &Path) -> Result<()> {
         let name = String::from_utf8_lossy(&output.file_name);
@@ -381,7 +386,7 @@ impl Moved<'_> {
     }
 }
 
-impl Drop for Moved<'_> {
+impl Drop for MovedTables<'_> {
     fn drop(&mut self) {
         for path in &self.paths {
             // The next open removes files that are in no version.
@@ -425,7 +430,7 @@ impl<'a> Expected<'a> {
 
     /// Returns the metadata of `output`, without a number.
     fn file(&self, output: &OutputFile) -> std::result::Result<FileMeta, Rejection> {
-        let (params, order) = (self.params, &self.params.context.family.order);
+        let params = self.params;
         let name = std::str::from_utf8(&output.file_name).ok();
         let Some(FileName::Table(_)) = name.and_then(FileName::parse) else {
             return Err(invalid(format!(
@@ -442,31 +447,7 @@ impl<'a> Expected<'a> {
         // The request has no place for a temperature.
         let reported = || Temperature::from_name(&output.file_temperature);
         file.temperature = self.temperature.unwrap_or_else(reported).number();
-        let within = |low: &[u8], high: &[u8]| {
-            let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
-            let end = compare(file.largest.user_key(), high);
-            compare(low, file.smallest.user_key()).is_le() && end.is_le()
-        };
-        let ascends = bounds::compare(order, file.smallest.as_bytes(), file.largest.as_bytes());
-        let lower = self.span.lower.as_deref();
-        let upper = self.span.upper.as_deref();
-        // An upper bound of the range is the end of a range tombstone, or behind all keys.
-        let ends_before = upper.is_none_or(|upper| {
-            let end = order.compare_without_timestamp(file.largest.user_key(), upper);
-            end.is_lt() || end.is_eq() && bounds::is_sentinel(file.largest.as_bytes())
-        });
-        if ascends.is_gt()
-            || !within(
-                lower.unwrap_or_else(|| self.smallest.user_key()),
-                self.largest.user_key(),
-            )
-            || !within(self.smallest.user_key(), self.largest.user_key())
-            || !ends_before
-        {
-            return Err(invalid(format!(
-                "bounds {file:?} are not within those of the inputs"
-            )));
-        }
+        self.check_range(&file)?;
         if output.smallest_seqno > output.largest_seqno
             || output.largest_seqno > self.largest_seqno.0
         {
@@ -506,6 +487,37 @@ impl<'a> Expected<'a> {
             file.checksum.function = function.into_owned().into();
         }
         Ok(file)
+    }
+
+    /// Checks that the bounds of `file` are within those of the inputs and of the subcompaction.
+    fn check_range(&self, file: &FileMeta) -> std::result::Result<(), Rejection> {
+        let order = &self.params.context.family.order;
+        let within = |low: &[u8], high: &[u8]| {
+            let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
+            let end = compare(file.largest.user_key(), high);
+            compare(low, file.smallest.user_key()).is_le() && end.is_le()
+        };
+        let ascends = bounds::compare(order, file.smallest.as_bytes(), file.largest.as_bytes());
+        let lower = self.span.lower.as_deref();
+        let upper = self.span.upper.as_deref();
+        // An upper bound of the range is the end of a range tombstone, or behind all keys.
+        let ends_before = upper.is_none_or(|upper| {
+            let end = order.compare_without_timestamp(file.largest.user_key(), upper);
+            end.is_lt() || end.is_eq() && bounds::is_sentinel(file.largest.as_bytes())
+        });
+        if ascends.is_gt()
+            || !within(
+                lower.unwrap_or_else(|| self.smallest.user_key()),
+                self.largest.user_key(),
+            )
+            || !within(self.smallest.user_key(), self.largest.user_key())
+            || !ends_before
+        {
+            return Err(invalid(format!(
+                "bounds {file:?} are not within those of the inputs"
+            )));
+        }
+        Ok(())
     }
 
     /// Compares the table at `path` with its description.

@@ -43,13 +43,13 @@ pub(crate) struct PlacedEntry<'a> {
 }
 
 /// A column being rewritten.
-struct Moved {
+struct RewrittenColumn {
     name: Range<usize>,
-    value: Place,
+    value: ColumnLocation,
 }
 
 /// The location of a column value.
-enum Place {
+enum ColumnLocation {
     /// In the original entity.
     Inline(Range<usize>),
     /// A blob reference in the original entity, kept unchanged.
@@ -184,22 +184,22 @@ impl<'a> ValueSeparator<'a> {
                 ColumnValue::Inline(value) if separates && !has_blobs => {
                     match self.writer.add(user_key, value)? {
                         Some(index) => written(&index),
-                        None => Place::Inline(range(entry.value, value)),
+                        None => ColumnLocation::Inline(range(entry.value, value)),
                     }
                 }
-                ColumnValue::Inline(value) => Place::Inline(range(entry.value, value)),
+                ColumnValue::Inline(value) => ColumnLocation::Inline(range(entry.value, value)),
                 ColumnValue::Blob(index) => self.move_column(entry.value, user_key, index)?,
             };
-            changed |= matches!(value, Place::Read(_) | Place::Written(..));
-            columns.push(Moved {
+            changed |= matches!(value, ColumnLocation::Read(_) | ColumnLocation::Written(..));
+            columns.push(RewrittenColumn {
                 name: range(entry.value, column.name),
                 value,
             });
         }
         let numbers = columns.iter().filter_map(|column| match &column.value {
-            Place::Kept(_, number) => *number,
-            Place::Written(_, number) => Some(*number),
-            Place::Inline(_) | Place::Read(_) => None,
+            ColumnLocation::Kept(_, number) => *number,
+            ColumnLocation::Written(_, number) => Some(*number),
+            ColumnLocation::Inline(_) | ColumnLocation::Read(_) => None,
         });
         let oldest_blob = numbers.min();
         if !changed {
@@ -216,26 +216,34 @@ impl<'a> ValueSeparator<'a> {
     }
 
     /// Decides the new location of a column of `entity` that is a blob reference.
-    fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
+    fn move_column(
+        &mut self,
+        entity: &[u8],
+        user_key: &[u8],
+        index: &[u8],
+    ) -> Result<ColumnLocation> {
         let blob = blob_garbage::blob_of(index)?;
         let moved = blob.filter(|(number, _)| self.params.relocates(*number));
         let Some((_, bytes)) = moved else {
             self.garbage.leaves(user_key, index)?;
             let number = blob.map(|(number, _)| number);
-            return Ok(Place::Kept(range(entity, index), number));
+            return Ok(ColumnLocation::Kept(range(entity, index), number));
         };
         self.relocated.0 += 1;
         self.relocated.1 += bytes;
         let value = self.reader.read_encoded(index, user_key)?;
         let placed = self.writer.add(user_key, &value)?;
-        Ok(placed.map_or_else(|| Place::Read(value.to_vec()), |index| written(&index)))
+        Ok(placed.map_or_else(
+            || ColumnLocation::Read(value.to_vec()),
+            |index| written(&index),
+        ))
     }
 }
 
-fn written(index: &BlobIndex) -> Place {
+fn written(index: &BlobIndex) -> ColumnLocation {
     let mut encoded = Vec::new();
     index.encode(&mut encoded);
-    Place::Written(encoded, index.file)
+    ColumnLocation::Written(encoded, index.file)
 }
 
 /// Returns the range of `part` within `whole`.
@@ -245,16 +253,16 @@ fn range(whole: &[u8], part: &[u8]) -> Range<usize> {
 }
 
 /// Encodes the entity of `columns` into `out`; unmoved columns are read from `entity`.
-fn encode(entity: &[u8], columns: &[Moved], out: &mut Vec<u8>) -> Result<()> {
+fn encode(entity: &[u8], columns: &[RewrittenColumn], out: &mut Vec<u8>) -> Result<()> {
     let columns: Vec<Column<'_>> = columns
         .iter()
         .map(|column| Column {
             name: &entity[column.name.clone()],
             value: match &column.value {
-                Place::Inline(range) => ColumnValue::Inline(&entity[range.clone()]),
-                Place::Kept(range, _) => ColumnValue::Blob(&entity[range.clone()]),
-                Place::Read(value) => ColumnValue::Inline(value),
-                Place::Written(index, _) => ColumnValue::Blob(index),
+                ColumnLocation::Inline(range) => ColumnValue::Inline(&entity[range.clone()]),
+                ColumnLocation::Kept(range, _) => ColumnValue::Blob(&entity[range.clone()]),
+                ColumnLocation::Read(value) => ColumnValue::Inline(value),
+                ColumnLocation::Written(index, _) => ColumnValue::Blob(index),
             },
         })
         .collect();

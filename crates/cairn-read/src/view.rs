@@ -60,6 +60,40 @@ pub struct Reading {
     pub statistics: Option<Arc<Statistics>>,
 }
 
+impl Reading {
+    /// Creates the configuration of a family with default options: without merge operator, prefix extractor, row cache and
+    /// statistics.
+    #[must_use]
+    pub fn new(
+        family: String,
+        tables: Arc<TableSource>,
+        blobs: Arc<BlobSource>,
+        io: Io,
+        clock: Arc<dyn Clock>,
+    ) -> Reading {
+        Reading {
+            family,
+            order: tables.order.clone(),
+            merge_operator: None,
+            dated: false,
+            follows: false,
+            prefix_extractor: None,
+            max_sequential_skip: 8,
+            memtable_op_scan_flush_trigger: 0,
+            memtable_avg_op_scan_flush_trigger: 0,
+            min_tombstones_for_range_conversion: 0,
+            read_sampler: None,
+            lazy_seeks: LazySeeks::default(),
+            tables,
+            blobs,
+            row_cache: None,
+            io,
+            clock,
+            statistics: None,
+        }
+    }
+}
+
 /// The state of one column family that a read sees. Immutable; replaced when memtables switch and
 /// when jobs install a version. Holding a view keeps its memtables in memory and its files on disk.
 #[derive(Clone)]

@@ -24,6 +24,7 @@
 //! fault injection.
 
 mod cipher;
+mod comparator;
 pub mod disk;
 pub mod fault;
 pub mod fs;
@@ -33,6 +34,7 @@ pub mod trace;
 pub mod world;
 
 pub use cipher::SampleCipher;
+pub use comparator::PanickingComparator;
 pub use disk::DiskImage;
 pub use fault::{FAULTS, Fault, FaultPlan, FaultRule, Trigger};
 pub use fs::SimFs;

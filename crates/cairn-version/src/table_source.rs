@@ -65,6 +65,33 @@ pub struct TableSource {
 }
 
 impl TableSource {
+    /// Creates a source of the tables in `paths` that uses no cache, charges no memory, keeps any number of tables open and
+    /// counts nothing. Options are the default ones, and no level is the last one.
+    #[must_use]
+    pub fn new(fs: Arc<dyn FileSystem>, paths: Vec<PathBuf>, order: KeyOrder) -> TableSource {
+        TableSource {
+            fs,
+            paths,
+            order,
+            prefix_extractor: None,
+            options: Arc::default(),
+            cache: None,
+            lowest_tier: CacheTier::default(),
+            charge: ChargePolicy::default(),
+            flat_filter_bits: 0,
+            block_checksum_len: 0,
+            verify_unique_id: false,
+            mode: FileMode::default(),
+            advise_random: false,
+            meter: Meter::default(),
+            last_level: usize::MAX,
+            open_tables: OpenTables::new(None, 0),
+            default_temperature: 0,
+            uncache_aggressiveness: 0,
+            cache_tracer: None,
+        }
+    }
+
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {

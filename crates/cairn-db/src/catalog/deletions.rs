@@ -25,8 +25,8 @@ use super::obsolete_files::{ObsoleteFiles, PurgeHint, Unread};
 use super::scan::remove;
 use super::sst_file_manager::Space;
 use crate::context::{DbContext, Follows};
-use crate::direct_blobs::Retired;
 use crate::telemetry::Telemetry;
+use crate::write::direct_blobs::Retired;
 
 /// The obsolete files of a database and their deletion.
 pub(crate) struct Deletions {

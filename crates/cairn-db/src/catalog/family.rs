@@ -14,8 +14,8 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
-use crate::direct_blobs::DirectBlobs;
-use crate::work::WorkCounts;
+use crate::report::family_stats::FamilyCounters;
+use crate::write::direct_blobs::DirectBlobs;
 use crate::write::family::FamilyWrites;
 
 /// One column family of an open database.
@@ -42,7 +42,7 @@ pub(crate) struct FamilyState {
     /// The number of replacements of the view.
     views: AtomicU64,
     /// Statistics of completed jobs.
-    pub(crate) work: WorkCounts,
+    pub(crate) stats: FamilyCounters,
     /// The largest epoch assigned to a table of this family.
     last_epoch: AtomicU64,
     /// True if tables keep user-defined timestamps.
@@ -85,7 +85,7 @@ impl FamilyState {
             history: Mutex::default(),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
-            work: WorkCounts::default(),
+            stats: FamilyCounters::default(),
         }
     }
 
@@ -205,7 +205,7 @@ impl FamilyState {
 
     /// Trims the history so that it takes at most `max_write_buffer_size_to_maintain` bytes together with the other
     /// memtables. The oldest that is kept is not counted, as in RocksDB.
-    pub(crate) fn trim_history(&self) {
+    pub(crate) fn trim_memtable_history(&self) {
         let mut history = self.history.lock();
         let limit = self.history_limit();
         let bytes = |memtable: &Arc<Memtable>| memtable.memory_reserved();

@@ -229,7 +229,7 @@ impl Catalog {
                 .flushed
                 .iter()
                 .for_each(|memtable| memtable.mark_flushed());
-            family.trim_history();
+            family.trim_memtable_history();
         }
         self.snapshots.forget_bottom();
     }

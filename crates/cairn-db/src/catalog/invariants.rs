@@ -41,7 +41,7 @@ impl Catalog {
         for (level, file) in &change.edit.added {
             assert!(
                 file.number < limit,
-                "table {} is added to level {level}, but the next number is {limit} (S4)",
+                "table {} is added to level {level}, but the next number is {limit} (TREE4)",
                 file.number
             );
             debug_assert!(
@@ -61,7 +61,7 @@ impl Catalog {
         for blob in &change.edit.added_blobs {
             assert!(
                 blob.number < limit,
-                "blob file {} is added, but the next number is {limit} (S4)",
+                "blob file {} is added, but the next number is {limit} (TREE4)",
                 blob.number
             );
         }
@@ -97,28 +97,28 @@ impl Catalog {
         for edit in edits {
             debug_assert!(
                 edit.tree.new_files.iter().all(|file| file.number < limit),
-                "tables that are added have numbers below {limit} (S4)"
+                "tables that are added have numbers below {limit} (TREE4)"
             );
             debug_assert!(
                 edit.tree
                     .blob_additions
                     .iter()
                     .all(|blob| blob.number < limit),
-                "blob files that are added have numbers below {limit} (S4)"
+                "blob files that are added have numbers below {limit} (TREE4)"
             );
             debug_assert!(
                 edit.log_number.is_none_or(|log| log < limit),
-                "a family needs a log with a number below {limit} (S4)"
+                "a family needs a log with a number below {limit} (TREE4)"
             );
             debug_assert!(
                 edit.min_log_number_to_keep.is_none_or(|log| log < limit),
-                "logs are kept from a number below {limit} on (S4)"
+                "logs are kept from a number below {limit} on (TREE4)"
             );
         }
     }
 }
 
-/// Checks that the memtables of `view` are in order (S2).
+/// Checks that the memtables of `view` are in order (TREE2).
 pub(crate) fn check_memtables(view: &View) {
     if !cfg!(debug_assertions) {
         return;
@@ -133,7 +133,7 @@ pub(crate) fn check_memtables(view: &View) {
             newer
                 .first_seq()
                 .is_none_or(|first| first > older.largest_seq()),
-            "memtables of {:?} are in order: one begins at {:?}, the previous one ends at {} (S2)",
+            "memtables of {:?} are in order: one begins at {:?}, the previous one ends at {} (TREE2)",
             view.family.family,
             newer.first_seq(),
             older.largest_seq()
@@ -142,7 +142,7 @@ pub(crate) fn check_memtables(view: &View) {
     }
 }
 
-/// Checks that the files of each level from 1 on ascend and do not overlap (S5). With a custom comparator,
+/// Checks that the files of each level from 1 on ascend and do not overlap (TREE5). With a custom comparator,
 /// that is the program's responsibility.
 pub(crate) fn check_version(version: &Version) {
     let order = version.order();
@@ -155,7 +155,7 @@ pub(crate) fn check_version(version: &Version) {
             debug_assert!(
                 bounds::compare(order, first.largest.as_bytes(), second.smallest.as_bytes())
                     .is_lt(),
-                "tables {} and {} of level {level} overlap (S5)",
+                "tables {} and {} of level {level} overlap (TREE5)",
                 first.number,
                 second.number
             );

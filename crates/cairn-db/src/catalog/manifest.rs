@@ -209,7 +209,7 @@ impl Catalog {
         );
         debug_assert!(
             contents.min_log_to_keep < contents.next_file,
-            "the first log to be kept has an allocated number (S4)"
+            "the first log to be kept has an allocated number (TREE4)"
         );
         debug_assert!(
             families

@@ -56,10 +56,10 @@ use cairn_options::DbOptions;
 use cairn_types::{FileNumber, SequenceNumber};
 use cairn_version::manifest::Manifest;
 
-use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::locks::{Rank, Ranked};
-use crate::settings::Settings;
+use crate::memory::budget::Budget;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 use deletions::Deletions;
 use family::{Families, FamilyState, FamilyTable};

@@ -23,14 +23,14 @@ use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, FileMeta, TableSource, Version};
 
-use crate::direct_blobs::{DirectFile, Retired};
+use crate::write::direct_blobs::{DirectFile, Retired};
 
 /// Obsolete files of an open database.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     blobs: Vec<(Arc<BlobSource>, FileNumber)>,
-    /// Blob files that memtables may refer to, in a version or not: see [`crate::direct_blobs`].
+    /// Blob files that memtables may refer to, in a version or not: see [`crate::write::direct_blobs`].
     direct: Vec<(Arc<BlobSource>, Arc<DirectFile>)>,
     /// Replaced versions that have blob files.
     old_versions: Vec<Weak<Version>>,
@@ -281,39 +281,21 @@ impl ObsoleteFiles {
 #[cfg(test)]
 mod tests {
     use cairn_format::key::InternalKey;
-    use cairn_memory::secondary::CacheTier;
-    use cairn_observe::statistics::Meter;
     use cairn_platform::fs::FileMode;
     use cairn_platform::mem::MemFileSystem;
     use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
-    use cairn_version::{OpenTables, TreeEdit};
+    use cairn_version::TreeEdit;
 
     use super::*;
 
     fn sources() -> (Arc<TableSource>, Arc<BlobSource>) {
         let fs = Arc::new(MemFileSystem::new());
+        let root = || PathBuf::from("/");
         let tables = TableSource {
-            fs: fs.clone(),
-            paths: vec![PathBuf::from("/")],
-            order: KeyOrder::Bytewise,
-            prefix_extractor: None,
-            options: Arc::default(),
-            cache: None,
-            charge: cairn_memory::ChargePolicy::default(),
-            flat_filter_bits: 0,
-            block_checksum_len: 0,
-            verify_unique_id: false,
-            mode: FileMode::default(),
-            advise_random: false,
-            meter: Meter::default(),
             last_level: 6,
-            open_tables: OpenTables::new(None, 0),
-            lowest_tier: CacheTier::default(),
-            default_temperature: 0,
-            uncache_aggressiveness: 0,
-            cache_tracer: None,
+            ..TableSource::new(fs.clone(), vec![root()], KeyOrder::Bytewise)
         };
-        let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);
+        let blobs = BlobSource::new(fs, root(), FileMode::default(), None);
         (Arc::new(tables), Arc::new(blobs))
     }
 

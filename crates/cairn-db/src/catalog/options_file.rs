@@ -1,6 +1,6 @@
 //! OPTIONS files: a new one with the current options is written whenever options or families change.
 //!
-//! A file is written and listed under the lock of [`Settings`], so that the newest file has the newest options (O2 there).
+//! A file is written and listed under the lock of [`Settings`], so that the newest file has the newest options (OPT2).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::family::Families;
 use super::file_numbers::FileNumbers;
 use super::scan::old_options;
 use crate::context::DbContext;
-use crate::settings::{OptionsFileLock, Settings};
+use crate::options::settings::{OptionsFileLock, Settings};
 
 /// Durably replaces `path` with a file that contains `content`, which is first written to `temporary`.
 pub(crate) fn replace(

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_memory::ChargePolicy;
-use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
-use cairn_read::{LazySeeks, Reading, View};
+use cairn_read::{BlobSource, Reading, View};
 use cairn_types::{Error, Result};
 use cairn_version::{TableSource, Version};
 
@@ -48,52 +46,33 @@ impl FamilyState {
         let mut bare = (**self.options()).clone();
         bare.table.block_cache = None;
         bare.blob_cache = None;
+        let old = self.tables();
         let tables = Arc::new(TableSource {
-            fs: self.tables().fs.clone(),
-            paths: self.tables().paths.clone(),
-            order: self.order().clone(),
-            prefix_extractor: None,
             options: Arc::new(bare.table.clone()),
-            cache: None,
-            charge: ChargePolicy::default(),
-            flat_filter_bits: 0,
-            block_checksum_len: 0,
-            verify_unique_id: false,
-            mode: self.tables().mode,
-            advise_random: false,
-            meter: self.tables().meter.clone(),
-            last_level: self.tables().last_level,
-            open_tables: self.tables().open_tables.clone(),
-            lowest_tier: CacheTier::default(),
-            default_temperature: 0,
-            uncache_aggressiveness: 0,
-            cache_tracer: None,
+            mode: old.mode,
+            meter: old.meter.clone(),
+            last_level: old.last_level,
+            open_tables: old.open_tables.clone(),
+            ..TableSource::new(old.fs.clone(), old.paths.clone(), self.order().clone())
         });
-        let blobs = cairn_read::BlobSource::new(
+        let blobs = BlobSource::new(
             tables.fs.clone(),
             tables.paths.first().cloned().unwrap_or_default(),
             tables.mode,
             None,
         );
         let reading = Reading {
-            family: view.family.family.clone(),
-            order: self.order().clone(),
             merge_operator: view.family.merge_operator.clone(),
             dated: view.family.dated,
             follows: view.family.follows,
-            prefix_extractor: None,
             max_sequential_skip: view.family.max_sequential_skip,
-            memtable_op_scan_flush_trigger: 0,
-            memtable_avg_op_scan_flush_trigger: 0,
-            min_tombstones_for_range_conversion: 0,
-            read_sampler: None,
-            lazy_seeks: LazySeeks::default(),
-            tables: tables.clone(),
-            blobs: Arc::new(blobs),
-            row_cache: None,
-            io: view.family.io.clone(),
-            clock: view.family.clock.clone(),
-            statistics: None,
+            ..Reading::new(
+                view.family.family.clone(),
+                tables.clone(),
+                Arc::new(blobs),
+                view.family.io.clone(),
+                view.family.clock.clone(),
+            )
         };
         let empty = MemtableOptions {
             arena_block_size: EMPTY_ARENA,

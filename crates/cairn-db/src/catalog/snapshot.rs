@@ -14,7 +14,7 @@ use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, OnceLock, Ordering};
 use cairn_types::SequenceNumber;
 
 use crate::locks::{Locks, Rank, Ranked};
-use crate::open_iterators::Opener;
+use crate::read::open_iterators::Opener;
 
 /// The live snapshots of a database.
 pub(crate) struct Snapshots {

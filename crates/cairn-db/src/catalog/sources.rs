@@ -26,10 +26,10 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{OpenTables, TableSource, Version};
 
 use super::family::{Families, FamilyState};
-use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::locks::Rank;
-use crate::settings::Settings;
+use crate::memory::budget::Budget;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 
 /// The size of the block cache shared by families without one.
@@ -134,26 +134,17 @@ impl Sources {
             family.name
         );
         let tables = Arc::new(self.table_source(&options));
-        let reading = Reading {
-            family: family.name.clone(),
-            order: options.comparator.clone(),
+        let blobs = Arc::new(self.blob_source(&options, &tables));
+        let (io, clock) = (self.context.io.clone(), self.context.world.clock.clone());
+        let fixed = Reading {
             merge_operator: options.merge_operator.clone(),
             dated: options.value_ttl.is_some(),
             follows: self.context.follows.is_some(),
-            prefix_extractor: options.prefix_extractor.clone(),
-            max_sequential_skip: options.max_sequential_skip_in_iterations,
-            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
-            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            min_tombstones_for_range_conversion: self.range_conversion(&options),
-            read_sampler: self.read_sampler(&options),
-            lazy_seeks: LazySeeks::default(),
-            tables: tables.clone(),
-            blobs: Arc::new(self.blob_source(&options, &tables)),
             row_cache: self.row_cache(&options),
-            io: self.context.io.clone(),
-            clock: self.context.world.clock.clone(),
             statistics: self.telemetry.statistics().cloned(),
+            ..Reading::new(family.name.clone(), tables.clone(), blobs, io, clock)
         };
+        let reading = self.with_options(fixed, &options, tables.clone());
         let view = View {
             memtable,
             immutables: Vec::new(),
@@ -182,32 +173,34 @@ impl Sources {
         );
         let tables = Arc::new(self.table_source(&options));
         let view = family.view_full();
-        let reading = Reading {
-            family: view.family.family.clone(),
-            order: view.family.order.clone(),
-            merge_operator: view.family.merge_operator.clone(),
-            dated: view.family.dated,
-            follows: view.family.follows,
-            prefix_extractor: options.prefix_extractor.clone(),
-            max_sequential_skip: options.max_sequential_skip_in_iterations,
-            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
-            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            min_tombstones_for_range_conversion: self.range_conversion(&options),
-            read_sampler: self.read_sampler(&options),
-            lazy_seeks: LazySeeks::default(),
-            tables: tables.clone(),
-            blobs: view.family.blobs.clone(),
-            row_cache: view.family.row_cache.clone(),
-            io: view.family.io.clone(),
-            clock: view.family.clock.clone(),
-            statistics: view.family.statistics.clone(),
-        };
+        let fixed = Reading::clone(&view.family);
+        let reading = self.with_options(fixed, &options, tables.clone());
         family.set_options(Arc::new(options), tables);
         family.set_view(View {
             family: Arc::new(reading),
             number: view.number + 1,
             ..View::clone(&view)
         });
+    }
+
+    /// Returns `fixed` with what a family takes from its current `options`.
+    fn with_options(
+        &self,
+        fixed: Reading,
+        options: &FamilyOptions,
+        tables: Arc<TableSource>,
+    ) -> Reading {
+        Reading {
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
+            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            min_tombstones_for_range_conversion: self.range_conversion(options),
+            read_sampler: self.read_sampler(options),
+            lazy_seeks: LazySeeks::default(),
+            tables,
+            ..fixed
+        }
     }
 
     /// Returns the number of deletions that iterators over a family with `options` turn into a range tombstone.

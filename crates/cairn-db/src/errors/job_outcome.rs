@@ -18,7 +18,7 @@ use super::retry::{Damaged, Retry};
 use super::state::is_intended;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::jobs::JobKind;
+use crate::jobs::counts::JobKind;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {

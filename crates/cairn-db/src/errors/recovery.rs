@@ -27,9 +27,9 @@ use cairn_platform::Priority;
 use cairn_types::{Code, Error, Result, Severity};
 
 use super::BackgroundError;
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
-use crate::jobs::JobKind;
+use crate::jobs::background::guarded;
+use crate::jobs::counts::JobKind;
 use crate::shared::Shared;
 
 /// The next step after an attempt.

@@ -14,6 +14,7 @@ use cairn_version::{FileMeta, TreeEdit};
 use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
+use crate::db::handle::Family;
 use crate::families::options_of_new_family;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
@@ -23,7 +24,6 @@ use crate::files::host::{Components, Host};
 use crate::files::kept::keep_files;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData, family_metadata};
 use crate::files::staging::Staging;
-use crate::handle::Family;
 
 /// The description of an export: all information that an import needs besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::catalog::create::NewFamily;
 use crate::catalog::env::CatalogEnv;
 use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
-use crate::settings::Settings;
+use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::write::commit::Lead;
 

@@ -17,7 +17,7 @@ use super::kept::{enable_deletions, keep_files};
 use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
 use crate::db::Db;
-use crate::handle::Family;
+use crate::db::handle::Family;
 
 /// A table of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 //! | `checkpoint`, `export` | copies made of links | [`host::Host`] |
 //! | `prepared_info` | descriptions of tables for an ingestion | [`host::Host`] |
 //! | `ingest`, imports in `export` | tables that become part of a database | [`host::Host`] |
+//! | `handoff`, `inherited_files` | wrappers of the file system of an open database | a file system |
 //! | `copy`, `staging`, `lost`, `kept`, `external` | parts of these | a file system; `kept` a host |
 //!
 //! The code consists of functions over components. It has no state of the database, and acquires the locks of
@@ -32,8 +33,10 @@ pub(crate) mod copy;
 mod destroy;
 mod export;
 mod external;
+pub(crate) mod handoff;
 pub(crate) mod host;
 pub(crate) mod ingest;
+pub(crate) mod inherited_files;
 pub(crate) mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;

@@ -13,11 +13,11 @@ use cairn_platform::World;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::{Error, KeyOrder, Result};
 
-use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyDescriptor;
 use crate::db::Db;
-use crate::iter::Iter;
 use crate::open::{OpenRequest, open};
+use crate::read::iter::Iter;
+use crate::write::batch::WriteBatch;
 
 /// The options of a `SortedRunBuilder`.
 #[derive(Clone, Debug)]

@@ -9,19 +9,14 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
 use cairn_format::trace::block_cache::CacheCaller;
-use cairn_memory::ChargePolicy;
-use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
-use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Io, World};
-use cairn_read::{
-    BlobSource, Columns, DbIter, Found, LazySeeks, Reading, Value, View, ViewEnd, get,
-};
+use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, ViewEnd, get};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
+use cairn_version::{FileMeta, TableSource, TreeEdit, Version};
 
 use crate::files::external::Reader;
 
@@ -61,51 +56,25 @@ impl SstFileReader {
             })?;
         }
         let dir = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let order = family.comparator.clone();
         let tables = Arc::new(TableSource {
-            fs: world.fs.clone(),
-            paths: vec![dir.clone()],
-            order: family.comparator.clone(),
             prefix_extractor: family.prefix_extractor.clone(),
             options,
-            cache: None,
-            charge: ChargePolicy::default(),
-            flat_filter_bits: 0,
-            block_checksum_len: 0,
-            verify_unique_id: false,
-            mode: FileMode::default(),
-            advise_random: false,
-            meter: Meter::default(),
-            last_level: usize::MAX,
-            open_tables: OpenTables::new(None, 0),
-            lowest_tier: CacheTier::default(),
-            default_temperature: 0,
-            uncache_aggressiveness: 0,
-            cache_tracer: None,
+            ..TableSource::new(world.fs.clone(), vec![dir.clone()], order)
         });
+        let blobs = BlobSource::new(world.fs.clone(), dir, FileMode::default(), None);
         let reading = Reading {
-            family: path.display().to_string(),
-            order: family.comparator.clone(),
             merge_operator: family.merge_operator.clone(),
             dated: family.value_ttl.is_some(),
-            follows: false,
             prefix_extractor: family.prefix_extractor.clone(),
             max_sequential_skip: family.max_sequential_skip_in_iterations,
-            memtable_op_scan_flush_trigger: 0,
-            memtable_avg_op_scan_flush_trigger: 0,
-            min_tombstones_for_range_conversion: 0,
-            read_sampler: None,
-            lazy_seeks: LazySeeks::default(),
-            tables,
-            blobs: Arc::new(BlobSource::new(
-                world.fs.clone(),
-                dir,
-                FileMode::default(),
-                None,
-            )),
-            row_cache: None,
-            io: io.clone(),
-            clock: world.clock.clone(),
-            statistics: None,
+            ..Reading::new(
+                path.display().to_string(),
+                tables,
+                Arc::new(blobs),
+                io.clone(),
+                world.clock.clone(),
+            )
         };
         let memtable = MemtableOptions {
             arena_block_size: 4 << 10,

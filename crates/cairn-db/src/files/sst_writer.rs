@@ -19,10 +19,10 @@ use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
+use crate::db::handle::Family;
 use crate::files::host::{Components, Host};
+use crate::files::inherited_files;
 use crate::files::prepared_info::PreparedFileInfo;
-use crate::handle::Family;
-use crate::inherited_files;
 
 /// The database id in the properties of external tables.
 const WRITER_ID: &str = "SST Writer";

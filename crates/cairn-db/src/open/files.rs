@@ -6,16 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName, table};
-use cairn_memory::ChargePolicy;
 use cairn_observe::Logger;
-use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, merge_operators};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::{FileMode, Status};
 use cairn_types::{Error, FileNumber, MergeOperator, Result, Subcode};
-use cairn_version::FileMeta;
 use cairn_version::manifest::{Recovered, RecoveredFamily};
+use cairn_version::{FileMeta, TableSource};
 
 use super::OpenRequest;
 use crate::catalog::family::FamilyState;
@@ -160,27 +158,11 @@ pub(super) fn recorded_merge_operator(
             return None;
         }
         let (level, file) = family.version.files().next()?;
-        let source = cairn_version::TableSource {
-            fs: request.world.fs.clone(),
-            paths: vec![request.path.to_owned()],
-            order: family.version.order().clone(),
-            prefix_extractor: None,
-            options: Arc::default(),
-            cache: None,
-            charge: ChargePolicy::default(),
-            flat_filter_bits: 0,
-            block_checksum_len: 0,
-            verify_unique_id: false,
-            mode: FileMode::default(),
-            advise_random: false,
-            meter: Meter::default(),
-            last_level: usize::MAX,
-            open_tables: cairn_version::OpenTables::new(None, 0),
-            lowest_tier: cairn_memory::secondary::CacheTier::default(),
-            default_temperature: 0,
-            uncache_aggressiveness: 0,
-            cache_tracer: None,
-        };
+        let source = TableSource::new(
+            request.world.fs.clone(),
+            vec![request.path.to_owned()],
+            family.version.order().clone(),
+        );
         let io = cairn_platform::Io::blocking();
         let table = source
             .open_apart(file, Some(level), FileMode::default(), &io)

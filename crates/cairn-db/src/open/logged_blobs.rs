@@ -1,4 +1,4 @@
-//! Values in blob files that records of a log refer to: see [`crate::direct_blobs`].
+//! Values in blob files that records of a log refer to: see [`crate::write::direct_blobs`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

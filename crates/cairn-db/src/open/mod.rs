@@ -38,29 +38,29 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 
-use crate::background::reserve_threads;
-use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::create_dir;
+use crate::close::lifecycle::Lifecycle;
 use crate::context::{DbContext, Tracers};
 use crate::db::Db;
 use crate::errors::state::Errors;
-use crate::handoff;
-use crate::inherited_files;
-use crate::lifecycle::Lifecycle;
+use crate::files::handoff;
+use crate::files::inherited_files;
+use crate::jobs::background::reserve_threads;
+use crate::jobs::timers::Timers;
 use crate::locks::{Locks, Rank};
-use crate::open_iterators::OpenIterators;
-use crate::settings::Settings;
+use crate::memory::budget::Budget;
+use crate::options::settings::Settings;
+use crate::read::open_iterators::OpenIterators;
+use crate::report::stats_family::{self, STATS_FAMILY};
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
-use crate::stats_family::{self, STATS_FAMILY};
 use crate::telemetry::Telemetry;
-use crate::timers::Timers;
 use crate::trace::QueryTrace;
-use crate::ttl;
 use crate::write::signals::Signals;
+use crate::write::ttl;
 use recovery_info::RecoveryInfo;
 
 pub use dropped_records::Dropped;
@@ -219,11 +219,7 @@ fn open_with(
     let fs = &*request.world.fs;
     let writes = !request.read_only;
     if writes && options.create_if_missing {
-        let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
-        create_dir(fs, request.path, known)?;
-        if !options.wal_dir.as_os_str().is_empty() {
-            create_dir(fs, &options.wal_dir, known)?;
-        }
+        create_dirs(request, &options)?;
     }
     let dir = fs
         .canonical(request.path)
@@ -262,22 +258,7 @@ fn open_with(
     shared
         .timers
         .anchor_phases(request.world.clock.wall_seconds());
-    shared.wake_with_snapshots();
-    if let Some(buffers) = &shared.writes.buffers {
-        let weak = Arc::downgrade(&shared);
-        buffers.register(weak);
-    }
-    if let Some(budget) = &shared.budget {
-        let weak = Arc::downgrade(&shared);
-        budget.of.register(weak);
-    }
-    // Weak: a delayed attempt does not keep a closed database in memory.
-    let owner = Arc::downgrade(&shared);
-    shared.errors.set_attempt(move || {
-        if let Some(shared) = owner.upgrade() {
-            shared.recover_in_background();
-        }
-    });
+    shared.connect();
     match replay {
         Replay::Logs(_) => {
             shared.finish_opening(&recovered, names)?;
@@ -300,6 +281,39 @@ fn open_with(
         db,
         manifest: (recovered.manifest, recovered.manifest_bytes),
     })
+}
+
+/// Creates the directories of the database and of its logs if they are missing.
+fn create_dirs(request: &OpenRequest<'_>, options: &DbOptions) -> Result<()> {
+    let fs = &*request.world.fs;
+    let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
+    create_dir(fs, request.path, known)?;
+    match options.wal_dir.as_os_str().is_empty() {
+        true => Ok(()),
+        false => create_dir(fs, &options.wal_dir, known),
+    }
+}
+
+impl Shared {
+    /// Registers the database with what calls it back. All of them have weak references, which do not keep a closed
+    /// database in memory.
+    fn connect(self: &Arc<Self>) {
+        self.wake_with_snapshots();
+        if let Some(buffers) = &self.writes.buffers {
+            let weak = Arc::downgrade(self);
+            buffers.register(weak);
+        }
+        if let Some(budget) = &self.budget {
+            let weak = Arc::downgrade(self);
+            budget.of.register(weak);
+        }
+        let owner = Arc::downgrade(self);
+        self.errors.set_attempt(move || {
+            if let Some(shared) = owner.upgrade() {
+                shared.recover_in_background();
+            }
+        });
+    }
 }
 
 /// Returns `request` in a world that reports file operations to listeners. There is no info log yet.
@@ -502,7 +516,7 @@ struct Foundation {
     threads: Tracker,
     replay_above: BTreeMap<u32, SequenceNumber>,
     policies: Policies,
-    secondary: Option<secondary::Place>,
+    secondary: Option<secondary::SecondaryInstance>,
 }
 
 /// Composes the state of an open database from its components, each of them empty. Does not change the tree
@@ -603,7 +617,7 @@ fn context_of(
     dir: PathBuf,
     recovered: &Recovered,
     names: &[String],
-    secondary: Option<secondary::Place>,
+    secondary: Option<secondary::SecondaryInstance>,
 ) -> Result<DbContext> {
     let clock = &request.world.clock;
     let traces = Tracers::new(clock);

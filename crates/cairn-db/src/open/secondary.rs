@@ -20,18 +20,18 @@ use super::{
 };
 use crate::catalog::sources::create_dir;
 use crate::context::Follows;
-use crate::inherited_files;
+use crate::files::inherited_files;
 use crate::shared::Shared;
 
-/// The place of a database that follows another one.
+/// What a database that follows another one has of its own (a secondary instance of RocksDB).
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct SecondaryInstance {
     /// The directory of its LOG.
     pub(crate) dir: PathBuf,
     pub(crate) follows: Follows,
 }
 
-impl Place {
+impl SecondaryInstance {
     /// Creates the info log.
     pub(super) fn open_log(&self, world: &World, options: &DbOptions) -> Result<Logger> {
         let names = world.fs.list(&self.dir)?;
@@ -94,7 +94,7 @@ pub(crate) fn open_empty(
         threads,
         replay_above: BTreeMap::new(),
         policies: super::Policies::default(),
-        secondary: Some(Place { dir: own, follows }),
+        secondary: Some(SecondaryInstance { dir: own, follows }),
     };
     // Without files, which the first publication adds once they are open.
     let named = named.into_iter().map(|(family, options, version)| {

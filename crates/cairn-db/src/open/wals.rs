@@ -70,20 +70,7 @@ impl Shared {
         if self.options().paranoid_checks {
             self.check_tables()?;
         }
-        for family in &recovered.set_back {
-            self.context.info.warn(format_args!(
-                "[{family}] recovered to an older state: files of newer ones are missing"
-            ));
-        }
-        if let Some(unread) = &recovered.unread {
-            let manifest = FileName::Manifest(recovered.manifest).to_string();
-            self.note_dropped(Dropped {
-                file: self.context.dir.join(manifest),
-                offset: unread.offset,
-                bytes: unread.bytes,
-                reason: unread.reason.clone(),
-            });
-        }
+        self.note_lost_states(recovered);
         let logs = match self.context.wal_dir == self.context.dir {
             true => cairn_wal::among(&names, &self.context.dir),
             false => cairn_wal::list(&*self.context.world.fs, &self.context.wal_dir)?,
@@ -127,6 +114,24 @@ impl Shared {
         self.begin_timers();
         self.schedule(&mut self.tree.lock());
         Ok(())
+    }
+
+    /// Reports the states that a recovery with `best_efforts_recovery` left out.
+    fn note_lost_states(&self, recovered: &Recovered) {
+        for family in &recovered.set_back {
+            self.context.info.warn(format_args!(
+                "[{family}] recovered to an older state: files of newer ones are missing"
+            ));
+        }
+        if let Some(unread) = &recovered.unread {
+            let manifest = FileName::Manifest(recovered.manifest).to_string();
+            self.note_dropped(Dropped {
+                file: self.context.dir.join(manifest),
+                offset: unread.offset,
+                bytes: unread.bytes,
+                reason: unread.reason.clone(),
+            });
+        }
     }
 
     /// True if one of `blobs`, blob files by family, is in no version.
@@ -336,6 +341,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Flushes all recovered memtables, after which every family needs only `log` and later logs.
+    fn flush_for_log(self: &Arc<Self>, log: FileNumber) -> Result<()> {
+        for family in self.catalog.families().clone().iter() {
+            if !family.view().memtable.is_empty() {
+                self.flush_recovered(family)?;
+            }
+        }
+        let mut tree = self.tree.lock();
+        for state in tree.families.values_mut() {
+            assert!(
+                state.log_number <= log,
+                "the log number of a family rises to {log}, from {}",
+                state.log_number
+            );
+            state.log_number = log;
+        }
+        tree.logs.release_before(log);
+        Ok(())
+    }
+
     /// Makes the recovered state durable and current: tables, MANIFEST, log, OPTIONS.
     fn become_current(
         self: &Arc<Self>,
@@ -356,25 +381,9 @@ impl Shared {
             "log {log} is newer than all existing ones, the newest of which is {}",
             outcome.newest
         );
-        if keep_logs {
-            self.keep_logs(outcome)?;
-        } else {
-            for family in families
-                .iter()
-                .filter(|family| !family.view().memtable.is_empty())
-            {
-                self.flush_recovered(family)?;
-            }
-            let mut tree = self.tree.lock();
-            for state in tree.families.values_mut() {
-                assert!(
-                    state.log_number <= log,
-                    "the log number of a family rises to {log}, from {}",
-                    state.log_number
-                );
-                state.log_number = log;
-            }
-            tree.logs.release_before(log);
+        match keep_logs {
+            true => self.keep_logs(outcome)?,
+            false => self.flush_for_log(log)?,
         }
         for (family, number) in &outcome.blobs {
             // The values were relocated. A file in no version is deleted.

@@ -3,7 +3,7 @@
 use cairn_observe::InternalStats;
 
 use super::Telemetry;
-use crate::stats_text::{GB, MB, Map, human_count, human_micros, stall_text};
+use crate::report::stats_text::{GB, MB, Map, human_count, human_micros, stall_text};
 
 impl Telemetry {
     /// The property `rocksdb.db-write-stall-stats`.

@@ -14,7 +14,7 @@ use cairn_types::{Error, Result};
 
 use crate::context::DbContext;
 use crate::db::Db;
-use crate::handle::Family;
+use crate::db::handle::Family;
 use crate::shared::Shared;
 
 /// A set of operations.

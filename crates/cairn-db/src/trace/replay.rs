@@ -11,9 +11,9 @@ use cairn_platform::sync::{Condvar, Mutex};
 use cairn_types::{Code, Error, Result};
 
 use super::file::TraceReader;
-use crate::batch::WriteBatch;
 use crate::db::Db;
-use crate::handle::Family;
+use crate::db::handle::Family;
+use crate::write::batch::WriteBatch;
 
 /// Options of [`Replayer::replay`].
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Logs that no family needs any more: they are recycled, archived or deleted.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` in that of the logs,
-//! where [`crate::wal_iterator`] can still read them, and are deleted when they are too old or exceed the
+//! where [`crate::read::wal_iterator`] can still read them, and are deleted when they are too old or exceed the
 //! limit. Otherwise up to `recycle_log_file_num` of them are kept to be overwritten as new logs. A log is
 //! obsolete only if a synced MANIFEST says so.
 

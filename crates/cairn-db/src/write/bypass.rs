@@ -41,11 +41,10 @@ use super::entry::entry;
 use super::queue::Batch;
 use super::stopwatch::Stopwatch;
 use super::{Check, DbEnv, mode_of};
-use crate::background::guarded;
-use crate::batch::WriteBatch;
-use crate::catalog::family::FamilyState;
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
-use crate::shared::{Immutable, Shared, Tree};
+use crate::shared::{Immutable, Shared};
+use crate::write::batch::WriteBatch;
 
 /// The records of a transaction or of an ingested batch, sorted into memtables.
 pub(crate) struct Bypass {
@@ -255,49 +254,6 @@ impl Shared {
         steps.lap("adding memtables");
         steps.log_if_slow(&self.context.info, "a commit past the memtable");
         Ok(added)
-    }
-
-    /// Replaces the active memtable of `family`, which then needs logs from `next_log` on, and adds `next` as the newest
-    /// immutable one.
-    fn seal_active(
-        &self,
-        tree: &mut Tree,
-        family: &FamilyState,
-        next_log: FileNumber,
-        next: Option<Immutable>,
-    ) {
-        let Some(state) = tree.families.get_mut(&family.id()) else {
-            return;
-        };
-        let (old, held_log) = (family.memtable(), family.writes.take_held_log());
-        if old.is_empty() && next.is_none() {
-            return;
-        }
-        if !old.is_empty() {
-            self.report_sealed(family, &old);
-            old.seal();
-            state.immutables.push(Immutable {
-                memtable: old,
-                next_log,
-                held_log,
-                shares_log: next.is_some(),
-            });
-        }
-        let last = self.writes.commits.allocated();
-        let active = self.new_memtable(&family.options(), last);
-        let view = family.view();
-        let view = match next {
-            None => view.with_new_memtable(active),
-            Some(next) => {
-                let memtable = next.memtable.clone();
-                self.report_sealed(family, &memtable);
-                memtable.seal();
-                state.immutables.push(next);
-                view.with_ingested(memtable, active)
-            }
-        };
-        family.set_view(view);
-        family.trim_history();
     }
 }
 

@@ -7,7 +7,7 @@ use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::commit::Company;
-use crate::background::guarded;
+use crate::jobs::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {

@@ -11,9 +11,9 @@ use cairn_observe::perf::{self, PerfMetric};
 use cairn_types::{Error, Result};
 
 use super::stall::{Cause, Condition};
-use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
+use crate::write::batch::WriteBatch;
 
 /// The maximum sleep of a delayed write before it checks the condition again.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
@@ -164,7 +164,7 @@ impl Shared {
             let (wait, first) = family.writes.pace.wait(bytes, left, now);
             if first {
                 let cause = Cause::Memtables as usize;
-                family.work.stalled(false, cause, false);
+                family.stats.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
             // If writes are not permitted, the leader returns the error.

@@ -26,7 +26,7 @@ use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_wal::{WalOptions, WalWriter};
 
-use crate::direct_blobs::Unsynced;
+use crate::write::direct_blobs::Unsynced;
 
 /// The current WAL. Owned by the write-group leader.
 pub(crate) struct CurrentLog {

@@ -7,14 +7,19 @@
 //!
 //! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]). A
 //! large transaction can be committed without insertions ([`bypass`]), a write can have callbacks ([`user_callback`]), and
-//! large values can be written directly to blob files ([`separate`]).
+//! large values can be written directly to blob files ([`separate`], [`direct_blobs`]). [`batch`] has the batches of a
+//! program, [`two_phase`] the transactions that are decided later, [`ttl`] adds write times, and [`awaited_writes`] executes
+//! the writes of futures.
 
 pub(crate) mod archive;
+pub(crate) mod awaited_writes;
+pub(crate) mod batch;
 pub(crate) mod buffers;
 pub(crate) mod bypass;
 pub(crate) mod callbacks;
 pub(crate) mod commit;
 pub(crate) mod delay;
+pub(crate) mod direct_blobs;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
 pub(crate) mod family;
@@ -41,6 +46,8 @@ pub(crate) mod stall;
 mod stall_conditions;
 pub(crate) mod stopwatch;
 pub(crate) mod successive_merges;
+pub(crate) mod ttl;
+pub(crate) mod two_phase;
 pub(crate) mod user_callback;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;
@@ -60,11 +67,11 @@ use cairn_options::enums::IoCharge;
 use cairn_platform::{IoKind, IoPriority};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::background::guarded;
-use crate::batch::WriteBatch;
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
+use crate::write::batch::WriteBatch;
 use commit::{CommitEnv, Company, Lead, LoggedGroup};
 use log::CurrentLog;
 use protection::Protection;

@@ -27,8 +27,8 @@ use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 use super::entry::entry;
 use super::log::CurrentLog;
 use super::sections::NamedSection;
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
+use crate::jobs::background::guarded;
 use crate::shared::Shared;
 
 /// A family and a key.

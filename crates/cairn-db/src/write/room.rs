@@ -17,8 +17,8 @@ use super::archive;
 use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared, Tree};
 
@@ -320,29 +320,13 @@ impl Shared {
                 // There is no flush for which this could be the reason.
                 state.flush_reason = None;
             }
-            let held_log = family.writes.take_held_log();
-            if old.is_empty() {
-                continue;
-            }
             assert!(
-                old.largest_seq() <= last,
+                old.is_empty() || old.largest_seq() <= last,
                 "a memtable of {:?} has entry {}, but numbers are assigned up to {last}",
                 family.name(),
                 old.largest_seq()
             );
-            self.report_sealed(family, &old);
-            old.seal();
-            state.immutables.push(Immutable {
-                memtable: old,
-                next_log: current,
-                held_log,
-                shares_log: false,
-            });
-            let next = family
-                .view()
-                .with_new_memtable(self.new_memtable(&family.options(), last));
-            family.set_view(next);
-            family.trim_history();
+            self.seal_active(&mut tree, family, current, None);
         }
         self.release_logs_of_idle_families(&mut tree, current);
         self.check_tree(&tree);
@@ -366,6 +350,49 @@ impl Shared {
         self.end_pace(family);
         family.writes.pace.memtable_began(now);
         family.writes.begin_memtable(&family.options());
+    }
+
+    /// Replaces the active memtable of `family`, which then needs logs from `next_log` on, and adds `next` as the newest
+    /// immutable one.
+    pub(super) fn seal_active(
+        &self,
+        tree: &mut Tree,
+        family: &FamilyState,
+        next_log: FileNumber,
+        next: Option<Immutable>,
+    ) {
+        let Some(state) = tree.families.get_mut(&family.id()) else {
+            return;
+        };
+        let (old, held_log) = (family.memtable(), family.writes.take_held_log());
+        if old.is_empty() && next.is_none() {
+            return;
+        }
+        if !old.is_empty() {
+            self.report_sealed(family, &old);
+            old.seal();
+            state.immutables.push(Immutable {
+                memtable: old,
+                next_log,
+                held_log,
+                shares_log: next.is_some(),
+            });
+        }
+        let last = self.writes.commits.allocated();
+        let active = self.new_memtable(&family.options(), last);
+        let view = family.view();
+        let view = match next {
+            None => view.with_new_memtable(active),
+            Some(next) => {
+                let memtable = next.memtable.clone();
+                self.report_sealed(family, &memtable);
+                memtable.seal();
+                state.immutables.push(next);
+                view.with_ingested(memtable, active)
+            }
+        };
+        family.set_view(view);
+        family.trim_memtable_history();
     }
 
     /// Advances the log numbers of families without writes since their last switch, now that the log `current` begins.

@@ -1,5 +1,5 @@
 //! Separation of values on write: with `enable_blob_direct_write`, large values are appended to blob files before the
-//! batch joins the write queue, which gets a batch with blob indexes in their place. [`crate::direct_blobs`] has the
+//! batch joins the write queue, which gets a batch with blob indexes in their place. [`crate::write::direct_blobs`] has the
 //! files.
 //!
 //! Only plain puts are separated. Other large values are logged as they are and separated by the flush: those of entities,
@@ -15,10 +15,10 @@ use cairn_types::Result;
 
 use super::Check;
 use super::queue::Batch;
-use crate::batch::WriteBatch;
 use crate::catalog::family::{Families, FamilyState};
-use crate::direct_blobs::{AppendEnv, Ticket};
 use crate::shared::Shared;
+use crate::write::batch::WriteBatch;
+use crate::write::direct_blobs::{AppendEnv, Ticket};
 
 /// The large values of a batch, by family, in their order.
 type Large<'a> = Vec<(&'a FamilyState, Vec<(&'a [u8], &'a [u8])>)>;

@@ -11,7 +11,7 @@ use cairn_options::CompactionStyle;
 use super::delay::waits_for_flush;
 use super::stall::{self, Condition, Load};
 use crate::catalog::family::FamilyState;
-use crate::jobs::JobKind;
+use crate::jobs::counts::JobKind;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared, Tree};
 
@@ -105,7 +105,7 @@ impl Shared {
         match kind {
             Some((stopped, cause)) => {
                 family
-                    .work
+                    .stats
                     .stalled(stopped, cause as usize, level_zero_is_busy);
                 self.context
                     .info

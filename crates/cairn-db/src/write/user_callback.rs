@@ -26,8 +26,8 @@ use super::commit::{CommitEnv, Company, LoggedGroup};
 use super::queue::Batch;
 use super::write_callback::WriteCallback;
 use super::{Check, DbEnv, mode_of, protected};
-use crate::batch::WriteBatch;
 use crate::shared::Shared;
+use crate::write::batch::WriteBatch;
 
 /// The calls of a callback.
 struct Calls<'a> {

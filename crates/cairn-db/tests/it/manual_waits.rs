@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use cairn_db::SstFileWriter;
-use cairn_options::{CompactRangeOptions, FamilyOptions, IngestExternalFileOptions};
+use cairn_observe::listener::{EventListener, WriteStallInfo};
+use cairn_observe::{Listeners, StallCondition};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions};
 use cairn_platform::sync::{Condvar, Mutex};
 use cairn_platform::{Clock, Executor, Job, Priority, World};
 
@@ -111,16 +113,13 @@ impl Executor for Watched {
     }
 }
 
-/// Regression: while files were being ingested into the output range and no compaction was running, a manual compaction
-/// picked in a loop, with the tree locked.
-#[test]
-fn a_manual_compaction_sleeps_while_files_are_ingested() {
+/// Returns a world whose next sync of a file with `part` in its name waits for the gate, once that is armed.
+fn gated(part: &'static str) -> (World, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let hook = gate.clone();
     let world = world_with(move |operation, path| {
-        let is_manifest = path.to_string_lossy().contains("MANIFEST");
-        let is_sync = operation == Operation::Sync;
-        if is_sync && is_manifest && hook.armed.swap(false, Ordering::AcqRel) {
+        let is_sync = operation == Operation::Sync && path.to_string_lossy().contains(part);
+        if is_sync && hook.armed.swap(false, Ordering::AcqRel) {
             hook.pass();
         }
     });
@@ -135,6 +134,14 @@ fn a_manual_compaction_sleeps_while_files_are_ingested() {
         }),
         ..world
     };
+    (world, gate)
+}
+
+/// Regression: while files were being ingested into the output range and no compaction was running, a manual compaction
+/// picked in a loop, with the tree locked.
+#[test]
+fn a_manual_compaction_sleeps_while_files_are_ingested() {
+    let (world, gate) = gated("MANIFEST");
     let family = FamilyOptions {
         disable_auto_compactions: true,
         ..small()
@@ -172,5 +179,51 @@ fn a_manual_compaction_sleeps_while_files_are_ingested() {
     assert!(gate.reads.load(Ordering::Relaxed) < MOST_READS);
     assert_eq!(files(&db, 1), [0]);
     assert_eq!(db.get(b"b").expect("a read").as_deref(), Some(&b"2"[..]));
+    db.close().expect("it closes");
+}
+
+/// A listener that counts the stops of writes.
+#[derive(Default)]
+struct Stops(AtomicUsize);
+
+impl EventListener for Stops {
+    fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {
+        let stops = info.current == StallCondition::Stopped;
+        self.0.fetch_add(usize::from(stops), Ordering::Relaxed);
+    }
+}
+
+/// Without `allow_write_stall`, a manual compaction does not switch a memtable while one more would stop writes.
+#[test]
+fn a_manual_compaction_flushes_when_there_is_room_for_another_memtable() {
+    let (world, gate) = gated(".sst");
+    let stops = Arc::new(Stops::default());
+    let options = DbOptions {
+        listeners: Listeners::new(vec![stops.clone()]),
+        ..db_options()
+    };
+    let family = FamilyOptions {
+        max_write_buffer_number: 2,
+        ..small()
+    };
+    let db = open_with(&world, &options, &family).expect("it opens");
+    db.put(b"a", b"1").expect("a write");
+    gate.armed.store(true, Ordering::Release);
+    thread::scope(|scope| {
+        let flush = scope.spawn(|| db.flush());
+        while !gate.reached.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        db.put(b"b", b"1").expect("a write");
+        let compaction = scope.spawn(|| {
+            IS_COUNTED.set(true);
+            db.compact_range(None, None, &CompactRangeOptions::default())
+        });
+        let compacted = compaction.join().expect("it does not panic");
+        compacted.expect("it waits for the flush and succeeds");
+        flush.join().expect("no panic").expect("a flush");
+    });
+    assert!(gate.waited.load(Ordering::Acquire));
+    assert_eq!(stops.0.load(Ordering::Relaxed), 0);
     db.close().expect("it closes");
 }

@@ -1,39 +1,20 @@
 //! Comparators that panic in a catch-up.
 
-use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch};
 use cairn_options::FamilyOptions;
 use cairn_platform::World;
-use cairn_sim::SimWorld;
-use cairn_types::{Comparator, KeyOrder, Result};
+use cairn_sim::{PanickingComparator, SimWorld};
+use cairn_types::{KeyOrder, Result};
 
 use crate::{FAMILIES, PRIMARY, SECONDARY, content, open_primary, options, process};
 
-/// The order of bytes. While it is set, a comparison with the key `x` panics.
-#[derive(Default)]
-struct Panicking(AtomicBool);
-
-impl Comparator for Panicking {
-    fn name(&self) -> &str {
-        "leveldb.BytewiseComparator"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let panics = self.0.load(Relaxed) && [a, b].contains(&&b"x"[..]);
-        assert!(!panics, "a comparator of a test panics");
-        a.cmp(b)
-    }
-}
-
 fn open_with(
-    order: &Arc<Panicking>,
+    order: &Arc<PanickingComparator>,
     world: &World,
     open: impl FnOnce(&OpenRequest<'_>, &Path) -> Result<Db>,
 ) -> Db {
@@ -68,15 +49,15 @@ fn a_batch_at_which_a_catch_up_panicked_is_applied_by_the_next_one() {
     let sim = SimWorld::new(1);
     let primary = open_primary(&sim.world, "").unwrap();
     primary.put(b"b", b"1").unwrap();
-    let order = Arc::new(Panicking::default());
+    let order = Arc::new(PanickingComparator::default());
     let world = process(&sim, 2);
     let db = open_with(&order, &world, cairn_follow::open_as_secondary);
     write(&primary);
-    order.0.store(true, Relaxed);
+    order.arm(true);
     let panicked = catch_unwind(AssertUnwindSafe(|| db.try_catch_up_with_primary()));
     assert!(panicked.is_err());
     assert_eq!(content(&db).unwrap()[0].len(), 1);
-    order.0.store(false, Relaxed);
+    order.arm(false);
     primary.put(b"y", b"2").unwrap();
     db.try_catch_up_with_primary().unwrap();
     assert_eq!(content(&db).unwrap(), content(&primary).unwrap());
@@ -87,7 +68,7 @@ fn a_follower_goes_on_after_a_catch_up_that_panicked() {
     let sim = SimWorld::new(1);
     let primary = open_primary(&sim.world, "").unwrap();
     primary.put(b"b", b"1").unwrap();
-    let order = Arc::new(Panicking::default());
+    let order = Arc::new(PanickingComparator::default());
     let world = process(&sim, 2);
     let db = open_with(&order, &world, cairn_follow::open_as_follower);
     let round = || {
@@ -95,9 +76,9 @@ fn a_follower_goes_on_after_a_catch_up_that_panicked() {
         while catch_unwind(AssertUnwindSafe(|| world.executor.help())).unwrap_or(false) {}
     };
     write(&primary);
-    order.0.store(true, Relaxed);
+    order.arm(true);
     round();
-    order.0.store(false, Relaxed);
+    order.arm(false);
     assert_eq!(content(&db).unwrap()[0].len(), 1);
     round();
     assert_eq!(content(&db).unwrap(), content(&primary).unwrap());

@@ -1,12 +1,12 @@
 //! A file system that reports operations before they take place: those that change something, or reads of the files
 //! that a catch-up reads anew each time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cairn_platform::fs::{Access, FileLock, FileMode, Status, WritableFile};
-use cairn_platform::read_queue::{FileReads, ReadQueue, Started};
-use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_platform::fs::{FileMode, Status, WritableFile};
+use cairn_platform::read_queue::{FileReads, ReadQueue};
+use cairn_platform::{FileSystem, RandomAccessFile, wrapper};
 use cairn_types::{Result, Veil};
 
 /// Called before each operation. An error fails it.
@@ -41,54 +41,7 @@ struct WatchedRead {
     hook: Hook,
 }
 
-impl RandomAccessFile for WatchedRead {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        (self.hook)()?;
-        self.inner.read_at(offset, buf)
-    }
-
-    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        (self.hook)()?;
-        self.inner.read_up_to_end(offset, buf)
-    }
-
-    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
-        self.inner.start_reads(reads, queue);
-    }
-
-    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
-        self.inner.finish_reads(reads, queue);
-    }
-
-    fn started(&self) -> Option<&dyn Started> {
-        self.inner.started()
-    }
-
-    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
-        self.inner.is_blank(offset, len)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn prefetch(&self, offset: u64, len: usize) -> bool {
-        self.inner.prefetch(offset, len)
-    }
-
-    fn advise(&self, access: Access) {
-        self.inner.advise(access);
-    }
-
-    fn drop_cached(&self) {
-        self.inner.drop_cached();
-    }
-}
-
+/// A file of which each change is reported.
 struct WatchedFile {
     inner: Arc<dyn WritableFile>,
     hook: Hook,
@@ -103,7 +56,11 @@ impl Watched {
     }
 }
 
-impl FileSystem for Watched {
+impl wrapper::FileSystemWrapper for Watched {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.inner
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         self.read()?;
         let inner = self.inner.open(path, mode)?;
@@ -174,28 +131,40 @@ impl FileSystem for Watched {
         self.change()?;
         self.inner.sync_dir(dir)
     }
+}
 
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
+impl wrapper::RandomAccessFileWrapper for WatchedRead {
+    fn target(&self) -> &dyn RandomAccessFile {
+        &*self.inner
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        (self.hook)()?;
+        self.inner.read_at(offset, buf)
     }
 
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        (self.hook)()?;
+        self.inner.read_up_to_end(offset, buf)
+    }
+
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.inner.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.inner.finish_reads(reads, queue);
     }
 }
 
-impl WritableFile for WatchedFile {
+impl wrapper::WritableFileWrapper for WatchedFile {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.inner
+    }
+
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         (self.hook)()?;
         self.inner.append_veiled(data, veils)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
     }
 
     fn sync(&self, full: bool) -> Result<()> {
@@ -203,37 +172,9 @@ impl WritableFile for WatchedFile {
         self.inner.sync(full)
     }
 
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.start_writeback(offset, len)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.inner.allocate(len)
-    }
-
     fn truncate(&self, len: u64) -> Result<()> {
         (self.hook)()?;
         self.inner.truncate(len)
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.inner.is_mapped()
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        self.inner.mapped_bytes()
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        self.inner.slow_append()
     }
 
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {

@@ -70,22 +70,7 @@ impl<R: Run> CompactionIterator<R> {
                         Ruling::Keep => None,
                     };
                     newest = newest.or(Some(seq));
-                    let value = changed.as_deref().unwrap_or_else(|| self.input.value());
-                    let start = self.made.len();
-                    // The key of the entry: an older version has another timestamp than the current key.
-                    let user = key::user_key(self.input.key());
-                    match self.rules.history.strips() {
-                        true => {
-                            push_stripped(&mut self.made, user, self.timestamps.size, seq, kind)
-                        }
-                        false => key::append_internal(&mut self.made, user, seq, kind),
-                    }
-                    let middle = self.made.len();
-                    self.made.extend_from_slice(value);
-                    operands.push(Made {
-                        key: start..middle,
-                        value: middle..self.made.len(),
-                    });
+                    operands.push(self.copy_operand(seq, changed.as_deref()));
                     self.advance();
                 }
                 ValueKind::Value => break Base::Value,
@@ -128,6 +113,25 @@ impl<R: Run> CompactionIterator<R> {
                 self.queue.extend(operands);
                 Ok(self.queue.pop_front().map(Out::Made))
             }
+        }
+    }
+
+    /// Copies the current operand, with the value that a filter has `changed`.
+    fn copy_operand(&mut self, seq: SequenceNumber, changed: Option<&[u8]>) -> Made {
+        let value = changed.unwrap_or_else(|| self.input.value());
+        let start = self.made.len();
+        // The key of the entry: an older version has another timestamp than the current key.
+        let user = key::user_key(self.input.key());
+        let (size, kind) = (self.timestamps.size, ValueKind::Merge);
+        match self.rules.history.strips() {
+            true => push_stripped(&mut self.made, user, size, seq, kind),
+            false => key::append_internal(&mut self.made, user, seq, kind),
+        }
+        let middle = self.made.len();
+        self.made.extend_from_slice(value);
+        Made {
+            key: start..middle,
+            value: middle..self.made.len(),
         }
     }
 

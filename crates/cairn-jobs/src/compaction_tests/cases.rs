@@ -180,13 +180,8 @@ fn a_cancelled_compaction_removes_its_files() {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
         tree.write_and_flush(&all);
     }
-    let pick = pick::pick(
-        &tree.version,
-        &InProgress::default(),
-        &tree.present(),
-        &tree.options,
-    )
-    .unwrap();
+    let (busy, limits) = (InProgress::default(), tree.present());
+    let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
     let before = files();
     let job = CompactJob {
@@ -221,7 +216,7 @@ fn output_verification_detects_a_table_that_differs_from_what_was_written() {
         tree.write_and_flush(&all);
     }
     let (busy, limits) = (InProgress::default(), tree.present());
-    let pick = pick::pick(&tree.version, &busy, &limits, &tree.options).unwrap();
+    let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
     let other = tree.version.files().next().unwrap().1.clone();
     for (flags, paranoid, fails) in [
@@ -283,12 +278,7 @@ fn blob_garbage_is_collected_down_to_the_configured_limit() {
         let before = tree.version.blob_files().len();
         tree = tree.with_blobs(mode);
         let mut steps = 0;
-        while pick::is_due(
-            &tree.version,
-            &InProgress::default(),
-            &tree.present(),
-            &tree.options,
-        ) {
+        while pick::is_due(&tree.pick_tree(&InProgress::default(), &tree.present())) {
             tree.compact(false, false);
             tree.check();
             steps += 1;
@@ -323,7 +313,7 @@ fn a_compaction_of_two_large_files_is_split_within_the_files() {
         tree.write_and_flush(&all);
     }
     let busy = InProgress::default();
-    let pick = pick::pick(&tree.version, &busy, &tree.present(), &tree.options).unwrap();
+    let pick = pick::pick(&tree.pick_tree(&busy, &tree.present())).unwrap();
     let world = tree.world.clone();
     let source: Arc<OpenTable> = Arc::new(move |file, _| Ok(open(&world, file)));
     let run = |(level, file)| InputTable::open(&source, file, level, true);

@@ -10,12 +10,9 @@ use cairn_format::key::InternalKey;
 use cairn_options::{CompactionOptions, Temperature};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::AgeLimits;
-use cairn_version::{FileMeta, Version, bounds};
+use cairn_version::{FileMeta, bounds};
 
 use super::description::{LevelInputs, Pick, Reason, range};
-use super::in_progress::InProgress;
-use super::options::PickOptions;
 use super::tree::Tree;
 use super::{expand, invariants};
 
@@ -40,21 +37,10 @@ pub struct FilesRequest<'a> {
 ///
 /// `InvalidArgument` if a file or the level does not exist, or a file would move up; `Aborted` if a
 /// running compaction conflicts.
-pub fn pick_files(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
-    request: &FilesRequest<'_>,
-) -> Result<Pick> {
-    let tree = Tree::new(version, busy, limits, options);
+pub fn pick_files(tree: &Tree<'_>, request: &FilesRequest<'_>) -> Result<Pick> {
+    let version = tree.version;
     let output_level = request.output_level;
-    if output_level >= version.num_levels() {
-        return Err(Error::invalid_argument(format!(
-            "the output level must be between 0 and {}, found {output_level}",
-            version.num_levels() - 1
-        )));
-    }
+    check_output_level(tree, output_level)?;
     if output_level > tree.last_output() {
         return Err(Error::invalid_argument(format!(
             "level {output_level} is reserved for files that are ingested behind"
@@ -81,13 +67,13 @@ pub fn pick_files(
             Some(_) => {}
         }
     }
-    let inputs = with_all_between(&tree, request);
-    if inputs.iter().any(|level| busy.any(&level.files)) {
+    let inputs = with_all_between(tree, request);
+    if inputs.iter().any(|level| tree.busy.any(&level.files)) {
         return Err(Error::aborted(
             "files of the compaction are already being compacted",
         ));
     }
-    let pick = expand::assemble(&tree, Reason::Manual, 0.0, inputs, output_level);
+    let pick = expand::assemble(tree, Reason::Manual, 0.0, inputs, output_level);
     let mut pick = pick.ok_or_else(|| {
         Error::aborted("a running compaction writes to the same range of the output level")
     })?;
@@ -116,31 +102,24 @@ pub fn pick_files(
     });
     pick.trivial_move &= options.allow_trivial_move && stays;
     if cfg!(debug_assertions) {
-        invariants::check(&tree, &pick);
+        invariants::check(tree, &pick);
     }
     Ok(pick)
 }
 
-/// Returns the compaction of exactly `files`, which another process has picked and reserved.
+/// Returns the compaction of exactly `files`, which another process has picked and reserved: running compactions of this
+/// process are not considered.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` if a file or the level does not exist, or a file would move up.
 pub fn pick_exactly(
-    version: &Version,
-    limits: &AgeLimits,
-    options: &PickOptions,
+    tree: &Tree<'_>,
     files: &BTreeSet<FileNumber>,
     output_level: usize,
 ) -> Result<Pick> {
-    let busy = InProgress::default();
-    let tree = Tree::new(version, &busy, limits, options);
-    if output_level >= version.num_levels() {
-        return Err(Error::invalid_argument(format!(
-            "the output level must be between 0 and {}, found {output_level}",
-            version.num_levels() - 1
-        )));
-    }
+    let version = tree.version;
+    check_output_level(tree, output_level)?;
     let mut inputs = Vec::new();
     for level in 0..=output_level {
         let all = version.level(level).files().iter();
@@ -159,11 +138,22 @@ pub fn pick_exactly(
              levels 0 to {output_level} of the column family"
         )));
     }
-    let pick = expand::described(&tree, Reason::Manual, inputs, output_level);
+    let pick = expand::described(tree, Reason::Manual, inputs, output_level);
     Ok(Pick {
         max_subcompactions: 1,
         ..pick
     })
+}
+
+/// Rejects an output level that the tree does not have.
+fn check_output_level(tree: &Tree, output_level: usize) -> Result<()> {
+    let last = tree.version.num_levels() - 1;
+    match output_level <= last {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(format!(
+            "the output level must be between 0 and {last}, found {output_level}"
+        ))),
+    }
 }
 
 /// Returns the inputs by level, with all files that must be included.
@@ -223,15 +213,8 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 /// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty
 /// or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job
 /// uses one of the files.
-pub fn refit(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
-    level: usize,
-    target: Option<usize>,
-) -> Result<Option<Pick>> {
-    let tree = Tree::new(version, busy, limits, options);
+pub fn refit(tree: &Tree<'_>, level: usize, target: Option<usize>) -> Result<Option<Pick>> {
+    let version = tree.version;
     if target.is_some_and(|target| target >= version.num_levels()) {
         return Err(Error::invalid_argument(
             "target level exceeds number of levels",
@@ -241,7 +224,7 @@ pub fn refit(
     if files.is_empty() {
         return Ok(None);
     }
-    let target = target.unwrap_or_else(|| highest_that_fits(&tree, level));
+    let target = target.unwrap_or_else(|| highest_that_fits(tree, level));
     let between = match target.cmp(&level) {
         Ordering::Equal => return Ok(None),
         Ordering::Greater if level == 0 => {
@@ -265,13 +248,13 @@ pub fn refit(
             "levels between source and target are not empty for a move",
         ));
     }
-    if busy.any(&files) {
+    if tree.busy.any(&files) {
         return Err(Error::aborted(format!(
             "files of level {level} are already being compacted"
         )));
     }
     let inputs = vec![LevelInputs { level, files }];
-    moved(&tree, inputs, target).map(Some)
+    moved(tree, inputs, target).map(Some)
 }
 
 /// Returns the highest level above `level` that can hold its files and is reached through empty
@@ -290,14 +273,8 @@ fn highest_that_fits(tree: &Tree, level: usize) -> usize {
 /// # Errors
 ///
 /// `InvalidArgument` with the reason.
-pub fn move_level_zero(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
-    target: usize,
-) -> Result<Option<Pick>> {
-    let tree = Tree::new(version, busy, limits, options);
+pub fn move_level_zero(tree: &Tree<'_>, target: usize) -> Result<Option<Pick>> {
+    let version = tree.version;
     if target == 0 || target >= version.num_levels() {
         return Err(Error::invalid_argument(format!(
             "the target level must be between 1 and {}, found {target}",
@@ -308,14 +285,14 @@ pub fn move_level_zero(
     files.sort_by(|a, b| {
         bounds::compare(tree.order(), a.smallest.as_bytes(), b.smallest.as_bytes())
     });
-    if busy.any(&files) {
+    if tree.busy.any(&files) {
         return Err(Error::invalid_argument(
             "files of level 0 are being compacted",
         ));
     }
     if files
         .windows(2)
-        .any(|pair| shares_key(&tree, &pair[0], &pair[1]))
+        .any(|pair| shares_key(tree, &pair[0], &pair[1]))
     {
         return Err(Error::invalid_argument("files of level 0 overlap"));
     }
@@ -326,7 +303,7 @@ pub fn move_level_zero(
     }
     match files.is_empty() {
         true => Ok(None),
-        false => moved(&tree, vec![LevelInputs { level: 0, files }], target).map(Some),
+        false => moved(tree, vec![LevelInputs { level: 0, files }], target).map(Some),
     }
 }
 
@@ -349,25 +326,22 @@ pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 /// is no such file.
 #[must_use]
 pub fn delete_in_ranges(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
+    tree: &Tree<'_>,
     ranges: &[UserRange<'_>],
     include_end: bool,
 ) -> Option<Pick> {
-    let tree = Tree::new(version, busy, limits, options);
+    let version = tree.version;
     let mut inputs = Vec::new();
     for level in 1..version.num_non_empty_levels() {
         let all = version.level(level).files();
         let mut inside = vec![false; all.len()];
         for range in ranges {
-            mark_inside(&tree, all, *range, include_end, &mut inside);
+            mark_inside(tree, all, *range, include_end, &mut inside);
         }
         let files: Vec<_> = all
             .iter()
             .zip(inside)
-            .filter(|(file, inside)| *inside && !busy.is_busy(file.number))
+            .filter(|(file, inside)| *inside && !tree.busy.is_busy(file.number))
             .map(|(file, _)| file.clone())
             .collect();
         if !files.is_empty() {
@@ -378,7 +352,7 @@ pub fn delete_in_ranges(
     Some(Pick {
         drops: true,
         bottommost: false,
-        ..expand::described(&tree, Reason::Manual, inputs, output_level)
+        ..expand::described(tree, Reason::Manual, inputs, output_level)
     })
 }
 

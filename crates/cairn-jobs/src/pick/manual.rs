@@ -1,18 +1,15 @@
 //! Manual compaction: level by level, downwards from the first level with data in the range.
 //!
-//! [`Manual`] is the state of one request. Its owner calls [`Manual::next`] with the current version,
+//! [`Manual`] is the state of one request. Its owner calls [`Manual::next`] with the current tree,
 //! runs the returned pick, installs the edit, and repeats until [`Step::Done`].
 
 use cairn_format::key::InternalKey;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::AgeLimits;
-use cairn_version::{FileMeta, Version};
+use cairn_version::FileMeta;
 
 use super::description::{LevelInputs, Pick, Reason};
-use super::in_progress::InProgress;
-use super::options::PickOptions;
 use super::tree::{Start, Tree};
 use super::{expand, fifo, invariants, universal};
 
@@ -55,7 +52,7 @@ enum At {
 pub enum Step {
     /// Run this pick, install its edit, and call [`Manual::next`] again.
     Run(Box<Pick>),
-    /// Reserved files or ranges conflict: call again after [`InProgress::releases`] has changed.
+    /// Reserved files or ranges conflict: call again after [`InProgress::releases`](super::InProgress::releases) has changed.
     Wait,
     /// The request is finished.
     Done,
@@ -99,37 +96,30 @@ impl Manual {
         self.reached
     }
 
-    /// Returns the next step, given the current `version`.
+    /// Returns the next step, given the current `tree`.
     #[must_use]
-    pub fn next(
-        &mut self,
-        version: &Version,
-        busy: &InProgress,
-        limits: &AgeLimits,
-        options: &PickOptions,
-    ) -> Step {
-        let tree = Tree::new(version, busy, limits, options);
-        if options.style != CompactionStyle::Level {
-            return self.next_unleveled(&tree);
+    pub fn next(&mut self, tree: &Tree<'_>) -> Step {
+        if tree.options.style != CompactionStyle::Level {
+            return self.next_unleveled(tree);
         }
         loop {
             let (level, output_level, from) = match &self.at {
                 At::Start => {
-                    self.at = self.first_level(&tree);
+                    self.at = self.first_level(tree);
                     continue;
                 }
                 At::Done => return Step::Done,
-                At::Down { level, from } => match self.may_go_down(&tree, *level) {
+                At::Down { level, from } => match self.may_go_down(tree, *level) {
                     true => (*level, tree.next_level(*level), from.clone()),
                     false => {
                         self.reached = Some(*level);
-                        self.at = self.bottom(*level, options.filtered);
+                        self.at = self.bottom(*level, tree.options.filtered);
                         continue;
                     }
                 },
                 At::Bottom { level, from } => (*level, *level, from.clone()),
             };
-            match self.find(&tree, level, output_level, from) {
+            match self.find(tree, level, output_level, from) {
                 Found::Conflict => return Step::Wait,
                 Found::Nothing => self.finish_level(output_level),
                 Found::Pick(pick, next) => {

@@ -39,8 +39,7 @@ mod universal;
 mod young;
 
 use cairn_options::CompactionStyle;
-use cairn_version::Version;
-use cairn_version::compaction_score::{AgeLimits, Marked};
+use cairn_version::compaction_score::Marked;
 
 pub use compact_files::{
     FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_exactly, pick_files, refit,
@@ -51,7 +50,7 @@ pub use description::{
 pub use in_progress::{InProgress, JobId};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
-use tree::Tree;
+pub use tree::Tree;
 pub use universal::run_count;
 
 /// Returns the next compaction of a tree of any compaction style, or `None` if none is due.
@@ -59,23 +58,17 @@ pub use universal::run_count;
 /// In a leveled tree, levels over their target come first, by score, then files marked by
 /// collectors, by released snapshots, and by age.
 #[must_use]
-pub fn pick(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
-) -> Option<Pick> {
-    let tree = Tree::new(version, busy, limits, options);
-    let pick = match options.style {
+pub fn pick(tree: &Tree<'_>) -> Option<Pick> {
+    let pick = match tree.options.style {
         CompactionStyle::Level => {
-            leveled::fullest_level(&tree).or_else(|| leveled::marked_files(&tree))
+            leveled::fullest_level(tree).or_else(|| leveled::marked_files(tree))
         }
-        CompactionStyle::Universal => universal::pick(&tree),
-        CompactionStyle::Fifo => fifo::pick(&tree),
+        CompactionStyle::Universal => universal::pick(tree),
+        CompactionStyle::Fifo => fifo::pick(tree),
         CompactionStyle::None => None,
     };
     if cfg!(debug_assertions) {
-        pick.iter().for_each(|pick| invariants::check(&tree, pick));
+        pick.iter().for_each(|pick| invariants::check(tree, pick));
     }
     pick
 }
@@ -83,16 +76,10 @@ pub fn pick(
 /// True if [`pick`] may return a compaction: a level is due or a file is marked. Running
 /// compactions may still conflict.
 #[must_use]
-pub fn is_due(
-    version: &Version,
-    busy: &InProgress,
-    limits: &AgeLimits,
-    options: &PickOptions,
-) -> bool {
-    if options.style != CompactionStyle::Level {
-        return pick(version, busy, limits, options).is_some();
+pub fn is_due(tree: &Tree<'_>) -> bool {
+    if tree.options.style != CompactionStyle::Level {
+        return pick(tree).is_some();
     }
-    let tree = Tree::new(version, busy, limits, options);
     let scores = tree.scores();
     let Marked {
         content,

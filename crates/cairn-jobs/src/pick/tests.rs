@@ -28,7 +28,7 @@ use cairn_version::compaction_score::AgeLimits;
 use cairn_version::periodic_phase::PeriodicPhase;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
+use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, Tree, pick};
 
 const LEVELS: usize = 5;
 
@@ -171,7 +171,7 @@ impl Case {
 
     fn pick(&mut self) {
         let (version, busy) = self.tree();
-        let picked = pick(&version, &busy, &self.limits, &self.options);
+        let picked = pick(&Tree::new(&version, &busy, &self.limits, &self.options));
         let text = picked.map_or_else(
             || "nothing".to_owned(),
             |pick| format!("{} ({:?})", shown(&pick), pick.reason),
@@ -184,7 +184,7 @@ impl Case {
         let words: Vec<&str> = rest.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>();
         let (version, busy) = self.tree();
-        let (limits, options) = (&self.limits, &self.options);
+        let tree = Tree::new(&version, &busy, &self.limits, &self.options);
         let result = match word {
             "files" => {
                 let last = words.len() - 1;
@@ -198,28 +198,19 @@ impl Case {
                         ..CompactionOptions::default()
                     },
                 };
-                super::pick_files(&version, &busy, limits, options, &request).map(Some)
+                super::pick_files(&tree, &request).map(Some)
             }
             "refit" => {
                 let (level, target) = (number(0).unwrap(), number(1).ok());
-                super::refit(&version, &busy, limits, options, level, target)
+                super::refit(&tree, level, target)
             }
-            "promote" => {
-                super::move_level_zero(&version, &busy, limits, options, number(0).unwrap())
-            }
+            "promote" => super::move_level_zero(&tree, number(0).unwrap()),
             _ => {
                 let bound = |word: &str| (word != "-").then(|| word.as_bytes().to_vec());
                 let (begin, end) = (bound(words[0]), bound(words[1]));
                 let ranges = [(begin.as_deref(), end.as_deref())];
                 let include_end = words.len() > 2;
-                Ok(super::delete_in_ranges(
-                    &version,
-                    &busy,
-                    limits,
-                    options,
-                    &ranges,
-                    include_end,
-                ))
+                Ok(super::delete_in_ranges(&tree, &ranges, include_end))
             }
         };
         self.output += &match result {
@@ -232,7 +223,7 @@ impl Case {
     /// Picks until no further compaction can run concurrently.
     fn picks(&mut self) {
         let (version, mut busy) = self.tree();
-        while let Some(pick) = pick(&version, &busy, &self.limits, &self.options) {
+        while let Some(pick) = pick(&Tree::new(&version, &busy, &self.limits, &self.options)) {
             self.output += &format!("{} ({:?})\n", shown(&pick), pick.reason);
             busy.add(&KeyOrder::Bytewise, &pick);
         }
@@ -257,7 +248,7 @@ impl Case {
         let mut next = 100;
         let mut manual = Manual::new(begin.as_deref(), end.as_deref(), &options, FileNumber(next));
         loop {
-            match manual.next(&version, &busy, &self.limits, &self.options) {
+            match manual.next(&Tree::new(&version, &busy, &self.limits, &self.options)) {
                 Step::Run(pick) => {
                     self.output += &format!("{}\n", shown(&pick));
                     version = version.with_edit(&as_if_run(&pick, &mut next)).unwrap();

@@ -12,7 +12,7 @@ use super::in_progress::InProgress;
 use super::options::PickOptions;
 
 /// The tree, running compactions and options from which a pick is computed.
-pub(super) struct Tree<'a> {
+pub struct Tree<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,
     pub(super) limits: &'a AgeLimits,
@@ -31,7 +31,9 @@ pub(super) struct Start {
 }
 
 impl<'a> Tree<'a> {
-    pub(super) fn new(
+    /// The tree of `version`. Files in `busy` belong to running compactions, and `limits` depend on the time of the pick.
+    #[must_use]
+    pub fn new(
         version: &'a Version,
         busy: &'a InProgress,
         limits: &'a AgeLimits,

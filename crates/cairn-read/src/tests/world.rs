@@ -9,10 +9,8 @@ use cairn_format::filter::FilterPolicy;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
-use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
-use cairn_observe::statistics::Meter;
 use cairn_options::{TableOptions, merge_operators};
 use cairn_platform::SystemClock;
 use cairn_platform::fs::FileMode;
@@ -22,10 +20,9 @@ use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{
     FileNumber, KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber, ValueKind,
 };
-use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
+use cairn_version::{FileMeta, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
-use crate::merging_iter::LazySeeks;
 use crate::row_cache::RowCache;
 use crate::view::{Reading, View, ViewEnd};
 
@@ -148,53 +145,29 @@ impl World {
             }
             Arc::new(memtable)
         });
+        let tables = Arc::new(TableSource {
+            prefix_extractor: Some(PrefixExtractor::Fixed(1)),
+            options: builder.options.clone(),
+            cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
+            ..TableSource::new(fs.clone(), vec![dir()], order.clone())
+        });
+        let blobs = BlobSource::new(fs.clone(), dir(), FileMode::default(), None);
         let reading = Reading {
-            family: "default".to_owned(),
-            order: order.clone(),
             merge_operator,
             dated: shape.dated,
-            follows: false,
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
             max_sequential_skip: shape.skip,
-            memtable_op_scan_flush_trigger: 0,
-            memtable_avg_op_scan_flush_trigger: 0,
-            min_tombstones_for_range_conversion: 0,
-            read_sampler: None,
-            lazy_seeks: LazySeeks::default(),
-            tables: Arc::new(TableSource {
-                fs: fs.clone(),
-                paths: vec![dir()],
-                order: order.clone(),
-                prefix_extractor: Some(PrefixExtractor::Fixed(1)),
-                options: builder.options.clone(),
-                cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
-                charge: cairn_memory::ChargePolicy::default(),
-                flat_filter_bits: 0,
-                block_checksum_len: 0,
-                verify_unique_id: false,
-                mode: FileMode::default(),
-                advise_random: false,
-                meter: Meter::default(),
-                last_level: usize::MAX,
-                open_tables: OpenTables::new(None, 0),
-                lowest_tier: CacheTier::default(),
-                default_temperature: 0,
-                uncache_aggressiveness: 0,
-                cache_tracer: None,
-            }),
-            blobs: Arc::new(BlobSource::new(
-                fs.clone(),
-                dir(),
-                FileMode::default(),
-                None,
-            )),
             row_cache: shape.row_cache.map(|bytes| RowCache {
                 cache: Arc::new(BlockCache::new(bytes, CacheOptions::default())),
                 salt: 1,
             }),
-            io: Io::blocking(),
-            clock: Arc::new(SystemClock),
-            statistics: None,
+            ..Reading::new(
+                "default".to_owned(),
+                tables,
+                Arc::new(blobs),
+                Io::blocking(),
+                Arc::new(SystemClock),
+            )
         };
         let view = View {
             memtable,

@@ -1,19 +1,17 @@
 //! Pessimistic transactions.
 
-use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use cairn_db::WriteBatch;
 use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
+use cairn_sim::PanickingComparator;
 use cairn_txn::{
     Endpoint, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
     TransactionState,
 };
-use cairn_types::{Code, Comparator, KeyOrder, Result, Subcode};
+use cairn_types::{Code, KeyOrder, Result, Subcode};
 
 use crate::{codes, pessimistic};
 
@@ -387,21 +385,6 @@ fn a_transaction_outlives_the_close_of_its_database() {
     assert!(is_unlocked(&db));
 }
 
-/// The order of bytes, except that a comparison with the key `x` panics while `panics` is true.
-struct Panicking(AtomicBool);
-
-impl Comparator for Panicking {
-    fn name(&self) -> &str {
-        "leveldb.BytewiseComparator"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let panics = self.0.load(Relaxed) && [a, b].contains(&&b"x"[..]);
-        assert!(!panics, "a comparator panics");
-        a.cmp(b)
-    }
-}
-
 /// Runs `step`, which panics.
 fn panics<T>(step: impl FnOnce() -> T) {
     assert!(catch_unwind(AssertUnwindSafe(step)).is_err());
@@ -410,7 +393,7 @@ fn panics<T>(step: impl FnOnce() -> T) {
 #[test]
 fn a_panic_of_a_callback_leaves_no_lock_behind() {
     let db = open();
-    let order = Arc::new(Panicking(AtomicBool::new(false)));
+    let order = Arc::new(PanickingComparator::default());
     let options = FamilyOptions {
         comparator: KeyOrder::Custom(order.clone()),
         ..FamilyOptions::default()
@@ -424,17 +407,17 @@ fn a_panic_of_a_callback_leaves_no_lock_behind() {
         .unwrap();
     txn.get_for_update_in(&family, b"x", &read(), false, false)
         .unwrap();
-    order.0.store(true, Relaxed);
+    order.arm(true);
     // It searches for writes after the snapshot, which the read did not.
     panics(|| txn.put_in(&family, b"x", b"1"));
     let status = db.lock_status();
     assert!(status.len() == 1 && !status[0].exclusive, "{status:?}");
-    order.0.store(false, Relaxed);
+    order.arm(false);
     let mut other = db.begin();
     other
         .get_for_update_in(&family, b"x", &read(), false, false)
         .unwrap();
-    order.0.store(true, Relaxed);
+    order.arm(true);
     let start = Endpoint::at(b"w");
     panics(|| txn.get_range_lock(&family, start, Endpoint::at(b"y")));
     assert!(db.range_lock_status().is_empty());

@@ -8,7 +8,7 @@ use cairn_jobs::pick::InProgress;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 use cairn_version::{FileMeta, Version};
 
-use super::prepare::{Prepared, contains, write_tombstone};
+use super::prepare::{Prepared, Replaced, contains, write_tombstone};
 use super::reservations::Reservations;
 use crate::files::host::{Components, Host};
 
@@ -27,23 +27,22 @@ pub(super) fn clear<H: Host>(
     job: &mut Prepared,
     reserved: &mut Reservations<'_, H>,
 ) -> Result<()> {
-    let Some(range) = job.replaced.clone() else {
-        return Ok(());
-    };
+    let replaced = job.replaced.clone();
     let family = job.family().clone();
     let version = family.view().version.clone();
     let kept = job.input.options.snapshot_consistency && database.catalog.snapshots.count() > 0;
     let mut obstacle = None;
     reserved.hold(&family, |busy| {
-        let found = match &range {
-            Some(range) => within(&version, busy, range, kept),
-            None => everything(&version, busy, kept)?,
+        let found = match &replaced {
+            Replaced::Range(range) => within(&version, busy, range, kept),
+            Replaced::Everything => everything(&version, busy, kept)?,
+            Replaced::Nothing => return Ok(Vec::new()),
         };
         obstacle = found.obstacle;
         job.leaving = found.leaving;
         Ok(job.leaving.iter().map(|(_, number)| *number).collect())
     })?;
-    let (Some(range), Some(obstacle)) = (range, obstacle) else {
+    let (Replaced::Range(range), Some(obstacle)) = (replaced, obstacle) else {
         return Ok(());
     };
     check_tombstone(job, &obstacle)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
 use cairn_jobs::checksum as file_checksum;
-use cairn_jobs::ingest::{self, Incoming, Place, Rules};
+use cairn_jobs::ingest::{self, AssignedLevel, Incoming, Rules};
 use cairn_jobs::pick::{InProgress, PickOptions};
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
@@ -13,14 +13,14 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::compaction_score;
 use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 
-use super::prepare::{Prepared, PreparedFile};
+use super::clear;
+use super::prepare::{Prepared, PreparedFile, Replaced};
 use super::reservations::{Range, Reservations};
-use super::{ReplaceRange, clear};
-use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
 use crate::files::host::{Components, Host, LogEnd};
+use crate::jobs::background::guarded;
 use crate::locks::Rank;
 
 /// The state after a failed ingestion.
@@ -221,7 +221,7 @@ fn places<H: Host>(
     rules: &Rules,
     before: SequenceNumber,
     reserved: &mut Reservations<'_, H>,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<AssignedLevel>> {
     let family = job.family();
     let io = database.context.io.clone();
     let open = {
@@ -257,7 +257,7 @@ fn write_seqno(
     database: Components<'_>,
     job: &Prepared,
     file: &PreparedFile,
-    place: Place,
+    place: AssignedLevel,
 ) -> Result<(Vec<u8>, String)> {
     let Some(at) = file.seqno_at.filter(|_| place.seq > SequenceNumber::ZERO) else {
         return Ok(file.checksum.clone());
@@ -300,7 +300,7 @@ fn meta(
     job: &Prepared,
     base: &Version,
     file: &PreparedFile,
-    place: Place,
+    place: AssignedLevel,
     checksum: (Vec<u8>, String),
 ) -> FileMeta {
     let numbered = |bound: &InternalKey| match bound.seq() {
@@ -394,7 +394,7 @@ pub(super) fn log_ingested(database: Components<'_>, job: &Prepared) {
             file.size,
             meta.seqs.largest
         ));
-        family.work.ingested(level, file.size, file.counts.entries);
+        family.stats.ingested(level, file.size, file.counts.entries);
         notify_ingested(database, job, file, level, meta);
     }
 }
@@ -416,7 +416,7 @@ fn places_beside(
     rules: &Rules,
     before: SequenceNumber,
     incoming: &[Incoming],
-) -> Result<Vec<Place>> {
+) -> Result<Vec<AssignedLevel>> {
     let mut last = before;
     let mut previous = None;
     let mut places = Vec::with_capacity(job.files.len());
@@ -448,13 +448,11 @@ impl Prepared {
     /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
-        if matches!(self.input.replace, Some(ReplaceRange::All)) {
-            return memtables().next().is_some();
-        }
-        // The range to be replaced contains all files.
         let ranges: Vec<_> = match &self.replaced {
-            Some(Some(range)) => vec![(&range.smallest, &range.largest)],
-            _ => {
+            Replaced::Everything => return memtables().next().is_some(),
+            // It contains all files.
+            Replaced::Range(range) => vec![(&range.smallest, &range.largest)],
+            Replaced::Nothing => {
                 let bounds = self.files.iter().map(|file| &file.bounds);
                 bounds.map(|one| (&one.smallest, &one.largest)).collect()
             }

@@ -8,7 +8,7 @@ use cairn_types::{Error, Result};
 use super::prepare::{Prepared, divide};
 use super::{Ingestion, commit_all, inputs, prepare_all, roll_back};
 use crate::db::Db;
-use crate::handle::Handle;
+use crate::db::handle::Handle;
 
 /// Files that are ready for their ingestion ([`Db::prepare_file_ingestion`]). Unless they are committed, they are deleted
 /// when this is dropped, when the database is closed, or after a crash when it is opened. Keeps the database open.

@@ -31,7 +31,7 @@ use super::host::{Components, Host};
 use super::prepared_info::PreparedFileInfo;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::handle::Family;
+use crate::db::handle::Family;
 pub use handle::FileIngestionHandle;
 use prepare::Prepared;
 

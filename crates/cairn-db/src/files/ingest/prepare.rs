@@ -33,12 +33,21 @@ pub(super) struct Prepared {
     pub(crate) files: Vec<PreparedFile>,
     /// The positions of the files, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
-    /// The range to be replaced, if any: internal bounds, or everything.
-    pub(crate) replaced: Option<Option<Incoming>>,
+    /// The keys to be replaced.
+    pub(super) replaced: Replaced,
     /// The files of that range that leave the tree, with their levels.
     pub(crate) leaving: Vec<(usize, FileNumber)>,
     /// The position in `files` of the range tombstone over the range; `None` if all of its files leave.
     pub(crate) tombstone: Option<usize>,
+}
+
+/// The keys of a family that an ingestion replaces.
+#[derive(Clone)]
+pub(super) enum Replaced {
+    Nothing,
+    Everything,
+    /// The keys within internal bounds, of which the upper one is exclusive.
+    Range(Incoming),
 }
 
 /// A linked or copied file.
@@ -81,7 +90,7 @@ pub(super) fn prepare(database: Components<'_>, input: Input) -> Result<Prepared
         input,
         files: Vec::new(),
         batches: Vec::new(),
-        replaced: None,
+        replaced: Replaced::Nothing,
         leaving: Vec::new(),
         tombstone: None,
     };
@@ -148,11 +157,11 @@ pub(super) fn divide(prepared: &mut Prepared) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bounds of the range to be replaced. Rejects files outside of it.
-fn replaced(input: &Input, files: &[Incoming]) -> Result<Option<Option<Incoming>>> {
+/// Returns the keys to be replaced. Rejects files outside of them.
+fn replaced(input: &Input, files: &[Incoming]) -> Result<Replaced> {
     let (from, to) = match &input.replace {
-        None => return Ok(None),
-        Some(ReplaceRange::All) => return Ok(Some(None)),
+        None => return Ok(Replaced::Nothing),
+        Some(ReplaceRange::All) => return Ok(Replaced::Everything),
         Some(ReplaceRange::Keys(from, to)) => (from, to),
     };
     let order = input.family.order();
@@ -172,7 +181,7 @@ fn replaced(input: &Input, files: &[Incoming]) -> Result<Option<Option<Incoming>
         first_overlap: None,
     };
     match files.iter().all(|file| contains(order, &range, file)) {
-        true => Ok(Some(Some(range))),
+        true => Ok(Replaced::Range(range)),
         false => Err(Error::invalid_argument(
             "the range to be replaced does not contain all files that are ingested",
         )),

@@ -14,6 +14,7 @@ use cairn_format::blob::{BlobIndex, FOOTER_LEN, HEADER_LEN};
 use cairn_format::id::UniqueId;
 use cairn_format::key;
 use cairn_format::names::FileName;
+use cairn_format::table::Properties;
 use cairn_format::trace::block_cache::CacheCaller;
 use cairn_format::wide::{self, ColumnValue};
 use cairn_options::FamilyOptions;
@@ -116,6 +117,7 @@ impl<'a> Found<'a> {
         });
     }
 
+    /// Reads the table `number` at `path`, and adds it to the family that its properties name.
     fn take_table(
         &mut self,
         repairer: &Repairer<'a>,
@@ -125,19 +127,7 @@ impl<'a> Found<'a> {
         let io = Io::blocking();
         // The comparator is recorded in the file; any of them opens it.
         let properties = table_checks::properties(repairer.world, &repairer.orders(), path, &io)?;
-        let (id, name) = match properties.column_family_id {
-            ANY_FAMILY => (0, "default".to_owned()),
-            id => {
-                let id = u32::try_from(id)
-                    .map_err(|_| Error::corruption(format!("column family id {id}")))?;
-                (id, properties.column_family_name.to_string())
-            }
-        };
-        let name = match (id, name.is_empty()) {
-            (0, _) => "default".to_owned(),
-            (id, true) => format!("family-{id}"),
-            (_, false) => name,
-        };
+        let (id, name) = family_of(&properties)?;
         let options = repairer.options_of(&name);
         let order = table_checks::order(options, &properties.comparator)?;
         let reader = table_checks::reader(repairer.world, &io, options, &order);
@@ -148,35 +138,7 @@ impl<'a> Found<'a> {
             .ok_or_else(|| Error::corruption("the table has no entries"))?;
         let properties = external.table.properties();
         let mut meta = FileMeta::new(number, external.size, smallest, largest);
-        let mut seqs: Option<(SequenceNumber, SequenceNumber)> = None;
-        let mut note = |seq: SequenceNumber| {
-            let (least, most) = seqs.unwrap_or((seq, seq));
-            seqs = Some((least.min(seq), most.max(seq)));
-        };
-        if let Some(tombstones) = external.table.range_tombstones() {
-            tombstones.seqs().for_each(&mut note);
-        }
-        let options = IterOptions {
-            fill_cache: false,
-            caller: CacheCaller::Repair,
-            ..IterOptions::default()
-        };
-        let mut iter = TableIter::new(external.table.clone(), options);
-        let mut progress = iter.seek_to_first();
-        loop {
-            iter.complete(progress, &io);
-            iter.status()?;
-            if !iter.valid() {
-                break;
-            }
-            let entry = iter.key();
-            note(key::sequence(entry));
-            let oldest = oldest_blob(entry, iter.value())
-                .map_err(|malformed| malformed.in_file(path.display(), 0))?;
-            meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
-            progress = iter.next();
-        }
-        (meta.seqs.smallest, meta.seqs.largest) = seqs.unwrap_or_default();
+        note_entries(&mut meta, &external.table, path, &io)?;
         meta.unique_id = UniqueId::of_table(
             &properties.db_id,
             &properties.db_session_id,
@@ -298,6 +260,59 @@ impl<'a> Found<'a> {
             ending: None,
         })
     }
+}
+
+/// Returns the id and the name of the family of a table with `properties`.
+fn family_of(properties: &Properties) -> Result<(u32, String)> {
+    let id = match properties.column_family_id {
+        ANY_FAMILY => 0,
+        id => u32::try_from(id).map_err(|_| Error::corruption(format!("column family id {id}")))?,
+    };
+    let name = match (id, properties.column_family_name.is_empty()) {
+        (0, _) => "default".to_owned(),
+        (id, true) => format!("family-{id}"),
+        (_, false) => properties.column_family_name.to_string(),
+    };
+    Ok((id, name))
+}
+
+/// Sets what `meta` has from the entries of `table`: the range of sequence numbers, and the oldest blob file.
+fn note_entries(
+    meta: &mut FileMeta,
+    table: &Arc<cairn_table::Table>,
+    path: &Path,
+    io: &Io,
+) -> Result<()> {
+    let mut seqs: Option<(SequenceNumber, SequenceNumber)> = None;
+    let mut note = |seq: SequenceNumber| {
+        let (least, most) = seqs.unwrap_or((seq, seq));
+        seqs = Some((least.min(seq), most.max(seq)));
+    };
+    if let Some(tombstones) = table.range_tombstones() {
+        tombstones.seqs().for_each(&mut note);
+    }
+    let options = IterOptions {
+        fill_cache: false,
+        caller: CacheCaller::Repair,
+        ..IterOptions::default()
+    };
+    let mut iter = TableIter::new(table.clone(), options);
+    let mut progress = iter.seek_to_first();
+    loop {
+        iter.complete(progress, io);
+        iter.status()?;
+        if !iter.valid() {
+            break;
+        }
+        let entry = iter.key();
+        note(key::sequence(entry));
+        let oldest = oldest_blob(entry, iter.value())
+            .map_err(|malformed| malformed.in_file(path.display(), 0))?;
+        meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
+        progress = iter.next();
+    }
+    (meta.seqs.smallest, meta.seqs.largest) = seqs.unwrap_or_default();
+    Ok(())
 }
 
 /// The oldest blob file referenced by an entry, by its value or a column of it.

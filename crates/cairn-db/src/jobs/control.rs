@@ -1,0 +1,262 @@
+//! Pausing, aborting and cancelling background work, and waiting for it. The holds on jobs are counted in
+//! [`Jobs`](crate::jobs::counts::Jobs).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_jobs::Cancel;
+use cairn_options::{Canceled, WaitForCompactOptions};
+use cairn_types::{Code, Error, Result, Subcode};
+
+use crate::db::Db;
+use crate::jobs::background::guarded;
+use crate::jobs::counts::Ban;
+use crate::shared::{Shared, Tree};
+
+impl Shared {
+    /// The flags that end a compaction: that of closing, and those of the holds that cancel it.
+    pub(crate) fn compaction_cancel(&self, manual: Option<&Canceled>) -> Cancel {
+        let flags = self.tree.lock().jobs.cancel_flags(manual);
+        Cancel::any(flags.into_iter().chain([self.lifecycle.cancel_flag()]))
+    }
+
+    /// Returns the error of a compaction that ended with `error`: the reason, if it was cancelled.
+    pub(crate) fn called_off(&self, error: Error, manual: Option<&Canceled>) -> Error {
+        if error.code() != Code::Aborted || self.lifecycle.is_closing() {
+            return error;
+        }
+        self.tree
+            .lock()
+            .jobs
+            .reason_of_cancel(manual)
+            .unwrap_or(error)
+    }
+
+    fn pause_background_work(self: &Arc<Self>) {
+        self.tree.lock().jobs.begin_pause();
+        loop {
+            // The only possible error is that the thread must not wait.
+            let waited = self.wait_until(|tree| tree.jobs.are_idle());
+            let mut tree = self.tree.lock();
+            // A flush may have started since; once the pause is complete, none may.
+            if waited.is_err() || self.context.is_forked() || tree.jobs.are_idle() {
+                tree.jobs.complete_pause();
+                break;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until `done`. In a callback of a job, which would wait for itself, it does not wait.
+    fn wait_unless_within(&self, done: impl FnMut(&Tree) -> bool) {
+        // The only possible error is that the thread must not wait.
+        let _ = self.wait_until(done);
+    }
+
+    fn continue_background_work(self: &Arc<Self>) -> Result<()> {
+        let mut tree = self.tree.lock();
+        if !tree.jobs.end_pause() {
+            return Err(Error::invalid_argument(
+                "background work is not paused, so it cannot continue",
+            ));
+        }
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Changes the bans on manual compactions. While there are any, no manual compaction is running when this
+    /// returns.
+    fn change_bans(self: &Arc<Self>, change: Ban) {
+        let banned = self.tree.lock().jobs.change_bans(change);
+        self.changed.notify_all();
+        if banned {
+            self.wait_unless_within(|tree| !tree.jobs.have_manual());
+        }
+    }
+
+    /// Runs `act` while no background work and no manual compaction is running.
+    pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.may_wait()?;
+        self.change_bans(Ban::BeginAlone);
+        self.pause_background_work();
+        assert!(
+            !self.tree.lock().jobs.have_manual(),
+            "no manual compaction runs during an exclusive change"
+        );
+        let result = guarded("an exclusive change", act);
+        let continued = self.continue_background_work();
+        self.change_bans(Ban::EndAlone);
+        result.and_then(|value| continued.map(|()| value))
+    }
+
+    fn abort_all_compactions(self: &Arc<Self>) {
+        self.tree.lock().jobs.abort();
+        self.changed.notify_all();
+        self.wait_unless_within(|tree| tree.jobs.compactions() == 0 && !tree.jobs.have_manual());
+    }
+
+    fn resume_all_compactions(self: &Arc<Self>) {
+        let mut tree = self.tree.lock();
+        if tree.jobs.end_abort() {
+            self.schedule(&mut tree);
+        }
+        self.changed.notify_all();
+    }
+
+    fn cancel_all_background_work(self: &Arc<Self>, wait: bool) -> Result<()> {
+        if wait {
+            self.may_wait()?;
+        }
+        let flushed = self.flush_unlogged();
+        self.lifecycle.begin_closing();
+        self.cancel_remote_compactions();
+        self.signals.request_attention();
+        {
+            let _tree = self.tree.lock();
+            self.changed.notify_all();
+        }
+        if wait {
+            self.wait_until(|tree| tree.jobs.are_over())?;
+        }
+        flushed
+    }
+
+    /// True if no job is running, and no job is due that is held or waits for a limiter.
+    fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
+        let runs = !tree.jobs.are_idle();
+        let purges = options.wait_for_purge && tree.jobs.have_purges();
+        let held = !tree.jobs.may_flush() || !tree.jobs.may_compact();
+        let limited = tree.families.values().any(|family| family.limited);
+        !(runs || purges || limited || held && self.is_work_due(tree))
+    }
+
+    /// True if a flush or compaction would start without the holds.
+    fn is_work_due(&self, tree: &Tree) -> bool {
+        self.catalog.families().iter().any(|family| {
+            let Some(state) = tree.families.get(&family.id()) else {
+                return false;
+            };
+            let options = family.options();
+            let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+            let flushes = !state.immutables.is_empty()
+                && (state.flush_requested || state.immutables.len() >= to_merge);
+            let compacts = !options.disable_auto_compactions
+                && self.is_compaction_due(family, &state.busy, &family.view().version);
+            flushes || compacts
+        })
+    }
+
+    /// True if the state of background work ends a wait.
+    fn is_wait_over(&self, tree: &Tree, options: &WaitForCompactOptions) -> Result<bool> {
+        self.lifecycle.check_open()?;
+        if options.abort_on_pause && !tree.jobs.may_flush() {
+            return Err(Error::aborted("background work is paused"));
+        }
+        self.check_failure()?;
+        Ok(self.is_quiet(tree, options))
+    }
+
+    fn wait_for_compact(self: &Arc<Self>, options: &WaitForCompactOptions) -> Result<()> {
+        if options.flush {
+            let families: Vec<_> = self.catalog.families().iter().cloned().collect();
+            self.flush(&families)?;
+        }
+        let now = || self.context.world.clock.monotonic_nanos();
+        let deadline = now().saturating_add(options.timeout.saturating_mul(1000));
+        while !self.is_wait_over(&self.tree.lock(), options)? {
+            self.may_wait()?;
+            if self.context.world.executor.help() {
+                continue;
+            }
+            let mut tree = self.tree.lock();
+            if self.is_wait_over(&tree, options)? {
+                break;
+            }
+            if options.timeout == 0 {
+                tree.wait(&self.changed);
+                continue;
+            }
+            let left = deadline.saturating_sub(now());
+            if left == 0 {
+                return Err(Error::new(
+                    Code::TimedOut,
+                    Subcode::None,
+                    format!(
+                        "flushes and compactions were not done after {} microseconds",
+                        options.timeout
+                    ),
+                ));
+            }
+            tree.wait_for(&self.changed, Duration::from_nanos(left));
+        }
+        match options.close_db {
+            true => self.close(),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Db {
+    /// Waits for running flushes and compactions, and starts no more until [`Db::continue_background_work`]
+    /// has been called as often. Writes proceed until memtables are full. In a callback of a job it does not
+    /// wait.
+    pub fn pause_background_work(&self) {
+        self.handle.shared.pause_background_work();
+    }
+
+    /// Ends one pause.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is none.
+    pub fn continue_background_work(&self) -> Result<()> {
+        self.handle.shared.continue_background_work()
+    }
+
+    /// Cancels manual compactions with `Incomplete`, and rejects new ones until
+    /// [`Db::enable_manual_compaction`] has been called as often.
+    pub fn disable_manual_compaction(&self) {
+        let shared = &self.handle.shared;
+        shared.change_bans(Ban::Add);
+    }
+
+    /// Lifts one ban on manual compactions. If there is none, the next ban has no effect, as in RocksDB.
+    pub fn enable_manual_compaction(&self) {
+        let shared = &self.handle.shared;
+        shared.change_bans(Ban::Lift);
+    }
+
+    /// Aborts all compactions, whose work is lost, and starts no more until [`Db::resume_all_compactions`]
+    /// has been called as often. Flushes are not affected.
+    pub fn abort_all_compactions(&self) {
+        self.handle.shared.abort_all_compactions();
+    }
+
+    /// Ends one abort.
+    pub fn resume_all_compactions(&self) {
+        self.handle.shared.resume_all_compactions();
+    }
+
+    /// Ends all background work permanently: the database can then only be read and closed. With `wait`,
+    /// returns when no job is running.
+    ///
+    /// # Errors
+    ///
+    /// An error of flushing writes that bypassed the log.
+    pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
+        self.handle.shared.context.check_process()?;
+        self.handle.shared.cancel_all_background_work(wait)
+    }
+
+    /// Waits until no flush or compaction is running or due, and for the further conditions in `options`.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` if background work is paused and `abort_on_pause` is set; `TimedOut`;
+    /// `ShutdownInProgress`; the error that made the database read-only.
+    pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
+        self.handle.shared.context.check_process()?;
+        self.handle.shared.wait_for_compact(options)
+    }
+}
