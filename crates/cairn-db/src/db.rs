@@ -34,7 +34,7 @@ thread_local! {
     static SINGLE: RefCell<WriteBatch> = RefCell::default();
 }
 
-/// The batch for a single write by a callback within another one on the same thread.
+/// A single write by a callback within another one on the same thread, or by an exiting thread.
 #[cold]
 #[inline(never)]
 fn single_apart(
@@ -426,19 +426,21 @@ impl Family {
     pub(crate) fn single(
         &self,
         options: &WriteOptions,
-        fill: impl FnOnce(&mut WriteBatch),
+        fill: impl Fn(&mut WriteBatch),
     ) -> Result<()> {
         let shared = &self.db.shared;
-        SINGLE.with(|single| {
-            let Ok(mut batch) = single.try_borrow_mut() else {
-                return single_apart(shared, options, fill);
-            };
+        let written = SINGLE.try_with(|single| {
+            let mut batch = single.try_borrow_mut().ok()?;
             batch.clear();
             fill(&mut batch);
             let written = shared.write(&batch, options);
             batch.shrink_to(KEPT_BATCH_BYTES);
-            written
-        })
+            Some(written)
+        });
+        match written {
+            Ok(Some(written)) => written,
+            _ => single_apart(shared, options, fill),
+        }
     }
 
     /// Returns the property of this name as text, or `None` if it does not exist.
