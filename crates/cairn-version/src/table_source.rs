@@ -64,6 +64,13 @@ pub struct TableSource {
     pub cache_tracer: Option<Arc<BlockCacheTracer>>,
 }
 
+/// Returns the directory of the tables with `path_id`, one of `dirs`, the directories of their family: the last one if the
+/// id is beyond them, as in RocksDB.
+#[must_use]
+pub fn table_dir(dirs: &[PathBuf], path_id: u32) -> Option<&PathBuf> {
+    dirs.get(path_id as usize).or(dirs.last())
+}
+
 impl TableSource {
     /// Returns the path of `file`.
     #[must_use]
@@ -76,7 +83,7 @@ impl TableSource {
     /// Returns the directory of `file`.
     #[must_use]
     pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
-        self.paths.get(file.path_id as usize).or(self.paths.first())
+        table_dir(&self.paths, file.path_id)
     }
 
     /// Evicts blocks of the obsolete `file` from the block cache, subject to `uncache_aggressiveness`, if
