@@ -93,7 +93,7 @@ impl Reporter {
     pub(crate) fn advance(&self, bytes: u64) -> Result<()> {
         // Relaxed: a count.
         let before = self.copied.fetch_add(bytes, Ordering::Relaxed);
-        match before / self.interval == (before + bytes) / self.interval {
+        match before / self.interval == before.saturating_add(bytes) / self.interval {
             true => Ok(()),
             false => self.report(),
         }

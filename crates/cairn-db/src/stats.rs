@@ -72,7 +72,7 @@ fn row(present: Present, work: &LevelWork) -> [f64; 22] {
         gb(work.moved),
         present.write_amplification,
         work.read() as f64 / MB / elapsed,
-        (work.written + work.written_blobs) as f64 / MB / elapsed,
+        work.all_written() as f64 / MB / elapsed,
         seconds,
         work.cpu_micros as f64 / 1e6,
         work.jobs as f64,
@@ -148,10 +148,10 @@ impl Shared {
             let scores = self.scores(family, view, &busy);
             (busy, scores)
         };
-        let ingest = work.flushes.written + work.ingested.0;
+        let ingest = work.taken_in();
         let amplification = |input: u64, work: &LevelWork| match input {
             0 => 0.0,
-            input => (work.written + work.written_blobs) as f64 / input as f64,
+            input => work.all_written() as f64 / input as f64,
         };
         let mut rows = Vec::new();
         let mut total = LevelWork::default();
@@ -171,7 +171,7 @@ impl Shared {
                     if level == 0 {
                         ingest
                     } else {
-                        done.read_above + done.read_blobs
+                        done.read_above.saturating_add(done.read_blobs)
                     },
                     &done,
                 ),
@@ -206,9 +206,9 @@ impl Shared {
         }
         text += &print_row("Sum", &levels.sum);
         let interval = total_of(&work).minus(&total_of(&before));
-        let ingest = |work: &Work| work.flushes.written + work.ingested.0;
-        let amplification = (interval.written + interval.written_blobs) as f64
-            / (ingest(&work) - ingest(&before) + 1) as f64;
+        let ingest = Work::taken_in;
+        let amplification =
+            interval.all_written() as f64 / ((ingest(&work) - ingest(&before)) as f64 + 1.0);
         let present = Present {
             write_amplification: amplification,
             ..Present::default()
@@ -409,7 +409,7 @@ fn totals(
         work.ingested_entries - before.ingested_entries,
     );
     for (word, work, seconds) in [("Cumulative", total, up), ("Interval", interval, since)] {
-        let written = work.written + work.written_blobs;
+        let written = work.all_written();
         let rate = |bytes: u64| bytes as f64 / MB / seconds.max(0.001);
         let _ = writeln!(
             text,
