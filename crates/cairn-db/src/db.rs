@@ -49,9 +49,18 @@ fn single_apart(
 
 impl Db {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
-        let state = shared.catalog.families().get(0).cloned();
+        Db::with_handle(Handle::new(shared))
+    }
+
+    /// Returns the open database with this session; during its opening, from the first job on.
+    #[must_use]
+    pub fn in_session(session_id: &str) -> Option<Db> {
+        Db::with_handle(Handle::in_session(session_id)?).ok()
+    }
+
+    fn with_handle(handle: Arc<Handle>) -> Result<Db> {
+        let state = handle.shared.catalog.families().get(0).cloned();
         let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
-        let handle = Arc::new(Handle::new(shared));
         let default = Family {
             state,
             db: handle.clone(),

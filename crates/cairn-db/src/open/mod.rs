@@ -262,22 +262,7 @@ fn open_with(
     shared
         .timers
         .anchor_phases(request.world.clock.wall_seconds());
-    shared.wake_with_snapshots();
-    if let Some(buffers) = &shared.writes.buffers {
-        let weak = Arc::downgrade(&shared);
-        buffers.register(weak);
-    }
-    if let Some(budget) = &shared.budget {
-        let weak = Arc::downgrade(&shared);
-        budget.of.register(weak);
-    }
-    // Weak: a delayed attempt does not keep a closed database in memory.
-    let owner = Arc::downgrade(&shared);
-    shared.errors.set_attempt(move || {
-        if let Some(shared) = owner.upgrade() {
-            shared.recover_in_background();
-        }
-    });
+    connect(&shared);
     match replay {
         Replay::Logs(_) => {
             shared.finish_opening(&recovered, names)?;
@@ -291,6 +276,10 @@ fn open_with(
         "a database that is open for writing has a log"
     );
     let db = Db::new(shared)?;
+    if writes {
+        // Listeners of the jobs may ask for the database.
+        db.shared().schedule(&mut db.shared().tree.lock());
+    }
     create_missing(request, &db)?;
     if writes {
         db.shared().log_opened();
@@ -300,6 +289,26 @@ fn open_with(
         db,
         manifest: (recovered.manifest, recovered.manifest_bytes),
     })
+}
+
+/// Lets what the database shares with others, and its attempts to recover from errors, reach it.
+fn connect(shared: &Arc<Shared>) {
+    shared.wake_with_snapshots();
+    if let Some(buffers) = &shared.writes.buffers {
+        let weak = Arc::downgrade(shared);
+        buffers.register(weak);
+    }
+    if let Some(budget) = &shared.budget {
+        let weak = Arc::downgrade(shared);
+        budget.of.register(weak);
+    }
+    // Weak: a delayed attempt does not keep a closed database in memory.
+    let owner = Arc::downgrade(shared);
+    shared.errors.set_attempt(move || {
+        if let Some(shared) = owner.upgrade() {
+            shared.recover_in_background();
+        }
+    });
 }
 
 /// Returns `request` in a world that reports file operations to listeners. There is no info log yet.
