@@ -4,7 +4,7 @@ use cairn_db::{Db, Family, Snapshot};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Result, SequenceNumber};
 
-use crate::handle::{create, maybe, of};
+use crate::handle::{create, destroy, maybe, of};
 
 /// An open database.
 pub struct Database {
@@ -80,13 +80,25 @@ handles! {
 /// handle.
 static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
 
-/// The handle of the database with this session, or null.
-pub(crate) fn handle_of(session_id: &str) -> *mut rocksdb_t {
-    let open = OPEN.lock();
-    let found = open.iter().find(|(db, _)| db.session_id() == session_id);
-    found.map_or(std::ptr::null_mut(), |(_, handle)| {
-        *handle as *mut rocksdb_t
-    })
+/// Passes the handle of the database with this session to `call`. If the program has none yet, the handle exists only
+/// during the call. Null if the database is not open.
+pub(crate) fn with_handle_of(session_id: &str, call: impl FnOnce(*mut rocksdb_t)) {
+    let known = {
+        let open = OPEN.lock();
+        let mut open = open.iter();
+        open.find(|(db, _)| db.session_id() == session_id)
+            .map(|(_, handle)| *handle as *mut rocksdb_t)
+    };
+    if let Some(known) = known {
+        return call(known);
+    }
+    let Some(db) = Db::in_session(session_id) else {
+        return call(std::ptr::null_mut());
+    };
+    let handle = create(Database { db });
+    call(handle);
+    // SAFETY: the handle was created above, and the program does not destroy it.
+    unsafe { destroy::<rocksdb_t>(handle) };
 }
 
 /// Creates the handle of an open database.

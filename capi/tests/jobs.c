@@ -324,8 +324,62 @@ static void counted(const char* dir) {
   free(path);
 }
 
+static int began_early;
+
+static void begins_early(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
+  (void)state, (void)info;
+  uint64_t running = 0;
+  CHECK(db != NULL && rocksdb_property_int(db, "rocksdb.num-running-compactions", &running) == 0);
+  CHECK(running == 1);
+  __atomic_store_n(&began_early, 1, __ATOMIC_RELEASE);
+}
+
+/* The last line of the opening waits for the compaction, a second at most. */
+static void delays_opening(void* state, unsigned level, char* line, size_t len) {
+  (void)state, (void)level, (void)len;
+  if (strstr(line, "DB pointer") == NULL) {
+    return;
+  }
+  for (int i = 0; i < 1000 && !__atomic_load_n(&began_early, __ATOMIC_ACQUIRE); i++) {
+    usleep(1000);
+  }
+}
+
+/* A job that begins before the program has a handle of the database shows a handle that works. */
+static void shown_early(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "early");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_disable_auto_compactions(options, 1);
+  rocksdb_options_set_level0_file_num_compaction_trigger(options, 2);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  for (int i = 0; i < 3; i++) {
+    put(db, "a", "value");
+    flush(db);
+  }
+  rocksdb_close(db);
+  rocksdb_options_set_disable_auto_compactions(options, 0);
+  rocksdb_options_add_eventlistener(options, rocksdb_eventlistener_create(NULL, nothing, NULL, NULL, begins_early, NULL,
+                                                                          NULL, NULL, NULL, NULL, NULL, NULL));
+  rocksdb_logger_t* logger = rocksdb_logger_create_callback_logger(0, delays_opening, NULL);
+  rocksdb_options_set_info_log(options, logger);
+  db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  for (int i = 0; !__atomic_load_n(&began_early, __ATOMIC_ACQUIRE); i++) {
+    CHECK(i < 5000);
+    usleep(1000);
+  }
+  rocksdb_close(db);
+  rocksdb_logger_destroy(logger);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
+  shown_early(argv[1]);
   char* err = NULL;
   char* path = below(argv[1], "jobs");
   rocksdb_options_t* options = rocksdb_options_create();

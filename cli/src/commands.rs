@@ -362,7 +362,8 @@ pub fn list_families(flags: &ListFamilies, out: &mut dyn Write) -> Result<()> {
             false => writeln!(out, "{name}"),
             true => {
                 let files = family.version.files().count();
-                let bytes: u64 = family.version.files().map(|(_, file)| file.size).sum();
+                let sizes = family.version.files().map(|(_, file)| file.size);
+                let bytes = sizes.fold(0, u64::saturating_add);
                 writeln!(
                     out,
                     "{name}: id {}, {}, {files} tables, {bytes} bytes, {} blob files",

@@ -98,8 +98,8 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     })?;
     let mut names = PosixFileSystem.list(dir)?;
     names.sort();
-    let total: u64 = names.iter().map(|name| file_len(&dir.join(name))).sum();
-    found.progress.set_total(total);
+    let sizes = names.iter().map(|name| file_len(&dir.join(name)));
+    found.progress.set_total(sizes.fold(0, u64::saturating_add));
     // Key order cannot be verified with an unknown comparator; checksums can.
     let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
     let recovered = match manifest::replay(&PosixFileSystem, dir, number, &order) {

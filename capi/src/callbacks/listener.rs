@@ -10,7 +10,7 @@ use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_types::Error;
 
 use super::{State, c_bytes};
-use crate::database::{handle_of, rocksdb_t};
+use crate::database::{rocksdb_t, with_handle_of};
 use crate::error::{save, store};
 use crate::handle::{Handle, create, destroy, of, of_mut, take};
 use crate::options::rocksdb_options_t;
@@ -81,7 +81,8 @@ pub type on_stall_conditions_changed_cb =
 pub type on_memtable_sealed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_memtableinfo_t)>;
 
-/// The program's functions. They get the handle of the database, which is null while it is being opened.
+/// The program's functions. They get the handle of the database. Until the program has it, they get another one, which is
+/// valid during the call.
 pub struct Callbacks {
     state: State,
     flush_begin: on_flush_begin_cb,
@@ -104,12 +105,21 @@ fn show<H: Handle>(object: H::Object, call: impl FnOnce(*const H)) {
     unsafe { destroy(handle) };
 }
 
+/// [`show`], with the handle of the database with this session.
+fn show_with<H: Handle>(
+    session_id: &str,
+    object: H::Object,
+    call: impl FnOnce(*mut rocksdb_t, *const H),
+) {
+    with_handle_of(session_id, |db| show(object, |shown| call(db, shown)));
+}
+
 impl EventListener for Callbacks {
     fn on_flush_begin(&self, info: &FlushJobInfo) {
         if let Some(call) = self.flush_begin {
             // SAFETY: the program's function only reads the object, during the call.
-            show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), handle_of(&info.session_id), shown);
+            show_with(&info.session_id, info.clone(), |db, shown| unsafe {
+                call(self.state.pointer(), db, shown);
             });
         }
     }
@@ -117,8 +127,8 @@ impl EventListener for Callbacks {
     fn on_flush_completed(&self, info: &FlushJobInfo) {
         if let Some(call) = self.flush_completed {
             // SAFETY: as above.
-            show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), handle_of(&info.session_id), shown);
+            show_with(&info.session_id, info.clone(), |db, shown| unsafe {
+                call(self.state.pointer(), db, shown);
             });
         }
     }
@@ -126,8 +136,8 @@ impl EventListener for Callbacks {
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
         if let Some(call) = self.compaction_begin {
             // SAFETY: as above.
-            show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), handle_of(&info.session_id), shown);
+            show_with(&info.session_id, info.clone(), |db, shown| unsafe {
+                call(self.state.pointer(), db, shown);
             });
         }
     }
@@ -135,8 +145,8 @@ impl EventListener for Callbacks {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         if let Some(call) = self.compaction_completed {
             // SAFETY: as above.
-            show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), handle_of(&info.session_id), shown);
+            show_with(&info.session_id, info.clone(), |db, shown| unsafe {
+                call(self.state.pointer(), db, shown);
             });
         }
     }
@@ -162,8 +172,8 @@ impl EventListener for Callbacks {
     fn on_external_file_ingested(&self, info: &ExternalFileIngestionInfo) {
         if let Some(call) = self.external_file_ingested {
             // SAFETY: as above.
-            show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), handle_of(&info.session_id), shown);
+            show_with(&info.session_id, info.clone(), |db, shown| unsafe {
+                call(self.state.pointer(), db, shown);
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Callbacks of the application: progress, and their isolation from the engine.
 //!
 //! A callback that panics makes the operation fail with `Aborted`. While a callback runs, its thread is marked, so
-//! that a call that would wait for the operation in progress fails with `Busy` instead.
+//! that a call that would wait for the operation in progress fails with `Busy` instead. An exiting thread has no marks.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,19 +28,25 @@ thread_local! {
     static CALLING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Looks at the engines of [`CALLING`]; at none if the thread is exiting.
+fn with_calling<T>(look: impl Fn(&mut Vec<usize>) -> T) -> T {
+    let looked = CALLING.try_with(|calling| look(&mut calling.borrow_mut()));
+    looked.unwrap_or_else(|_| look(&mut Vec::new()))
+}
+
 /// Calls `callback` on behalf of the engines with the addresses `engines`.
 ///
 /// # Errors
 ///
 /// `Aborted` if it panics.
 pub(crate) fn call(engines: &[usize], what: &str, callback: impl FnOnce()) -> Result<()> {
-    let before = CALLING.with_borrow_mut(|calling| {
+    let before = with_calling(|calling| {
         let before = calling.len();
         calling.extend_from_slice(engines);
         before
     });
     let called = catch_unwind(AssertUnwindSafe(callback));
-    CALLING.with_borrow_mut(|calling| calling.truncate(before));
+    with_calling(|calling| calling.truncate(before));
     called.map_err(|_| Error::aborted(format!("the {what} callback of a backup panicked")))
 }
 
@@ -48,7 +54,7 @@ pub(crate) fn call(engines: &[usize], what: &str, callback: impl FnOnce()) -> Re
 ///
 /// `Busy` in a callback of an operation of the engine with the address `engine`.
 pub(crate) fn check_outside(engine: usize, what: &str) -> Result<()> {
-    match CALLING.with_borrow(|calling| calling.contains(&engine)) {
+    match with_calling(|calling| calling.contains(&engine)) {
         true => Err(Error::busy(format!(
             "{what} in a callback of the same backup engine"
         ))),
@@ -75,7 +81,7 @@ impl Reporter {
         total: u64,
     ) -> Reporter {
         Reporter {
-            engines: CALLING.with_borrow(|calling| [calling, engines].concat()),
+            engines: with_calling(|calling| [&calling[..], engines].concat()),
             callback,
             interval: interval.max(1),
             copied: AtomicU64::new(0),
@@ -87,7 +93,7 @@ impl Reporter {
     pub(crate) fn advance(&self, bytes: u64) -> Result<()> {
         // Relaxed: a count.
         let before = self.copied.fetch_add(bytes, Ordering::Relaxed);
-        match before / self.interval == (before + bytes) / self.interval {
+        match before / self.interval == before.saturating_add(bytes) / self.interval {
             true => Ok(()),
             false => self.report(),
         }

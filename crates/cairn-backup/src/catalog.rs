@@ -101,6 +101,10 @@ impl Catalog {
             let id = backup::parse_id(name).expect("other names were filtered out");
             match status {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
+                // No metadata can have the name of a directory.
+                Ok(status) if status.kind != PathKind::File => {
+                    self.last_id = self.last_id.max(id);
+                }
                 status => {
                     found.insert(id, stamp(status?));
                 }

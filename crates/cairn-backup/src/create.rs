@@ -215,7 +215,7 @@ impl Creation {
         let total = to_copy
             .filter(|(plan, _)| matches!(plan, Some(Plan::Copy { .. })))
             .map(|(_, file)| file.size)
-            .sum();
+            .fold(0, u64::saturating_add);
         let interval = self.core.options.callback_trigger_interval_size;
         let progress = options.progress.clone();
         let reporter = Arc::new(Reporter::new(

@@ -342,7 +342,8 @@ fn copy_all(
     target: &Target,
     options: &RestoreOptions<'_>,
 ) -> Result<()> {
-    let total = sources.iter().map(|source| source.file.size).sum();
+    let sizes = sources.iter().map(|source| source.file.size);
+    let total = sizes.fold(0, u64::saturating_add);
     let interval = core.options.callback_trigger_interval_size;
     let progress = options.progress.clone();
     let reporter = Arc::new(Reporter::new(engines, progress, interval, total));

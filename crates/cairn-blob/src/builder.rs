@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use cairn_compress::{CodecOptions, Compression, Compressor};
-use cairn_format::blob::{BlobIndex, Footer, Header, encode_record};
+use cairn_format::blob::{BlobIndex, Footer, Header, RECORD_HEADER_LEN, encode_record};
 use cairn_observe::statistics::{Histogram, Meter};
 use cairn_options::file_checksum::{FileChecksum, NamedChecksum, RunningChecksum};
-use cairn_platform::WritableFile;
+use cairn_platform::{Buffer, WritableFile};
 use cairn_types::{Error, FileNumber, Result};
 
 /// The size of the buffer in bytes.
@@ -52,6 +52,17 @@ pub struct FinishedBlobs {
     pub file_size: u64,
     /// The checksum of the whole file, if requested.
     pub file_checksum: Option<NamedChecksum>,
+}
+
+/// True if a value of `value_len` bytes, of a user key of `key_len` bytes, can be stored in a blob file with this codec
+/// whatever its content: its record, which is read as a whole, must fit into a buffer.
+#[must_use]
+pub fn fits(compression: Compression, key_len: usize, value_len: usize) -> bool {
+    let stored = Compressor::bound(compression, value_len);
+    let record = RECORD_HEADER_LEN
+        .saturating_add(key_len)
+        .saturating_add(stored);
+    value_len <= Compressor::max_len(compression) && record <= Buffer::MAX_LEN
 }
 
 /// The builder of a blob file.
@@ -110,11 +121,13 @@ impl BlobBuilder {
     ///
     /// # Errors
     ///
-    /// `IoError`; `InvalidArgument` if the value is longer than RocksDB supports.
+    /// `IoError`; `InvalidArgument` if the value does not [fit](fits).
     pub fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobIndex> {
-        if u32::try_from(value.len()).is_err() {
+        if !fits(self.params.compression, user_key.len(), value.len()) {
             return Err(Error::invalid_argument(format!(
-                "value is too large for a blob file: expected less than 2^32 bytes, found {}",
+                "value is too large for a blob file: the record of a key of {} bytes and a value of {} bytes may reach \
+                 4 GiB",
+                user_key.len(),
                 value.len()
             )));
         }

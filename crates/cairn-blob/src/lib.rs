@@ -15,6 +15,6 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{BlobBuilder, BlobParams, FinishedBlobs};
+pub use builder::{BlobBuilder, BlobParams, FinishedBlobs, fits};
 pub use reader::{BlobFile, BlobValue};
 pub use verify::Verified;

@@ -376,3 +376,16 @@ fn a_file_without_a_footer_is_read_while_it_grows() {
     let sealed = BlobFile::open(fs.open(path, FileMode::default()).unwrap(), NUMBER).unwrap();
     assert!(sealed.is_sealed() && sealed.blob_count() == 2);
 }
+
+#[test]
+fn a_value_fits_if_its_record_can_be_read() {
+    let most = u32::MAX as usize - RECORD_HEADER_LEN - 3;
+    assert!(fits(Compression::None, 3, most));
+    assert!(!fits(Compression::None, 3, most + 1));
+    assert!(!fits(Compression::None, usize::MAX, 1));
+    for codec in [Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+        assert!(fits(codec, 3, 1 << 30));
+        assert!(!fits(codec, 3, u32::MAX as usize));
+        assert!(!fits(codec, u32::MAX as usize, 1));
+    }
+}

@@ -96,6 +96,16 @@ impl Compressor {
         }
     }
 
+    /// The maximum length of the stored form of `len` bytes for `kind`.
+    #[must_use]
+    pub const fn bound(kind: Compression, len: usize) -> usize {
+        match kind {
+            Compression::None => len,
+            // No codec exceeds this: Snappy expands the most, by a sixth and 32 bytes.
+            _ => len.saturating_add(len / 6 + 1024),
+        }
+    }
+
     /// The codec.
     #[must_use]
     pub fn kind(&self) -> Compression {
@@ -139,8 +149,7 @@ impl Compressor {
     ///
     /// Those of the codec's library; none are expected.
     pub fn compress_always(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        // No codec exceeds this bound: bzip2 expands the most, by 1 % plus 600 bytes.
-        let bound = raw.len() + raw.len() / 6 + 1024;
+        let bound = Compressor::bound(self.kind, raw.len());
         if self.append(raw, bound, out)? {
             return Ok(());
         }

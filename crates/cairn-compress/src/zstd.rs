@@ -114,11 +114,13 @@ pub(crate) fn decompress(
     dictionary: Option<&Digested>,
     out: &mut [u8],
 ) -> Decoded<Option<usize>> {
-    let written = CONTEXT.with_borrow_mut(|context| match dictionary {
+    let mut decompress = |context: &mut DCtx<'_>| match dictionary {
         None => context.decompress(out, stream),
         Some(dictionary) => context.decompress_using_ddict(out, stream, &dictionary.0),
-    });
-    match written {
+    };
+    let written = CONTEXT.try_with(|context| decompress(&mut context.borrow_mut()));
+    // The context of an exiting thread is gone.
+    match written.unwrap_or_else(|_| decompress(&mut DCtx::create())) {
         Ok(len) => Ok(Some(len)),
         Err(code) if is_too_small(code) => Ok(None),
         Err(code) => Err(Malformed::at(

@@ -12,7 +12,7 @@ use cairn_format::names::FileName;
 use cairn_platform::fs::{FileMode, Status, WritableFile, remove_if_there, status_of_each};
 use cairn_platform::sync::{Arc, Condvar, Mutex};
 use cairn_platform::{FileSystem, RandomAccessFile, wrapper};
-use cairn_types::{FileNumber, Result, Subcode};
+use cairn_types::{Error, FileNumber, Result, Subcode};
 
 /// The size of a read of a file that is copied.
 const PIECE: usize = 1 << 20;
@@ -116,7 +116,10 @@ impl Copies {
             let left = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
             let got = source.read_at(at, &mut piece[..left])?;
             if got == 0 {
-                break;
+                return Err(Error::corruption(format!(
+                    "length of {}: expected {len}, found {at}",
+                    path.display()
+                )));
             }
             target.append(&piece[..got])?;
             at += got as u64;

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 
 use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
-use cairn_compress::Compressor;
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
@@ -54,9 +53,9 @@ impl<'a> BlobWriter<'a> {
     /// [`BlobWriter::add`] for a value of at least the minimum blob size.
     fn add_large(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
         let plan = &self.params.blobs;
-        // All values of a blob file have its codec. A value that is too long for the codec stays in
-        // the table, whose blocks may be uncompressed.
-        if value.len() > Compressor::max_len(plan.compression) {
+        // All values of a blob file have its codec. A value that is too long for it stays in the table, whose blocks may
+        // be uncompressed.
+        if !cairn_blob::fits(plan.compression, user_key.len(), value.len()) {
             return Ok(None);
         }
         if self.open.is_none() {
@@ -206,6 +205,7 @@ impl BlobReader {
         }
         let room = (file.file_size() - FOOTER_LEN as u64).saturating_sub(request.offset);
         let len = usize::try_from(self.readahead.min(room)).unwrap_or(usize::MAX);
+        let len = len.min(Buffer::MAX_LEN);
         if len <= request.len {
             return self.context.io.read_now(request);
         }

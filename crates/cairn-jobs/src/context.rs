@@ -13,7 +13,7 @@ use cairn_platform::{Io, IoKind, IoPriority, LimitedFile, Limits, World, Writabl
 use cairn_read::BlobSource;
 use cairn_table::Table;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber};
-use cairn_version::{FileMeta, Version, blob_gc};
+use cairn_version::{FileMeta, Version, blob_gc, table_dir};
 
 use crate::events::JobEvents;
 
@@ -145,11 +145,7 @@ impl JobContext {
 
     /// Returns the path of table `number` in the directory `path_id`.
     pub(crate) fn path_of(&self, number: FileNumber, path_id: u32) -> PathBuf {
-        let dir = self
-            .family
-            .dirs
-            .get(path_id as usize)
-            .or(self.family.dirs.first());
+        let dir = table_dir(&self.family.dirs, path_id);
         let name = FileName::Table(number).to_string();
         dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }

@@ -412,7 +412,7 @@ impl<'a> Expected<'a> {
     fn new(params: &'a OutputParams, pick: &Pick, span: &'a SubcompactionRange) -> Expected<'a> {
         let (smallest, largest) = pick.bounds(&params.context.family.order);
         let seqs = pick.files().map(|(_, file)| file.seqs.largest);
-        let counts = pick.files().map(|(_, file)| {
+        let mut counts = pick.files().map(|(_, file)| {
             let counts = file.counts.get()?;
             Some(counts.entries.saturating_sub(counts.range_deletions))
         });
@@ -424,7 +424,9 @@ impl<'a> Expected<'a> {
             largest,
             largest_seqno: seqs.max().unwrap_or_default(),
             temperature: pick.output.temperature,
-            entries: counts.sum::<Option<u64>>().filter(|_| whole),
+            entries: counts
+                .try_fold(0_u64, |sum, count| sum.checked_add(count?))
+                .filter(|_| whole),
         }
     }
 

@@ -275,7 +275,18 @@ impl Chunk {
         let padding = if align > 8 { align } else { 0 };
         let rounded = len.next_multiple_of(8) + padding;
         // Relaxed: the addition alone keeps ranges disjoint (I2), and publishes nothing.
-        let start = self.used.fetch_add(rounded, Ordering::Relaxed);
+        let start = match len > self.len / 8 {
+            false => self.used.fetch_add(rounded, Ordering::Relaxed),
+            // The chunk stays in use after a large allocation that does not fit, which must not take the rest of it.
+            true => {
+                let fits = |used: usize| used.next_multiple_of(align) + len <= self.len;
+                let taken = |used| fits(used).then_some(used + rounded);
+                let before = self
+                    .used
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+                before.ok()?
+            }
+        };
         let aligned = start.next_multiple_of(align);
         if start > self.len || aligned + len > self.len {
             return None;
@@ -401,6 +412,21 @@ mod tests {
             assert!(arena.memory_reserved() <= (4 * taken).max(FIRST_CHUNK));
         }
         assert!(arena.memory_reserved() > 1 << 20, "chunks stay small");
+    }
+
+    #[test]
+    fn a_large_allocation_that_does_not_fit_leaves_the_rest_of_a_chunk_to_others() {
+        for align in [8, 64] {
+            let arena = Arena::new(4096);
+            while arena.memory_reserved() < 2 * 4096 {
+                arena.allocate(64, 8);
+            }
+            arena.allocate(2048, 8);
+            arena.allocate(3000, align);
+            let reserved = arena.memory_reserved();
+            arena.allocate(1000, 8);
+            assert_eq!(arena.memory_reserved(), reserved);
+        }
     }
 
     #[test]

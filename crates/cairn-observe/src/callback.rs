@@ -4,7 +4,7 @@
 //! needs: a listener may write when a memtable is sealed, and a compaction filter may read. A use
 //! that would deadlock fails with an error that states the rule. The calls that a thread is in are
 //! tracked per database, so other databases may be used freely. Outside of callbacks the cost is
-//! one load of a thread-local variable.
+//! one load of a thread-local variable. The calls of an exiting thread, whose list is gone, are not tracked.
 
 use std::cell::{Cell, RefCell};
 
@@ -66,7 +66,7 @@ struct EndCall;
 
 impl Drop for EndCall {
     fn drop(&mut self) {
-        CALLS.with_borrow_mut(Vec::pop);
+        let _call = CALLS.try_with(|calls| calls.borrow_mut().pop());
         DEPTH.set(DEPTH.get() - 1);
     }
 }
@@ -78,7 +78,8 @@ fn name_of(database: &Logger) -> usize {
 
 /// Runs `call`, a call into user code made by `database`.
 pub fn within<T>(database: &Logger, what: Within, call: impl FnOnce() -> T) -> T {
-    CALLS.with_borrow_mut(|calls| calls.push((name_of(database), what)));
+    let call_of = (name_of(database), what);
+    let _tracked = CALLS.try_with(|calls| calls.borrow_mut().push(call_of));
     DEPTH.set(DEPTH.get() + 1);
     let _ends = EndCall;
     call()
@@ -131,11 +132,15 @@ pub fn may_close(database: &Logger) -> Result<()> {
 #[cold]
 fn refuse(database: &Logger, refused: impl Fn(Within) -> bool) -> Result<()> {
     let name = name_of(database);
-    let broken = CALLS.with_borrow(|calls| {
+    let broken = CALLS.try_with(|calls| {
+        let calls = calls.borrow();
         let mut mine = calls.iter().rev().filter(|(of, _)| *of == name);
         mine.find(|(_, what)| refused(*what)).map(|(_, what)| *what)
     });
-    broken.map_or(Ok(()), |what| Err(Error::busy(what.rule())))
+    match broken {
+        Ok(Some(what)) => Err(Error::busy(what.rule())),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -192,6 +192,10 @@ impl Text for PathBuf {
     fn print(&self) -> String {
         self.to_string_lossy().into_owned().print()
     }
+
+    fn print_line(&self) -> String {
+        self.to_string_lossy().into_owned().print_line()
+    }
 }
 
 /// A directory for tables. Its text form is `PATH,BYTES`, and lists are joined by `:`, so a path

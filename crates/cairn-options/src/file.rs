@@ -163,7 +163,7 @@ impl OptionsFile {
 fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> Section {
     let mut section = Section::new(title, argument);
     for row in options.rows_to_say().filter(|row| row.written) {
-        section.push(row.name, (row.get)(options));
+        section.push(row.name, (row.get_line)(options));
     }
     section
 }
@@ -400,6 +400,33 @@ mod tests {
             crate::PlainEncodingType::Prefix
         );
         assert_eq!(cuckoo.cuckoo_table.cuckoo_block_size, 3);
+    }
+
+    /// Regression: paths with separators were in braces, which RocksDB before 11.12 takes for a part of them.
+    #[test]
+    fn lines_have_the_texts_that_rocksdb_writes() {
+        let with_path = |path: &str| OptionsFile {
+            db: DbOptions {
+                wal_dir: path.into(),
+                ..DbOptions::default()
+            },
+            families: vec![(DEFAULT_FAMILY.to_owned(), FamilyOptions::default())],
+            ..OptionsFile::default()
+        };
+        for (path, line) in [
+            ("/a=b;c", "/a=b;c"),
+            ("/a}{b", "/a}{b"),
+            ("{a}/{b}", "{a}/{b}"),
+            ("/a#b:c\\d", "/a\\#b\\:c\\\\d"),
+            // RocksDB writes these texts without braces, and reads them as others.
+            ("{a=b}", "{{a=b}}"),
+            (" /a ", "{ /a }"),
+        ] {
+            let text = with_path(path).to_text();
+            assert!(text.contains(&format!("  wal_dir={line}\n")), "{text}");
+            let again = OptionsFile::from_text(&text, false).unwrap();
+            assert_eq!(again.db.wal_dir, std::path::Path::new(path));
+        }
     }
 
     fn sample() -> OptionsFile {

@@ -36,6 +36,8 @@ pub struct Row<S> {
     pub support: Support,
     /// Returns the value as text.
     pub get: fn(&S) -> String,
+    /// Returns the value as text for a line of an OPTIONS file.
+    pub get_line: fn(&S) -> String,
     /// Sets the value from a text. Members of a struct that the text does not name are kept.
     pub set: fn(&mut S, &str) -> Result<(), Refusal>,
     /// Sets the value from a text. Members of a struct that the text does not name are reset to their

@@ -324,6 +324,7 @@ macro_rules! row {
             recent: false,
             support: $crate::row::Support::Built,
             get: |options| <$type as $crate::text::Text>::print(&options.$field),
+            get_line: |options| <$type as $crate::text::Text>::print_line(&options.$field),
             set: |options, text| <$type as $crate::text::Text>::update(&mut options.$field, text),
             replace: |options, text| {
                 options.$field = <$type as $crate::text::Text>::parse(text)?;

@@ -22,6 +22,11 @@ pub trait Text: Sized {
     /// Returns the text form that [`Text::parse`] accepts.
     fn print(&self) -> String;
 
+    /// Returns the text form for a line of an OPTIONS file, where separators have no meaning.
+    fn print_line(&self) -> String {
+        self.print()
+    }
+
     /// Sets the value from `text`. Members of a struct that it does not name are kept.
     ///
     /// # Errors
@@ -41,23 +46,23 @@ pub trait Text: Sized {
 /// Returns `text` without the braces around it, which RocksDB accepts around every value.
 #[must_use]
 pub fn unbraced(text: &str) -> &str {
-    let inner = text
-        .strip_prefix('{')
-        .and_then(|text| text.strip_suffix('}'));
-    let inner = inner.filter(|inner| {
-        // The first brace ends with the last one.
-        let mut depth = 0_usize;
-        inner.bytes().all(|byte| {
-            match byte {
-                b'{' => depth += 1,
-                b'}' if depth == 0 => return false,
-                b'}' => depth -= 1,
-                _ => {}
-            }
-            true
-        })
+    in_braces(text).map_or(text, str::trim)
+}
+
+/// Returns what the braces around `text` enclose; `None` unless the first brace ends with the last one.
+fn in_braces(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('{')?.strip_suffix('}')?;
+    let mut depth = 0_usize;
+    let is_one = inner.bytes().all(|byte| {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return false,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        true
     });
-    inner.map_or(text, str::trim)
+    is_one.then_some(inner)
 }
 
 impl Text for bool {
@@ -76,16 +81,23 @@ impl Text for bool {
 
 impl Text for String {
     fn parse(text: &str) -> Result<String, Refusal> {
-        let inner = text
-            .strip_prefix('{')
-            .and_then(|text| text.strip_suffix('}'));
-        Ok(unescape(inner.unwrap_or(text)))
+        Ok(unescape(in_braces(text).unwrap_or(text)))
     }
 
     /// A text that contains a separator is enclosed in braces.
     fn print(&self) -> String {
         let escaped = escape(self);
         match escaped.contains([';', '=', '{', '}']) {
+            true => format!("{{{escaped}}}"),
+            false => escaped,
+        }
+    }
+
+    /// As in RocksDB's files, without braces: releases before 11.12 take them for a part of the text. Only a text that
+    /// none of its releases reads as it was has them.
+    fn print_line(&self) -> String {
+        let escaped = escape(self);
+        match in_braces(&escaped).is_some() || escaped.trim() != escaped {
             true => format!("{{{escaped}}}"),
             false => escaped,
         }

@@ -119,7 +119,8 @@ impl<'a, T> Lookups<'a, T> {
             done: 0,
             results: keys.iter().map(|_| None).collect(),
             stats: BatchStats::new(keys),
-            states: RECYCLED_STATES.take(),
+            // An exiting thread recycles none.
+            states: RECYCLED_STATES.try_with(Cell::take).unwrap_or_default(),
         }
     }
 
@@ -171,7 +172,7 @@ impl<'a, T> Lookups<'a, T> {
     fn into_results(mut self) -> Vec<Result<T>> {
         self.stats.record(self.keys.len(), &self.states);
         self.states.truncate(BATCH_SIZE);
-        RECYCLED_STATES.set(self.states);
+        let _recycled = RECYCLED_STATES.try_with(|recycled| recycled.set(self.states));
         let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
         let results = self.results.into_iter();
         results

@@ -715,7 +715,7 @@ fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// read, `TimedOut`, and those of [`full_merge`](crate::merge_operands::full_merge).
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))
+    with_scratch(|scratch| get_in(view, lookup, options, scratch))
 }
 
 /// [`get`] with a search state owned by the caller.
@@ -833,12 +833,28 @@ thread_local! {
     static SCRATCH: GetScratch = const { GetScratch::new() };
 }
 
+/// Calls `work` with the search state of the thread; with a new one if the thread is exiting.
+#[inline]
+fn with_scratch<T>(work: impl Fn(&GetScratch) -> T) -> T {
+    let done = SCRATCH.try_with(&work);
+    done.unwrap_or_else(|_| with_new_scratch(work))
+}
+
+/// Not inlined into gets.
+#[cold]
+#[inline(never)]
+fn with_new_scratch<T>(work: impl Fn(&GetScratch) -> T) -> T {
+    work(&GetScratch::new())
+}
+
 /// Takes the search state of the thread.
 fn take_scratch() -> TableGet {
-    SCRATCH.with(|scratch| scratch.0.take())
+    let taken = SCRATCH.try_with(|scratch| scratch.0.take());
+    taken.unwrap_or_default()
 }
 
 /// Returns a search state, which is reset, to the thread.
 fn keep_scratch(state: TableGet) {
-    SCRATCH.with(|scratch| scratch.0.set(state));
+    // An exiting thread keeps none.
+    let _kept = SCRATCH.try_with(|scratch| scratch.0.set(state));
 }

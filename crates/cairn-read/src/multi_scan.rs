@@ -23,7 +23,7 @@ use crate::read_deadline::ReadDeadline;
 use crate::view::View;
 
 /// The number of ranges that are planned together. A plan takes some hundred bytes for each range in each table.
-const MOST_PLANNED: usize = 1024;
+pub(crate) const MOST_PLANNED: usize = 1024;
 
 /// The ranges of a scan, and the manner of its reads.
 #[derive(Clone, Debug)]
@@ -174,6 +174,12 @@ impl ScannedRanges {
             true => left,
             false => self.entered - 1,
         })
+    }
+
+    /// The reads of the ranges that are planned.
+    #[cfg(test)]
+    pub(crate) fn planned(&self) -> Option<&Arc<PlannedReads>> {
+        self.ahead.planned.as_ref()
     }
 
     /// True if the ranges are scanned from the last to the first, and backward.

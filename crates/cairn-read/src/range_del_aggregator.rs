@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_format::range_del::Fragments;
+use cairn_table::ReadAhead;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
@@ -121,6 +122,11 @@ impl RangeDelAggregator {
             sources: Vec::new(),
             window: Window::default(),
         }
+    }
+
+    /// Takes tables from `ahead`, instead of the readahead before it.
+    pub(crate) fn renew_readahead(&mut self, ahead: &Arc<ReadAhead>) {
+        self.reader.tables.ahead = Some(ahead.clone());
     }
 
     /// Adds tombstones of a memtable whose entries are those of `child`.

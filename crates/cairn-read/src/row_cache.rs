@@ -142,7 +142,7 @@ impl RowCache {
 
     /// Inserts a row if it has entries and is complete.
     pub(crate) fn insert(&self, row: NewRow) {
-        if row.bytes.len() > row.header && !row.is_cut {
+        if row.bytes.len() > row.header && !row.is_cut && !row.is_too_long {
             let allocation = Allocation::of_kind(self.cache.options().memory);
             let bytes = Buffer::copy_of(&row.bytes, allocation);
             let (role, priority) = (CacheRole::Other, CachePriority::Low);
@@ -221,6 +221,18 @@ pub(crate) struct NewRow {
     header: usize,
     /// True if older entries may follow that were not visited.
     is_cut: bool,
+    /// True if the row does not fit into a buffer. It is not collected any further.
+    is_too_long: bool,
+}
+
+/// The maximum size of what precedes the value of an entry in a row.
+const ENTRY_HEADER_LEN: usize = 1 + 10 + 5;
+
+/// True if a row of `len` bytes has room for an entry with a value of `value_len` bytes.
+fn has_room(len: usize, value_len: usize) -> bool {
+    len.saturating_add(ENTRY_HEADER_LEN)
+        .saturating_add(value_len)
+        <= Buffer::MAX_LEN
 }
 
 impl NewRow {
@@ -230,6 +242,7 @@ impl NewRow {
             header: header.len(),
             bytes: header,
             is_cut: false,
+            is_too_long: false,
         }
     }
 
@@ -241,9 +254,36 @@ impl NewRow {
         value: &[u8],
         then: ControlFlow<()>,
     ) {
+        self.is_too_long |= !has_room(self.bytes.len(), value.len());
+        if self.is_too_long {
+            self.bytes = Vec::new();
+            return;
+        }
         self.bytes.push(kind as u8);
         put_varint64(&mut self.bytes, seq.0);
         put_lps(&mut self.bytes, value);
         self.is_cut = then.is_break() && kind == ValueKind::Merge;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_does_not_fit_into_a_buffer_is_not_collected() {
+        assert!(has_room(100, Buffer::MAX_LEN - 100 - ENTRY_HEADER_LEN));
+        assert!(!has_room(100, Buffer::MAX_LEN - 100));
+        assert!(!has_room(usize::MAX, usize::MAX));
+        let mut row = NewRow::new(CacheKey { high: 0, low: 0 }, vec![0; 40]);
+        row.is_too_long = true;
+        let merge = ValueKind::Merge;
+        row.add(
+            SequenceNumber(7),
+            merge,
+            b"operand",
+            ControlFlow::Continue(()),
+        );
+        assert!(row.is_too_long && row.bytes.is_empty());
     }
 }

@@ -29,5 +29,5 @@ pub use edit::TreeEdit;
 pub use file_meta::FileMeta;
 pub use level::LevelFiles;
 pub use open_tables::{OpenTables, TableRef, TableSlot};
-pub use table_source::{FileToOpen, TableSource, open_together};
+pub use table_source::{FileToOpen, TableSource, open_together, table_dir};
 pub use version::Version;

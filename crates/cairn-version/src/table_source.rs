@@ -64,6 +64,13 @@ pub struct TableSource {
     pub cache_tracer: Option<Arc<BlockCacheTracer>>,
 }
 
+/// Returns the directory of the tables with `path_id`, one of `dirs`, the directories of their family: the last one if the
+/// id is beyond them, as in RocksDB.
+#[must_use]
+pub fn table_dir(dirs: &[PathBuf], path_id: u32) -> Option<&PathBuf> {
+    dirs.get(path_id as usize).or(dirs.last())
+}
+
 impl TableSource {
     /// Creates a source of the tables in `paths` that uses no cache, charges no memory, keeps any number of tables open and
     /// counts nothing. Options are the default ones, and no level is the last one.
@@ -103,7 +110,7 @@ impl TableSource {
     /// Returns the directory of `file`.
     #[must_use]
     pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
-        self.paths.get(file.path_id as usize).or(self.paths.first())
+        table_dir(&self.paths, file.path_id)
     }
 
     /// Evicts blocks of the obsolete `file` from the block cache, subject to `uncache_aggressiveness`, if

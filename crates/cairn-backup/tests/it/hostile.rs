@@ -65,6 +65,32 @@ fn changed_metadata_is_reported_and_harms_no_other_backup() {
     engine(&world).verify_backup(2, true).unwrap();
 }
 
+/// Regression: no engine could be opened.
+#[test]
+fn a_directory_in_the_place_of_a_metadata_file_is_no_backup() {
+    let world = World::in_memory();
+    let meta = Path::new(BACKUPS).join("meta/7");
+    engine(&world);
+    world.fs.create_dir_all(&meta).unwrap();
+    let engine = engine(&world);
+    assert!(engine.backups().is_empty() && engine.corrupted_backups().is_empty());
+    let db = open(&world);
+    db.put(b"a", b"1").unwrap();
+    // The id of the directory is taken.
+    assert_eq!(back_up_flushed(&engine, &db), 8);
+    engine.garbage_collect().unwrap();
+    engine.verify_backup(8, true).unwrap();
+    assert!(world.fs.exists(&meta).unwrap());
+
+    let dir = tempfile::tempdir().unwrap();
+    let options = BackupEngineOptions::new(dir.path());
+    let world = World::posix();
+    BackupEngine::open(&world, &options).unwrap();
+    world.fs.create_dir_all(&dir.path().join("meta/7")).unwrap();
+    let engine = BackupEngine::open(&world, &options).unwrap();
+    assert!(engine.backups().is_empty() && engine.corrupted_backups().is_empty());
+}
+
 #[test]
 fn a_corrupt_backup_can_be_deleted() {
     let world = World::in_memory();

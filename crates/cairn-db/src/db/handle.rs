@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn_options::FamilyOptions;
 use cairn_platform::Priority;
@@ -14,8 +14,15 @@ use crate::db::Db;
 use crate::shared::Shared;
 use crate::write::batch::{Origin, WriteBatch};
 
-/// The directories of the open databases of the process by number, which only error messages need.
-static OPEN: Mutex<BTreeMap<u64, PathBuf>> = Mutex::new(BTreeMap::new());
+/// The open databases of the process, by number.
+static OPEN: Mutex<BTreeMap<u64, OpenDb>> = Mutex::new(BTreeMap::new());
+
+/// An open database of the process.
+struct OpenDb {
+    dir: PathBuf,
+    session_id: String,
+    handle: Weak<Handle>,
+}
 
 /// The number of the last database that was opened.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -29,18 +36,34 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Creates the first handle of an opened database.
-    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Arc<Handle> {
         // Relaxed: the number orders no other access.
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        OPEN.lock().insert(number, shared.context.dir.clone());
-        Handle { shared, number }
+        let handle = Arc::new(Handle { shared, number });
+        let context = &handle.shared.context;
+        let open = OpenDb {
+            dir: context.dir.clone(),
+            session_id: context.session_id.clone(),
+            handle: Arc::downgrade(&handle),
+        };
+        OPEN.lock().insert(number, open);
+        handle
+    }
+
+    /// Returns the handle of the open database with this session.
+    pub(crate) fn in_session(session_id: &str) -> Option<Arc<Handle>> {
+        let open = OPEN.lock();
+        let mut all = open.values();
+        let found = all.find(|open| open.session_id == session_id)?;
+        // Upgraded under the lock, but not dropped under it.
+        found.handle.upgrade()
     }
 }
 
 /// The error for the use of `subject`, of the database with the number `other`, in `shared`.
 fn foreign(shared: &Shared, subject: &str, other: u64) -> Error {
     let other = match OPEN.lock().get(&other) {
-        Some(dir) => format!("the database {}", dir.display()),
+        Some(open) => format!("the database {}", open.dir.display()),
         None => "a database that is closed".to_owned(),
     };
     let own = shared.context.dir.display();

@@ -43,7 +43,7 @@ thread_local! {
     static SINGLE: RefCell<WriteBatch> = RefCell::default();
 }
 
-/// The batch for a single write by a callback within another one on the same thread.
+/// A single write by a callback within another one on the same thread, or by an exiting thread.
 #[cold]
 #[inline(never)]
 fn single_apart(
@@ -58,9 +58,18 @@ fn single_apart(
 
 impl Db {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
-        let state = shared.catalog.families().get(0).cloned();
+        Db::with_handle(Handle::new(shared))
+    }
+
+    /// Returns the open database with this session; during its opening, from the first job on.
+    #[must_use]
+    pub fn in_session(session_id: &str) -> Option<Db> {
+        Db::with_handle(Handle::in_session(session_id)?).ok()
+    }
+
+    fn with_handle(handle: Arc<Handle>) -> Result<Db> {
+        let state = handle.shared.catalog.families().get(0).cloned();
         let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
-        let handle = Arc::new(Handle::new(shared));
         let default = Family {
             state,
             db: handle.clone(),
@@ -435,19 +444,21 @@ impl Family {
     pub(crate) fn single(
         &self,
         options: &WriteOptions,
-        fill: impl FnOnce(&mut WriteBatch),
+        fill: impl Fn(&mut WriteBatch),
     ) -> Result<()> {
         let shared = &self.db.shared;
-        SINGLE.with(|single| {
-            let Ok(mut batch) = single.try_borrow_mut() else {
-                return single_apart(shared, options, fill);
-            };
+        let written = SINGLE.try_with(|single| {
+            let mut batch = single.try_borrow_mut().ok()?;
             batch.clear();
             fill(&mut batch);
             let written = shared.write(&batch, options);
             batch.shrink_to(KEPT_BATCH_BYTES);
-            written
-        })
+            Some(written)
+        });
+        match written {
+            Ok(Some(written)) => written,
+            _ => single_apart(shared, options, fill),
+        }
     }
 
     /// Returns the property of this name as text, or `None` if it does not exist.

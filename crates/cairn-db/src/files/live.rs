@@ -295,14 +295,15 @@ pub(crate) fn family_metadata(
         let files: Vec<_> = asked_for(&version, level, options)
             .map(|file| live_file(context, family, level, file, &busy))
             .collect();
-        let size = files.iter().map(|file| file.size).sum();
-        metadata.size += size;
+        let sizes = files.iter().map(|file| file.size);
+        let size = sizes.fold(0, u64::saturating_add);
+        metadata.size = metadata.size.saturating_add(size);
         metadata.file_count += files.len();
         metadata.levels.push(LevelMetaData { level, size, files });
     }
     for blob in version.blob_files().values() {
         let blob = blob_metadata(context, &family.tables().paths[0], blob);
-        metadata.blob_file_size += blob.blob_file_size;
+        metadata.blob_file_size = metadata.blob_file_size.saturating_add(blob.blob_file_size);
         metadata.blob_files.push(blob);
     }
     metadata

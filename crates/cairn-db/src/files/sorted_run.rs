@@ -240,14 +240,18 @@ impl SortedRunBuilder {
             }),
             "tables follow each other"
         );
-        let entries = tables.values().map(|table| table.num_entries).sum();
+        let entries = tables.values().map(|table| table.num_entries);
+        let entries = entries.fold(0, u64::saturating_add);
         debug_assert!(
             entries <= self.entries.load(Ordering::Relaxed),
             "there are no more pairs than were added"
         );
         self.sorted = Some(Sorted {
             entries,
-            bytes: files.iter().map(|file| file.size).sum(),
+            bytes: files
+                .iter()
+                .map(|file| file.size)
+                .fold(0, u64::saturating_add),
             files: files
                 .iter()
                 .map(|file| file.directory.join(&file.relative_filename))

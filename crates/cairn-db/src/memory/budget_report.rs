@@ -46,7 +46,7 @@ impl Shared {
             let version = &family.view().version;
             let levels = (0..version.num_levels()).map(|level| version.level(level).bytes());
             let blobs = version.blob_files().values().map(|file| file.total_bytes);
-            stored += levels.chain(blobs).sum::<u64>();
+            stored = levels.chain(blobs).fold(stored, u64::saturating_add);
         }
         (merges, stored)
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use cairn_format::names::FileName;
 use cairn_options::DbOptions;
 use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
-use cairn_version::FileMeta;
 use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
+use cairn_version::{FileMeta, table_dir};
 
 use super::{OpenRequest, given_options};
 use crate::catalog::file_numbers::is_own;
@@ -35,7 +35,7 @@ pub(super) fn recover(
     let dirs = |family: &str| dirs_of(request, options, dir, family);
     let table = |family: &str, file: &FileMeta| {
         let dirs = dirs(family);
-        let home = dirs.get(file.path_id as usize).or(dirs.first());
+        let home = table_dir(&dirs, file.path_id);
         let home = home.map_or(dir, PathBuf::as_path);
         let current = len(&home.join(FileName::Table(file.number).to_string()))?;
         let legacy = match current {

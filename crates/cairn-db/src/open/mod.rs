@@ -272,6 +272,10 @@ fn open_with(
         "a database that is open for writing has a log"
     );
     let db = Db::new(shared)?;
+    if writes {
+        // Listeners of the jobs may ask for the database.
+        db.shared().schedule(&mut db.shared().tree.lock());
+    }
     create_missing(request, &db)?;
     if writes {
         db.shared().log_opened();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::Recovered;
+use cairn_version::table_dir;
 use cairn_wal::WalFile;
 
 use crate::catalog::live_files::LiveFiles;
@@ -74,7 +75,7 @@ impl Shared {
                 .cloned()
                 .unwrap_or_else(|| self.context.dir.clone());
             for (_, file) in family.version.files() {
-                let dir = dirs.get(file.path_id as usize).unwrap_or(&first);
+                let dir = table_dir(&dirs, file.path_id).unwrap_or(&first);
                 capture.files.tables.push((dir.clone(), file.clone()));
             }
             for blob in family.version.blob_files().values() {

@@ -112,7 +112,6 @@ impl Shared {
             "no job runs before the database is open"
         );
         self.begin_timers();
-        self.schedule(&mut self.tree.lock());
         Ok(())
     }
 

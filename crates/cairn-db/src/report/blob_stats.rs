@@ -58,7 +58,8 @@ impl Shared {
         let mut all: BTreeMap<FileNumber, Arc<BlobFileMeta>> = view.version.blob_files().clone();
         let waiting = self.catalog.deletions.blobs_of(&view.family.blobs);
         all.extend(waiting.into_iter().map(|file| (file.number, file)));
-        all.values().map(|file| file.file_size()).sum()
+        let sizes = all.values().map(|file| file.file_size());
+        sizes.fold(0, u64::saturating_add)
     }
 }
 

@@ -37,18 +37,24 @@ pub(crate) struct CompactionStats {
 impl CompactionStats {
     /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &CompactionStats) {
-        self.micros += other.micros;
-        self.overlap_micros += other.overlap_micros;
-        self.cpu_micros += other.cpu_micros;
-        self.read_above += other.read_above;
-        self.read_here += other.read_here;
-        self.read_blobs += other.read_blobs;
-        self.written += other.written;
-        self.written_blobs += other.written_blobs;
-        self.moved += other.moved;
-        self.entries_in += other.entries_in;
-        self.entries_dropped += other.entries_dropped;
-        self.jobs += other.jobs;
+        // Sizes and counts are those that files claim.
+        let sums = [
+            (&mut self.micros, other.micros),
+            (&mut self.overlap_micros, other.overlap_micros),
+            (&mut self.cpu_micros, other.cpu_micros),
+            (&mut self.read_above, other.read_above),
+            (&mut self.read_here, other.read_here),
+            (&mut self.read_blobs, other.read_blobs),
+            (&mut self.written, other.written),
+            (&mut self.written_blobs, other.written_blobs),
+            (&mut self.moved, other.moved),
+            (&mut self.entries_in, other.entries_in),
+            (&mut self.entries_dropped, other.entries_dropped),
+            (&mut self.jobs, other.jobs),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
     }
 
     /// Returns the difference from `before`.
@@ -69,9 +75,16 @@ impl CompactionStats {
         }
     }
 
+    /// Bytes of tables and blob files written.
+    pub(crate) fn all_written(&self) -> u64 {
+        self.written.saturating_add(self.written_blobs)
+    }
+
     /// Total bytes read.
     pub(crate) fn read(&self) -> u64 {
-        self.read_above + self.read_here + self.read_blobs
+        self.read_above
+            .saturating_add(self.read_here)
+            .saturating_add(self.read_blobs)
     }
 }
 
@@ -96,6 +109,13 @@ pub(crate) struct FamilyStats {
     pub(crate) delays: [u64; 3],
     /// The number of write stops, by cause.
     pub(crate) stops: [u64; 3],
+}
+
+impl FamilyStats {
+    /// Bytes that entered the family by flushes and ingestions.
+    pub(crate) fn taken_in(&self) -> u64 {
+        self.flushes.written.saturating_add(self.ingested.0)
+    }
 }
 
 /// The statistics of a family at two times, in seconds since the database was opened.
@@ -135,10 +155,10 @@ impl FamilyCounters {
     /// Counts an ingested file of `bytes` with `entries` in `level`.
     pub(crate) fn ingested(&self, level: usize, bytes: u64, entries: u64) {
         let mut stats = self.stats.lock();
-        stats.ingested.0 += bytes;
+        stats.ingested.0 = stats.ingested.0.saturating_add(bytes);
         stats.ingested.1 += 1;
         stats.ingested_level_zero += u64::from(level == 0);
-        stats.ingested_entries += entries;
+        stats.ingested_entries = stats.ingested_entries.saturating_add(entries);
         let done = CompactionStats {
             written: bytes,
             ..CompactionStats::default()
@@ -209,5 +229,24 @@ mod tests {
             assert_eq!(now.0.flushes.written, written);
             assert_eq!(before.0.flushes.written, written - 1);
         }
+    }
+
+    #[test]
+    fn the_work_on_damaged_files_does_not_overflow() {
+        let counts = WorkCounts::default();
+        let moved = LevelWork {
+            moved: u64::MAX,
+            read_above: u64::MAX,
+            read_here: u64::MAX,
+            ..LevelWork::default()
+        };
+        for _ in 0..2 {
+            counts.compacted(CompactionReason::LevelL0FilesNum, &[(1, moved)]);
+            counts.ingested(0, u64::MAX, u64::MAX);
+        }
+        let work = counts.get();
+        let level = &work.levels[&1];
+        assert_eq!((level.moved, level.read()), (u64::MAX, u64::MAX));
+        assert_eq!(work.taken_in(), u64::MAX);
     }
 }

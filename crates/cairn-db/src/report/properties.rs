@@ -570,6 +570,9 @@ mod tests {
         let number = |name| db.property_number(name);
         assert_eq!(number("rocksdb.estimate-num-keys"), Some(0));
         assert_eq!(number("rocksdb.live-sst-files-size"), Some(u64::MAX));
+        let options = Default::default();
+        let metadata = db.default_family().metadata(&options);
+        assert_eq!((metadata.size, metadata.file_count), (u64::MAX, 3));
         family.set_view(View {
             number: before.number + 2,
             ..View::clone(&before)

@@ -72,7 +72,7 @@ fn row(present: Present, stats: &CompactionStats) -> [f64; 22] {
         gb(stats.moved),
         present.write_amplification,
         stats.read() as f64 / MB / elapsed,
-        (stats.written + stats.written_blobs) as f64 / MB / elapsed,
+        stats.all_written() as f64 / MB / elapsed,
         seconds,
         stats.cpu_micros as f64 / 1e6,
         stats.jobs as f64,
@@ -148,10 +148,10 @@ impl Shared {
             let scores = self.scores(family, view, &busy);
             (busy, scores)
         };
-        let ingest = stats.flushes.written + stats.ingested.0;
+        let ingest = stats.taken_in();
         let amplification = |input: u64, stats: &CompactionStats| match input {
             0 => 0.0,
-            input => (stats.written + stats.written_blobs) as f64 / input as f64,
+            input => stats.all_written() as f64 / input as f64,
         };
         let mut rows = Vec::new();
         let mut total = CompactionStats::default();
@@ -171,7 +171,7 @@ impl Shared {
                     if level == 0 {
                         ingest
                     } else {
-                        done.read_above + done.read_blobs
+                        done.read_above.saturating_add(done.read_blobs)
                     },
                     &done,
                 ),
@@ -206,9 +206,9 @@ impl Shared {
         }
         text += &print_row("Sum", &levels.sum);
         let interval = total_of(&stats).minus(&total_of(&before));
-        let ingest = |stats: &FamilyStats| stats.flushes.written + stats.ingested.0;
-        let amplification = (interval.written + interval.written_blobs) as f64
-            / (ingest(&stats) - ingest(&before) + 1) as f64;
+        let ingest = FamilyStats::taken_in;
+        let amplification =
+            interval.all_written() as f64 / ((ingest(&stats) - ingest(&before)) as f64 + 1.0);
         let present = Present {
             write_amplification: amplification,
             ..Present::default()
@@ -409,7 +409,7 @@ fn totals(
         stats.ingested_entries - before.ingested_entries,
     );
     for (word, stats, seconds) in [("Cumulative", total, up), ("Interval", interval, since)] {
-        let written = stats.written + stats.written_blobs;
+        let written = stats.all_written();
         let rate = |bytes: u64| bytes as f64 / MB / seconds.max(0.001);
         let _ = writeln!(
             text,

@@ -195,7 +195,10 @@ impl Telemetry {
     /// Records an installed flush.
     pub(crate) fn record_flush(&self, table_bytes: u64, blob_bytes: u64, micros: u64) {
         self.record(|update| {
-            update.add(Ticker::FlushWriteBytes, table_bytes + blob_bytes);
+            update.add(
+                Ticker::FlushWriteBytes,
+                table_bytes.saturating_add(blob_bytes),
+            );
             update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
             update.time(Histogram::FlushTime, micros);
         });
@@ -216,7 +219,7 @@ impl Telemetry {
         let (blob_bytes, dropped) = (did.output_blob_bytes, &did.dropped);
         let (read, written) = (
             stats.total_input_bytes,
-            stats.total_output_bytes + blob_bytes,
+            stats.total_output_bytes.saturating_add(blob_bytes),
         );
         self.record(|update| {
             update.add(Ticker::CompactReadBytes, read);

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use cairn_compress::Compression;
 use cairn_format::batch::Record;
 use cairn_format::blob::BlobIndex;
 use cairn_options::{PrepopulateBlobCache, WriteOptions};
@@ -23,26 +24,28 @@ use crate::write::direct_blobs::{AppendEnv, Ticket};
 /// The large values of a batch, by family, in their order.
 type Large<'a> = Vec<(&'a FamilyState, Vec<(&'a [u8], &'a [u8])>)>;
 
-/// The sizes of the values that each family writes directly, read once for a batch: options may change.
-struct Sizes<'a>(Vec<(&'a FamilyState, u64, usize)>);
+/// The minimum size and the codec of the values that each family writes directly, read once for a batch: options may
+/// change.
+struct Limits<'a>(Vec<(&'a FamilyState, u64, Compression)>);
 
-impl<'a> Sizes<'a> {
-    fn of(families: &'a Families, batch: &WriteBatch) -> Sizes<'a> {
-        let sizes = [0].iter().chain(batch.families()).filter_map(|id| {
+impl<'a> Limits<'a> {
+    fn of(families: &'a Families, batch: &WriteBatch) -> Limits<'a> {
+        let limits = [0].iter().chain(batch.families()).filter_map(|id| {
             let family = families.get(*id)?;
-            let (least, most) = family.direct.sizes(&family.options())?;
-            Some((&**family, least, most))
+            let (least, compression) = family.direct.limits(&family.options())?;
+            Some((&**family, least, compression))
         });
-        Sizes(sizes.collect())
+        Limits(limits.collect())
     }
 
     /// The family of `record`, a large value that is written directly.
     fn family_of(&self, record: &Record<'_>) -> Option<&'a FamilyState> {
-        let Record::Put { family, value, .. } = record else {
+        let Record::Put { family, key, value } = record else {
             return None;
         };
-        let (family, least, most) = self.0.iter().find(|(it, _, _)| it.id() == *family)?;
-        (value.len() as u64 >= *least && value.len() <= *most).then_some(family)
+        let (family, least, compression) = self.0.iter().find(|(it, _, _)| it.id() == *family)?;
+        let is_large = value.len() as u64 >= *least;
+        (is_large && cairn_blob::fits(*compression, key.len(), value.len())).then_some(family)
     }
 }
 
@@ -61,7 +64,7 @@ impl Shared {
         let families = self.catalog.families().clone();
         // The files are kept until the write has ended.
         let mut tickets = Vec::new();
-        let stored = self.separate(batch, &Sizes::of(&families, batch), &mut tickets)?;
+        let stored = self.separate(batch, &Limits::of(&families, batch), &mut tickets)?;
         let stored = stored.as_ref().unwrap_or(batch);
         let protection = stored.protection();
         let parts = Batch {
@@ -76,13 +79,14 @@ impl Shared {
     fn separate(
         &self,
         batch: &WriteBatch,
-        sizes: &Sizes<'_>,
+        limits: &Limits<'_>,
         tickets: &mut Vec<Ticket>,
     ) -> Result<Option<WriteBatch>> {
         let mut large: Large<'_> = Vec::new();
         for record in batch.records() {
             let record = record?;
-            let (Some(family), Record::Put { key, value, .. }) = (sizes.family_of(&record), record)
+            let (Some(family), Record::Put { key, value, .. }) =
+                (limits.family_of(&record), record)
             else {
                 continue;
             };
@@ -100,7 +104,7 @@ impl Shared {
             let appended = self.append_blobs(family, values, tickets)?;
             indexes.push((family.id(), appended.into_iter()));
         }
-        with_indexes(batch, sizes, &mut indexes).map(Some)
+        with_indexes(batch, limits, &mut indexes).map(Some)
     }
 
     /// Appends `values` to a blob file of `family`.
@@ -153,7 +157,7 @@ impl Shared {
 /// Returns `batch` with `indexes` in place of its large values.
 fn with_indexes(
     batch: &WriteBatch,
-    sizes: &Sizes<'_>,
+    limits: &Limits<'_>,
     indexes: &mut [(u32, std::vec::IntoIter<BlobIndex>)],
 ) -> Result<WriteBatch> {
     let mut stored = WriteBatch::new();
@@ -161,7 +165,7 @@ fn with_indexes(
     for record in batch.records() {
         let record = record?;
         let id = record.family().unwrap_or(0);
-        let is_large = sizes.family_of(&record).is_some();
+        let is_large = limits.family_of(&record).is_some();
         let of_family = indexes
             .iter_mut()
             .find(|(family, _)| is_large && *family == id);

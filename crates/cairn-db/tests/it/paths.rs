@@ -160,3 +160,45 @@ fn large_runs_of_a_universal_tree_are_in_the_next_directory() {
     let found = db.get(b"key000077").unwrap();
     assert_eq!(found.as_deref(), Some(&value(77)[..]));
 }
+
+/// Regression: they were looked for in the first directory, except by a repair.
+#[test]
+fn tables_with_a_path_id_beyond_the_directories_are_in_the_last_one() {
+    let world = World::in_memory();
+    let in_dirs = |dirs: &[&str]| DbOptions {
+        db_paths: dirs.iter().map(|dir| place(dir, 1 << 40)).collect(),
+        ..db_options()
+    };
+    let db = open_with(&world, &in_dirs(&["/a", "/b", "/c"]), small()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    let to_last = CompactRangeOptions {
+        target_path_id: 2,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range(None, None, &to_last).unwrap();
+    db.close().unwrap();
+    assert_eq!(tables(&world, "/c"), 1);
+    let options = in_dirs(&["/a", "/c"]);
+    let repaired = cairn_db::repair(&world, "/db".as_ref(), &options, &[], &small()).unwrap();
+    assert_eq!((repaired.kept, repaired.lost.len()), (1, 0));
+    for read_only in [true, false] {
+        let db = open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &[],
+            others: Some(&small()),
+            read_only,
+            world: world.clone(),
+        });
+        let db = db.unwrap();
+        assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(db.live_files_metadata()[0].directory, Path::new("/c"));
+        db.close().unwrap();
+    }
+    let db = open_with(&world, &options, small()).unwrap();
+    db.compact_range(None, None, &to_last).unwrap_err();
+    db.delete(b"k").unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(tables(&world, "/c"), 0);
+}

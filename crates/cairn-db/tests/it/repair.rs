@@ -261,6 +261,27 @@ fn a_table_that_cannot_be_read_for_now_is_not_lost() {
     }
 }
 
+/// Regression: a MANIFEST that could not be read for a reason outside of it was replaced, and its tables put into level 0.
+#[test]
+fn a_manifest_that_cannot_be_read_for_now_is_not_replaced() {
+    for fault in [Fault::NoDescriptor, Fault::Denied, Fault::InputOutput] {
+        for prefix in ["MANIFEST", "CURRENT"] {
+            let calls = [Call::Open, Call::Read];
+            for call in calls.into_iter().filter(|call| fault.applies_to(*call)) {
+                let sim = SimWorld::new(1);
+                three_tables(&sim.world);
+                let mut names = names(&sim.world, DIR).into_iter();
+                let name = names.find(|name| name.starts_with(prefix)).unwrap();
+                sim.fs.set_plan(failing(call, &name, fault, usize::MAX));
+                repair(&sim.world).unwrap_err();
+                assert!(sim.fs.injected() > 0);
+                sim.fs.set_plan(FaultPlan::default());
+                assert!(!repair(&sim.world).unwrap().rebuilt);
+            }
+        }
+    }
+}
+
 /// Regression: a blob file that could not be opened for a reason outside of it was left out of the rebuilt database.
 #[test]
 fn a_blob_file_that_cannot_be_opened_for_now_is_not_left_out() {

@@ -69,6 +69,23 @@ fn a_follower_opens_after_one_that_was_killed_while_it_copied_a_table() {
     }
 }
 
+/// Regression: a copy that was shorter than the table got its name.
+#[test]
+fn a_table_that_becomes_shorter_while_it_is_copied_is_not_kept() {
+    let sim = SimWorld::new(1);
+    let leader = leader(&sim).unwrap();
+    let short_reads = FaultRule {
+        fault: Fault::ShortRead,
+        ..failing(Call::Read, ".sst", 0)
+    };
+    forbid_links(&sim, &[short_reads]);
+    let failed = open_follower(&process(&sim, 2), "").and_then(|db| content(&db));
+    failed.unwrap_err();
+    forbid_links(&sim, &[]);
+    let db = open_follower(&process(&sim, 3), "").unwrap();
+    assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+}
+
 #[test]
 fn a_table_is_copied_again_after_a_failure() {
     let sim = SimWorld::new(1);

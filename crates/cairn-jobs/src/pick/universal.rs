@@ -237,7 +237,10 @@ fn cheapest_part(
     };
     let first_touched = |file: &FileMeta| below.partition_point(|low| before(low, file));
     let behind_touched = |file: &FileMeta| below.partition_point(|low| !before(file, low));
-    let bytes = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.size).sum::<u64>();
+    let bytes = |files: &[Arc<FileMeta>]| {
+        let sizes = files.iter().map(|file| file.size);
+        sizes.fold(0, u64::saturating_add)
+    };
     let mut cheapest = None;
     let mut from = 0;
     for at in 0..files.len() {

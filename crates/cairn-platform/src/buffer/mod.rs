@@ -100,7 +100,10 @@ impl Allocation {
 }
 
 impl Buffer {
-    /// Copies `bytes` to memory of `allocation`.
+    /// The maximum length of a buffer.
+    pub const MAX_LEN: usize = u32::MAX as usize;
+
+    /// Copies `bytes`, at most [`Buffer::MAX_LEN`], to memory of `allocation`.
     #[must_use]
     pub fn copy_of(bytes: &[u8], allocation: Allocation) -> Buffer {
         let mut memory = allocation.memory(bytes.len());

@@ -98,7 +98,7 @@ impl ReadRequest {
 
     /// True if the range exceeds the maximum length of a buffer.
     fn is_too_long(&self) -> bool {
-        u32::try_from(self.len).is_err()
+        self.len > Buffer::MAX_LEN
     }
 
     /// Returns an error if fewer bytes were read than requested.

@@ -288,6 +288,9 @@ impl DbIter {
             ..ahead.clone()
         });
         self.merging.renew_readahead(&ahead);
+        if let Some(range_dels) = &mut self.range_dels {
+            range_dels.renew_readahead(&ahead);
+        }
     }
 
     /// Compares two user keys without timestamps.

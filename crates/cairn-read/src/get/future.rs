@@ -19,7 +19,7 @@ use cairn_table::{SuspendedGet, Table};
 use cairn_types::{Error, FileNumber, Progress, Result};
 use cairn_version::{FileMeta, FileToOpen, TableRef};
 
-use super::{Found, Pending, PointGet, SCRATCH, keep_scratch, next_traced_get, take_scratch};
+use super::{Found, Pending, PointGet, keep_scratch, next_traced_get, take_scratch, with_scratch};
 use crate::get_stats::count_get;
 use crate::versions::Newest;
 use crate::view::{Reading, View};
@@ -35,7 +35,7 @@ pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result
     if is_traced() && next_traced_get(view).is_some() {
         return Ok(None);
     }
-    SCRATCH.with(|scratch| {
+    with_scratch(|scratch| {
         let began = view.family.began();
         let mut get = PointGet::new(view, lookup, options, scratch.0.take());
         let searched = get.run();

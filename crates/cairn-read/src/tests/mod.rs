@@ -3,6 +3,7 @@
 
 mod batch;
 mod lazy_seeks;
+mod multi_scan;
 mod prefix;
 mod range_conversion;
 mod range_tombstones;

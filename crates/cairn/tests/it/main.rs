@@ -10,6 +10,7 @@ mod batches;
 mod blobs;
 mod errors;
 mod examples;
+mod exiting_threads;
 mod families;
 mod futures;
 mod ingestion;

@@ -124,6 +124,7 @@ pub fn repair(
         repairer.keep_logs()?;
         match repairer.whole_manifest() {
             Ok(recovered) => repairer.take_out(recovered, &Quarantine::AllDamaged)?,
+            Err(error) if !is_lost(&error) => return Err(error),
             Err(_) => {
                 let found = Found::look(&mut repairer)?;
                 floors = found.floors();
@@ -494,6 +495,11 @@ impl<'a> Repairer<'a> {
         }
         db.close()
     }
+}
+
+/// True if a MANIFEST that is read with `error` is damaged or missing. Another attempt may succeed after any other error.
+fn is_lost(error: &Error) -> bool {
+    error.is_corruption() || error.subcode() == Subcode::PathNotFound
 }
 
 /// Returns the range of user keys that a table may contain.

@@ -8,7 +8,7 @@ use cairn_format::table::Properties;
 use cairn_options::FamilyOptions;
 use cairn_platform::{FileSystem, Io, World};
 use cairn_types::{Code, Error, KeyOrder, Result, Subcode};
-use cairn_version::FileMeta;
+use cairn_version::{FileMeta, table_dir};
 
 use crate::catalog::file_numbers::is_own;
 use crate::files::external::Reader;
@@ -35,7 +35,7 @@ pub(super) fn order(options: &FamilyOptions, recorded: &str) -> Result<KeyOrder>
 
 /// Returns the path of `file` in the directories of its family.
 pub(super) fn path_in(dirs: &[PathBuf], file: &FileMeta) -> PathBuf {
-    let dir = dirs.get(file.path_id as usize).or(dirs.last());
+    let dir = table_dir(dirs, file.path_id);
     let name = names::table(file.number);
     dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
 }

@@ -393,7 +393,8 @@ impl Worker<'_> {
         let resumed = progress
             .as_mut()
             .map_or_else(Vec::new, Progress::take_resumed);
-        let resumed_bytes: u64 = resumed.iter().map(|file| file.file_size).sum();
+        let resumed_bytes = resumed.iter().map(|file| file.file_size);
+        let resumed_bytes = resumed_bytes.fold(0, u64::saturating_add);
         let events: Arc<dyn JobEvents> = match progress {
             Some(progress) => Arc::new(progress.recorded(watch.clone(), resumed.clone())),
             None => watch.clone(),
@@ -426,19 +427,18 @@ impl Worker<'_> {
         let micros = (clock.monotonic_nanos() - began) / 1_000;
         let full = job.pick.files().count() == version.files().count();
         let mut reply = self.reply(&done, &watch.tables_created(), micros, full);
-        let entries: u64 = resumed
-            .iter()
-            .map(|file| {
-                let properties = &file.table_properties;
-                properties
-                    .num_entries
-                    .saturating_sub(properties.num_range_deletions)
-            })
-            .sum();
+        let entries = resumed.iter().map(|file| {
+            let properties = &file.table_properties;
+            properties
+                .num_entries
+                .saturating_sub(properties.num_range_deletions)
+        });
+        let entries = entries.fold(0, u64::saturating_add);
         let level = &mut reply.internal_stats.output_level_stats;
-        level.num_output_records += entries;
+        level.num_output_records = level.num_output_records.saturating_add(entries);
         level.num_output_files += i32::try_from(resumed.len()).unwrap_or(0);
-        reply.stats.num_output_records += entries;
+        let stats = &mut reply.stats;
+        stats.num_output_records = stats.num_output_records.saturating_add(entries);
         reply.stats.num_output_files += resumed.len() as u64;
         reply.output_files.splice(0..0, resumed);
         shared
@@ -575,7 +575,8 @@ impl Worker<'_> {
         let prefix = |key: Option<&[u8]>| {
             key.map_or_else(Vec::new, |key| KeyPrefix::of(key).as_bytes().to_vec())
         };
-        let written: u64 = files().map(|file| file.size).sum();
+        let sizes = files().map(|file| file.size);
+        let written = sizes.fold(0, u64::saturating_add);
         let level = LevelStats {
             micros,
             cpu_micros: stats.cpu_nanos / 1_000,

@@ -197,7 +197,8 @@ impl Watch {
         note_counts(&mut info.stats, &stats);
         info.stats.num_output_files = edit.added.len() as u64;
         let size = |(_, file): &(usize, Arc<FileMeta>)| file.size;
-        info.stats.total_output_bytes = edit.added.iter().map(size).sum();
+        let sizes = edit.added.iter().map(size);
+        info.stats.total_output_bytes = sizes.fold(0, u64::saturating_add);
         let order = family.order();
         let keys = edit.added.iter();
         let smallest = keys.clone().map(|(_, file)| file.smallest.user_key());
@@ -297,7 +298,7 @@ impl Watch {
             let ranges = properties.num_range_deletions;
             properties.num_entries.saturating_sub(ranges)
         });
-        entries.sum()
+        entries.fold(0, u64::saturating_add)
     }
 
     fn log_compaction(&self, info: &CompactionJobInfo, family: &FamilyState, pick: &Pick) {
@@ -389,14 +390,17 @@ fn work_of(
     }
     let read = |level: usize| {
         let files = pick.files().filter(|(at, _)| *at == level);
-        files.map(|(_, file)| file.size).sum::<u64>()
+        let sizes = files.map(|(_, file)| file.size);
+        sizes.fold(0, u64::saturating_add)
     };
     let skip_level = pick.skip_level.as_ref().map(|skip_level| {
         let level = skip_level.output.level;
         let files = edit.added.iter().filter(|(at, _)| *at == level);
         let done = CompactionStats {
             read_here: read(level),
-            written: files.map(|(_, file)| file.size).sum(),
+            written: files
+                .map(|(_, file)| file.size)
+                .fold(0, u64::saturating_add),
             ..CompactionStats::default()
         };
         (level, done)
@@ -408,7 +412,10 @@ fn work_of(
         micros: stats.elapsed_micros,
         overlap_micros: overlap_micros(info, read(0)),
         cpu_micros: stats.cpu_micros,
-        read_above: stats.total_input_bytes - read_here - read_deeper,
+        read_above: stats
+            .total_input_bytes
+            .saturating_sub(read_here)
+            .saturating_sub(read_deeper),
         read_here,
         written: stats.total_output_bytes - written_deeper,
         written_blobs: blob_bytes,

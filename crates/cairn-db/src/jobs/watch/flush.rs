@@ -96,7 +96,8 @@ impl Watch {
         note_triggers(&mut info, family);
         info.blob_files.clone_from(&self.blobs.lock());
         let bytes = |blob: &BlobFileAddition| blob.total_blob_bytes;
-        done.written_blobs = info.blob_files.iter().map(bytes).sum();
+        let blobs = info.blob_files.iter().map(bytes);
+        done.written_blobs = blobs.fold(0, u64::saturating_add);
         info.blob_compression = Some(family.options().blob_compression_type);
         family.stats.flushed(&done);
         self.telemetry

@@ -116,12 +116,11 @@ impl DirectBlobs {
         !self.partitions.is_empty()
     }
 
-    /// Returns the minimum size of values that are written directly under `options`, and the maximum; `None` if none
-    /// are.
-    pub(crate) fn sizes(&self, options: &FamilyOptions) -> Option<(u64, usize)> {
+    /// Returns the minimum size of values that are written directly under `options`, and their codec; `None` if none are.
+    pub(crate) fn limits(&self, options: &FamilyOptions) -> Option<(u64, Compression)> {
         let separates = options.enable_blob_files && options.blob_file_starting_level <= 0;
-        let most = cairn_compress::Compressor::max_len(options.blob_compression_type);
-        (self.is_on() && separates).then_some((options.min_blob_size.max(1), most))
+        let limits = (options.min_blob_size.max(1), options.blob_compression_type);
+        (self.is_on() && separates).then_some(limits)
     }
 
     /// Appends `values`, pairs of a key and a value, to one partition, and adds their indexes to `indexes`. The files are
