@@ -15,6 +15,7 @@ use cairn_platform::{FileSystem, PosixFileSystem};
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::args::Target;
+use crate::complain;
 
 /// Maximum size of an OPTIONS file.
 const MAX_OPTIONS_LEN: u64 = 64 << 20;
@@ -155,15 +156,17 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
         Ok(file) => {
             for code in &file.unknown {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
-                eprintln!("cairn: {name}: {option}={text} of family {family:?} is not registered");
+                complain(format_args!(
+                    "{name}: {option}={text} of family {family:?} is not registered"
+                ));
             }
             for option in &file.passed_over {
-                eprintln!("cairn: {name}: {option} is unknown and ignored");
+                complain(format_args!("{name}: {option} is unknown and ignored"));
             }
             Ok(Some(file))
         }
         Err(error) => {
-            eprintln!("cairn: {name} is ignored: {error}");
+            complain(format_args!("{name} is ignored: {error}"));
             Ok(None)
         }
     }
