@@ -116,6 +116,11 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
              `+hyperclock` or `+lru` behind it for the kind of its cache, or that of LMDB's library, `liblmdb.so`"
         ))
     })?;
+    if !flags.optimize_multiget_for_io && !library.has_optimize_multiget_for_io() {
+        return Err(Error::invalid_argument(format!(
+            "{path} has no setter of the read option optimize_multiget_for_io, which is true"
+        )));
+    }
     work.run(&library.with(rocksdb::Tuning {
         compact_on_deletion,
     }))
