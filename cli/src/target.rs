@@ -141,7 +141,11 @@ impl<'a> Settings<'a> {
 
 /// Returns the newest OPTIONS file of the database in `dir`. An unusable file is reported and
 /// ignored, because it is not part of the data.
-fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
+///
+/// # Errors
+///
+/// Those of listing the directory.
+pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     let mut numbers: Vec<FileNumber> = Vec::new();
     for name in PosixFileSystem.list(dir)? {
         if let Some(FileName::Options(number)) = FileName::parse(&name) {
