@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 pub struct BenchStats {
     /// Number of operations.
     pub done: u64,
-    /// Bytes of keys and values read or written.
+    /// Bytes of keys and values read.
     pub bytes: u64,
     /// Keys found.
     pub found: u64,
@@ -19,6 +19,8 @@ pub struct BenchStats {
     pub nanos: u64,
     /// Bytes of keys and values passed to the engine for writing.
     pub written: u64,
+    /// Bytes that a thread wrote whose operations are not counted.
+    pub written_beside: u64,
     /// Latencies of single operations in nanoseconds; empty if they were not timed.
     pub latencies: Histogram<u64>,
     /// Throughput over time; empty if nothing was timed.
@@ -87,6 +89,7 @@ impl Default for BenchStats {
             looked: 0,
             nanos: 0,
             written: 0,
+            written_beside: 0,
             course: Timeline::default(),
             // It grows as latencies are recorded: one for ten minutes takes 250 kB in each thread.
             latencies: Histogram::new(DIGITS).expect("a histogram may have three digits"),
@@ -111,6 +114,7 @@ impl BenchStats {
         self.looked += other.looked;
         self.nanos += other.nanos;
         self.written += other.written;
+        self.written_beside += other.written_beside;
         self.course.add(&other.course);
         self.latencies
             .add(&other.latencies)
@@ -170,6 +174,7 @@ impl BenchStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measurement::Measurement;
 
     #[test]
     fn the_line_has_the_form_of_db_bench() {
@@ -191,6 +196,21 @@ mod tests {
             ..BenchStats::default()
         };
         assert!(tally.line("x", 10).ends_with("operations; (7 of 10 found)"));
+    }
+
+    /// Regression: the bytes of the writer beside readers were part of their throughput.
+    #[test]
+    fn bytes_of_a_writer_that_is_not_counted_are_no_throughput() {
+        let stats = BenchStats {
+            done: 10,
+            bytes: 5 << 20,
+            written_beside: 50 << 20,
+            ..BenchStats::default()
+        };
+        let line = stats.line("readwhilewriting", 1_000_000_000);
+        assert!(line.ends_with("   5.0 MB/s"), "{line}");
+        let measured = Measurement::of("readwhilewriting", &stats, 1);
+        assert_eq!((measured.bytes, measured.written), (5 << 20, 50 << 20));
     }
 
     #[test]

@@ -103,9 +103,12 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
         .collect();
     Benchmark::list(flags.prepare.as_deref().unwrap_or(""), flags)?;
     let engines = flags.engine_names();
-    let labels = labels(&engines, |path| {
-        crate::load(path).is_ok_and(|library| library.is_cairn())
-    });
+    // An engine that cannot be loaded is known before the first round, which may take hours.
+    let is_cairn: Vec<bool> = engines
+        .iter()
+        .map(|engine| crate::is_cairn_library(engine))
+        .collect::<Result<_>>()?;
+    let labels = labels(engines.iter().zip(is_cairn));
     let dirs: Vec<PathBuf> = (labels.iter().enumerate())
         .map(|(at, label)| directory(flags).join(format!("{at}-{label}")))
         .collect();
@@ -178,12 +181,12 @@ fn forget(dir: &Path) {
     drop(std::fs::remove_dir_all(dir));
 }
 
-/// Returns short names: `ours`, `ours-c` for Cairn's C library, the file name for other libraries;
-/// numbered if repeated.
+/// Returns short names of `engines`, of which some are Cairn's C library: `ours`, `ours-c` for that library, the file
+/// name for others; numbered if repeated.
 #[must_use]
-pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn labels<'a>(engines: impl Iterator<Item = (&'a String, bool)>) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
-    for engine in engines {
+    for (engine, is_cairn) in engines {
         let (path, kind) = CacheType::split(engine);
         let stem = Path::new(path)
             .file_name()
@@ -191,7 +194,7 @@ pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String
         let stem = stem.as_deref().unwrap_or(path);
         let short = stem.split(".so").next().unwrap_or(stem);
         let mut short = short.strip_prefix("lib").unwrap_or(short).to_owned();
-        if path != OURS && is_cairn(path) {
+        if is_cairn {
             short = format!("{OURS}-c");
         }
         let suffix = CacheType::SUFFIXES
@@ -278,9 +281,9 @@ mod tests {
             "/x/librocksdb.so+hyperclock",
             "ours+lru",
         ];
-        let labels = labels(&engines.map(str::to_owned), |path| {
-            path.starts_with("release/")
-        });
+        let engines = engines.map(str::to_owned);
+        let is_cairn = engines.iter().map(|name| name.starts_with("release/"));
+        let labels = labels(engines.iter().zip(is_cairn));
         assert_eq!(
             labels,
             [

@@ -4,6 +4,7 @@
 //! to the form of clap. A flag named like an engine option sets that option.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,12 @@ const USUAL_BARE_CACHE: usize = 1 << 30;
 
 /// Memtables have one part of this number of the memory budget in libraries.
 const BUFFERS_OF_BUDGET: u64 = 8;
+
+/// The largest duration, thirty years.
+const MAX_SECONDS: u64 = 1_000_000_000;
+
+/// The largest number of threads, of databases, and of ranges of an operation.
+const MAX_COUNT: u64 = 1_000_000;
 
 /// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
 const PREFIX_NUMBER_LEN: usize = 8;
@@ -91,10 +98,10 @@ pub struct Flags {
     #[arg(long = "copy_operands", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub copy_operands: bool,
     /// Duration of each benchmark with random keys, in seconds; 0 counts operations instead.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_SECONDS))]
     pub duration: u64,
     /// Bytes of a key.
-    #[arg(long = "key_size", value_name = "BYTES", default_value_t = 16)]
+    #[arg(long = "key_size", value_name = "BYTES", default_value = "16", value_parser = key_size)]
     pub key_size: usize,
     /// Bytes of a value.
     #[arg(long = "value_size", value_name = "BYTES", default_value_t = 100)]
@@ -103,11 +110,12 @@ pub struct Flags {
     #[arg(
         long = "compression_ratio",
         value_name = "SHARE",
-        default_value_t = 0.5
+        default_value_t = 0.5,
+        value_parser = share
     )]
     pub compression_ratio: f64,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_COUNT))]
     pub threads: u64,
     /// Write rate limit in bytes per second, for the writer of `readwhilewriting` and
     /// `seekrandomwhilewriting` and for each thread of `debt`, `fillseq`, `fillrandom`, `overwrite` and
@@ -126,10 +134,10 @@ pub struct Flags {
     pub seek_nexts: u64,
     /// Number of ranges that an operation of `multiscan` or `rangescans` scans. Each has --seek_nexts keys, at least
     /// one.
-    #[arg(long = "multiscan_size", value_name = "N", default_value_t = 10)]
+    #[arg(long = "multiscan_size", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=MAX_COUNT))]
     pub multiscan_size: u64,
     /// Number of keys from the start of one of these ranges to that of the next.
-    #[arg(long = "multiscan_stride", value_name = "N", default_value_t = 100)]
+    #[arg(long = "multiscan_stride", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub multiscan_stride: u64,
     /// Step backwards after each seek.
     #[arg(long = "reverse_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
@@ -200,7 +208,7 @@ pub struct Flags {
     pub operands: u64,
     /// Number of databases in the process, each with --num entries and all with one block cache; every
     /// operation is in a random one, and loads fill all. 0 for a single database.
-    #[arg(long = "num_multi_db", value_name = "N", default_value_t = 0)]
+    #[arg(long = "num_multi_db", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_COUNT))]
     pub num_multi_db: u64,
     /// Median size of the data of LinkBench's nodes.
     #[arg(long = "node_datasize", value_name = "BYTES", default_value_t = 128)]
@@ -229,10 +237,10 @@ pub struct Flags {
     )]
     pub cache_numshardbits: Option<i32>,
     /// Share of the block cache for metadata [default: the engine's].
-    #[arg(long = "cache_high_pri_pool_ratio", value_name = "SHARE")]
+    #[arg(long = "cache_high_pri_pool_ratio", value_name = "SHARE", value_parser = share)]
     pub cache_high_pri_pool_ratio: Option<f64>,
     /// Share of the block cache for data blocks, below which are blobs [default: the engine's].
-    #[arg(long = "cache_low_pri_pool_ratio", value_name = "SHARE")]
+    #[arg(long = "cache_low_pri_pool_ratio", value_name = "SHARE", value_parser = share)]
     pub cache_low_pri_pool_ratio: Option<f64>,
     /// Cache blobs.
     #[arg(long = "use_blob_cache", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
@@ -241,7 +249,7 @@ pub struct Flags {
     #[arg(long = "use_shared_block_and_blob_cache", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub use_shared_block_and_blob_cache: bool,
     /// Size of a blob cache that is not shared; suffixes K, M and G are accepted.
-    #[arg(long = "blob_cache_size", value_name = "BYTES", default_value = "8M")]
+    #[arg(long = "blob_cache_size", value_name = "BYTES", default_value = "8M", value_parser = size_text)]
     pub blob_cache_size: String,
     /// Execution of reads that are known together, such as those of multireadrandom [default: io_uring if the
     /// kernel has it]. Only for the engine `ours`.
@@ -304,7 +312,7 @@ pub struct Flags {
     #[arg(long = "compression_type", value_name = "NAME")]
     pub compression_type: Option<String>,
     /// Block cache size in bytes; suffixes K, M and G are accepted.
-    #[arg(long = "cache_size", value_name = "BYTES")]
+    #[arg(long = "cache_size", value_name = "BYTES", value_parser = size_text)]
     pub cache_size: Option<String>,
     /// Bits per key of Bloom filters; negative for none.
     #[arg(
@@ -393,10 +401,30 @@ fn engine_statement(name: &str, value: &str) -> String {
     }
 }
 
-/// Parses a size with an optional suffix `K`, `M` or `G`.
+/// Parses a size with an optional suffix `K`, `M`, `G` or `T`.
 fn size(text: &str) -> std::result::Result<u64, String> {
     let size = option_text::size(text).and_then(|size| u64::try_from(size).ok());
-    size.ok_or_else(|| "expected bytes, with an optional suffix K, M or G".to_owned())
+    size.ok_or_else(|| "expected bytes, with an optional suffix K, M, G or T".to_owned())
+}
+
+/// Parses a number from 0 to 1.
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+/// Parses the size of a key.
+fn key_size(text: &str) -> std::result::Result<usize, String> {
+    let size = text.parse().ok().filter(|size| *size > 0);
+    size.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// Checks the text of a size.
+fn size_text(text: &str) -> std::result::Result<String, String> {
+    size(text).map(|_| text.to_owned())
 }
 
 /// Returns Cairn's caches, and those of the library that `cargo xtask reference` builds if it and its shim
@@ -406,7 +434,10 @@ fn cache_engines() -> Vec<String> {
     let mut engines = kinds(OURS).to_vec();
     match rocksdb::Library::reference() {
         Ok(path) => engines.extend(kinds(&path.to_string_lossy())),
-        Err(error) => eprintln!("Cairn only: {error}"),
+        Err(error) => {
+            // The reader of standard error may have closed it.
+            let _ = writeln!(std::io::stderr(), "Cairn only: {error}");
+        }
     }
     engines
 }
@@ -794,6 +825,32 @@ mod tests {
         assert_eq!(parsed(apart).cache_settings(), None);
         assert_eq!(parsed(apart).engine_options(), "blob_cache=8M;");
         assert_eq!(parsed(apart).bare_cache_settings().capacity, 1 << 30);
+    }
+
+    /// Regression: with a kind of the cache, an invalid size was the default size, and with a ratio above 1 RocksDB had
+    /// another cache than Cairn. Large numbers were a panic.
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let refused = |flag: &str| {
+            let args = normalized(["cairn", "bench", flag].map(OsString::from));
+            Cli::try_parse_from(args).is_err()
+        };
+        for flag in [
+            "--cache_size=5X",
+            "--blob_cache_size=",
+            "--memory_budget=-1",
+            "--duration=20000000000",
+            "--key_size=0",
+            "--threads=0",
+            "--compression_ratio=nan",
+            "--cache_high_pri_pool_ratio=7",
+            "--num_multi_db=18446744073709551615",
+            "--multiscan_size=18446744073709551615",
+        ] {
+            assert!(refused(flag), "{flag}");
+        }
+        let settings = parsed("cairn bench --cache_size=2T --cache_type=lru_cache");
+        assert_eq!(settings.cache_settings().unwrap().capacity, 2 << 40);
     }
 
     #[test]

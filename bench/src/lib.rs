@@ -53,6 +53,13 @@ use progress::{Begin, NoProgress, Progress};
 ///
 /// `InvalidArgument` for unknown names and inconsistent flags; `Corruption` if a value is not the written one; errors of engines, files and worker processes.
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
+    if flags
+        .benchmarks
+        .split(',')
+        .all(|name| name.trim().is_empty())
+    {
+        return Err(Error::invalid_argument("--benchmarks names none"));
+    }
     if flags.benchmarks == cache_sim::NAME {
         return printed(cache_sim::run(out));
     }
@@ -110,23 +117,42 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     if lmdb::Library::is_named(path) {
         return work.run(&lmdb::Library::load(Path::new(path))?);
     }
-    let library = load(path).map_err(|error| {
-        Error::invalid_argument(format!(
-            "no engine {name}: {error}. An engine is `ours`, the path of a library with RocksDB's C interface, with \
-             `+hyperclock` or `+lru` behind it for the kind of its cache, or that of LMDB's library, `liblmdb.so`"
-        ))
-    })?;
+    let library = library_of(name)?;
+    if !flags.optimize_multiget_for_io && !library.has_optimize_multiget_for_io() {
+        return Err(Error::invalid_argument(format!(
+            "{path} has no setter of the read option optimize_multiget_for_io, which is true"
+        )));
+    }
     work.run(&library.with(rocksdb::Tuning {
         compact_on_deletion,
     }))
 }
 
-/// Loads the library at `path`.
-pub(crate) fn load(path: &str) -> Result<rocksdb::Library> {
+/// Loads the library of the engine `name`, which has RocksDB's C interface.
+fn library_of(name: &str) -> Result<rocksdb::Library> {
+    let refused = |error: String| {
+        Error::invalid_argument(format!(
+            "no engine {name}: {error}. An engine is `ours`, the path of a library with RocksDB's C interface, with \
+             `+hyperclock` or `+lru` behind it for the kind of its cache, or that of LMDB's library, `liblmdb.so`"
+        ))
+    };
     // Without a slash the loader would search the system directories.
-    let path = std::path::absolute(Path::new(path))
-        .map_err(|error| Error::io("find", Path::new(path), error))?;
-    rocksdb::Library::load(&path).map_err(|error| Error::io_text(error.to_string()))
+    let path = std::path::absolute(CacheType::split(name).0);
+    let path = path.map_err(|error| refused(error.to_string()))?;
+    rocksdb::Library::load(&path).map_err(|error| refused(error.to_string()))
+}
+
+/// True if the engine `name` is Cairn's C library.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no such engine.
+pub(crate) fn is_cairn_library(name: &str) -> Result<bool> {
+    let (path, _) = CacheType::split(name);
+    match path == flags::OURS || lmdb::Library::is_named(path) {
+        true => Ok(false),
+        false => library_of(name).map(|library| library.is_cairn()),
+    }
 }
 
 impl Work<'_> {

@@ -18,9 +18,9 @@ pub struct Measurement {
     pub elapsed_nanos: u64,
     /// Total time of all threads from first to last operation, in nanoseconds.
     pub thread_nanos: u64,
-    /// Bytes of keys and values read or written.
+    /// Bytes of keys and values read.
     pub bytes: u64,
-    /// Of these, bytes written.
+    /// Bytes of keys and values written, including those of a writer whose operations are not counted.
     pub written: u64,
     /// Keys looked up.
     pub looked: u64,
@@ -52,7 +52,7 @@ impl Measurement {
             elapsed_nanos,
             thread_nanos: stats.nanos,
             bytes: stats.bytes,
-            written: stats.written,
+            written: stats.written + stats.written_beside,
             looked: stats.looked,
             found: stats.found,
             quantiles: stats.quantiles(),

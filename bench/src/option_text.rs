@@ -82,7 +82,7 @@ pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String
     Ok((rest, capacity))
 }
 
-/// Parses a size with an optional suffix `K`, `M` or `G`.
+/// Parses a size with an optional suffix `K`, `M`, `G` or `T`.
 #[must_use]
 pub fn size(value: &str) -> Option<usize> {
     let value = value.trim();
@@ -90,6 +90,7 @@ pub fn size(value: &str) -> Option<usize> {
         b'K' | b'k' => (&value[..value.len() - 1], 10),
         b'M' | b'm' => (&value[..value.len() - 1], 20),
         b'G' | b'g' => (&value[..value.len() - 1], 30),
+        b'T' | b't' => (&value[..value.len() - 1], 40),
         _ => (value, 0),
     };
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)

@@ -1,6 +1,8 @@
 //! The driver: data written to RocksDB is read back.
 
-use cairn_bench::engine::{BareCache, CacheSettings, CacheType};
+use std::collections::BTreeSet;
+
+use cairn_bench::engine::{BareCache, CacheSettings, CacheType, Source};
 use cairn_bench::rocksdb::{Db, Library, OpenMode, Tuning, list_families};
 
 #[test]
@@ -95,6 +97,38 @@ fn a_hyper_clock_cache_is_added_to_the_parsed_options() {
     assert!(log.contains("AutoHyperClockCache"), "{log}");
     assert!(log.contains("CompactOnDeletionCollector"), "{log}");
     assert!(log.contains("block_size: 8192"), "{log}");
+}
+
+/// Regression: families other than the default one had default options, and each a block cache of its own, while
+/// Cairn's have the given options and share a cache.
+#[test]
+fn all_families_have_the_given_options_and_one_cache() {
+    if Library::left_out("rocksdb") {
+        return;
+    }
+    let library = Library::locate().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let families = [("default", ""), ("other", "")];
+    drop(Db::open(&library, &path, "", &families, OpenMode::Create).unwrap());
+    std::fs::remove_file(path.join("LOG")).unwrap();
+    let text = "write_buffer_size=7340032;block_based_table_factory={block_cache=9M}";
+    let db = Source::open(&library, &path, text, None).unwrap();
+    assert_eq!(db.families(), ["default", "other"]);
+    drop(db);
+    let log = std::fs::read_to_string(path.join("LOG")).unwrap();
+    let values = |name: &str| -> Vec<String> {
+        let lines = log.lines().filter_map(|line| line.split_once(name));
+        lines.map(|(_, value)| value.trim().to_owned()).collect()
+    };
+    let sizes = values("Options.write_buffer_size: ");
+    assert!(
+        sizes.len() >= 2 && sizes.iter().all(|size| size == "7340032"),
+        "{log}"
+    );
+    let caches = values(" block_cache: 0x");
+    let different: BTreeSet<&String> = caches.iter().collect();
+    assert!(caches.len() >= 2 && different.len() == 1, "{caches:?}");
 }
 
 /// The library of the tests has no shim beside it; that of `cargo xtask reference` has one.

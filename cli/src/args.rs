@@ -202,10 +202,11 @@ Damage is reported where it is found, with its offset, and reading continues if 
 Examples:
   cairn verify --db stones
   cairn verify stones/000012.sst                  one file
+  cairn verify --db stones --options 'db_paths=/a,1000000000:/b,9000000000'
 
 Reads every file in full: blocks, filters and indexes of tables, records of logs and blob files,
 and compares them to the MANIFEST. Each damage is reported on one line with file and offset; the exit
-code is then 1.")]
+code is then 1. The directory of the logs is that in the OPTIONS file; those of the tables are not recorded.")]
     Verify(Verify),
     /// Show a dump of a block cache by role, family, level and age.
     #[command(after_help = "\
@@ -732,6 +733,9 @@ pub struct Verify {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
+    /// Options with the directories of other files, as a RocksDB option string.
+    #[arg(long, value_name = "STRING", requires = "db")]
+    pub options: Option<String>,
     /// Single files.
     pub files: Vec<PathBuf>,
 }

@@ -15,6 +15,7 @@ use crate::args::{
     Compact, Delete, EntryFormat, Flush, Get, KeyForm, ListFamilies, Load, Properties, Put, Scan,
     ValueFormat,
 };
+use crate::complain;
 use crate::load::{self, Format};
 use crate::progress::Progress;
 use crate::show::{escaped, hex, json_error, json_row, json_text, unhex};
@@ -52,7 +53,7 @@ pub fn get(flags: &Get, out: &mut dyn Write) -> Result<bool> {
     let db = target::open(&flags.target, Use::Read)?;
     let family = target::family(&db, &flags.family.family)?;
     let Some(value) = family.get_with(&key, &newest(&family))? else {
-        eprintln!("cairn: key {} does not exist", escaped(&key));
+        complain(format_args!("key {} does not exist", escaped(&key)));
         return Ok(false);
     };
     printed(match flags.format {

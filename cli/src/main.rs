@@ -2,7 +2,7 @@
 //!
 //! [`args`] defines the arguments, [`commands`] and other modules the commands. Commands print to
 //! standard output and report errors to standard error. The exit code is 0 on success, 1 if something
-//! was not found or not intact, and 2 for invalid arguments.
+//! was not found or not intact, and 2 for invalid arguments and other errors.
 
 mod args;
 mod backup;
@@ -21,32 +21,66 @@ mod target;
 mod trace;
 mod verify;
 
-use std::io::{BufWriter, Write};
+use std::fmt::Display;
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::process::ExitCode;
 
-use cairn_types::{Error, Result};
+use cairn_types::{Code, Error, Result};
 use clap::Parser;
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(bench::normalized(std::env::args_os()));
-    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let stdout = std::io::stdout().lock();
+    let mut out = BufWriter::with_capacity(1 << 16, Pipe(stdout, false));
     let result = run(&cli.command, &mut out);
-    let flushed = out.flush();
-    match (result, flushed) {
-        (Ok(true), Ok(())) => ExitCode::SUCCESS,
-        (Ok(false), Ok(())) => ExitCode::FAILURE,
-        // The reader has closed the pipe, as in `| head`, which is not an error.
-        (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        (Ok(_), Err(error)) => failed(&Error::io_text(format!("print: {error}"))),
+    let was_closed = out.get_ref().1;
+    match (result, out.flush()) {
+        (Err(_), _) if was_closed => ExitCode::SUCCESS,
         (Err(error), _) => failed(&error),
+        (Ok(_), Err(error)) if error.kind() != ErrorKind::BrokenPipe => {
+            failed(&Error::io_text(format!("print: {error}")))
+        }
+        (Ok(true), _) => ExitCode::SUCCESS,
+        (Ok(false), _) => ExitCode::FAILURE,
+    }
+}
+
+/// Standard output, and true once its reader has closed it. That ends a command, as in `| head`, and is not an error.
+struct Pipe(StdoutLock<'static>, bool);
+
+impl Pipe {
+    fn note<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
+        let error = result.as_ref().err();
+        self.1 |= error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.0.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let flushed = self.0.flush();
+        self.note(flushed)
     }
 }
 
 fn failed(error: &Error) -> ExitCode {
-    eprintln!("cairn: {error}");
-    ExitCode::FAILURE
+    complain(error);
+    match error.code() {
+        Code::NotFound | Code::Corruption => ExitCode::FAILURE,
+        _ => ExitCode::from(2),
+    }
+}
+
+/// Prints a line to standard error, whose reader may have closed it.
+fn complain(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "cairn: {text}");
 }
 
 /// Runs a command. Returns false if something was not found or not intact.

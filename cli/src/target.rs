@@ -15,6 +15,7 @@ use cairn_platform::{FileSystem, PosixFileSystem};
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::args::Target;
+use crate::complain;
 
 /// Maximum size of an OPTIONS file.
 const MAX_OPTIONS_LEN: u64 = 64 << 20;
@@ -140,7 +141,11 @@ impl<'a> Settings<'a> {
 
 /// Returns the newest OPTIONS file of the database in `dir`. An unusable file is reported and
 /// ignored, because it is not part of the data.
-fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
+///
+/// # Errors
+///
+/// Those of listing the directory.
+pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     let mut numbers: Vec<FileNumber> = Vec::new();
     for name in PosixFileSystem.list(dir)? {
         if let Some(FileName::Options(number)) = FileName::parse(&name) {
@@ -155,15 +160,17 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
         Ok(file) => {
             for code in &file.unknown {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
-                eprintln!("cairn: {name}: {option}={text} of family {family:?} is not registered");
+                complain(format_args!(
+                    "{name}: {option}={text} of family {family:?} is not registered"
+                ));
             }
             for option in &file.passed_over {
-                eprintln!("cairn: {name}: {option} is unknown and ignored");
+                complain(format_args!("{name}: {option} is unknown and ignored"));
             }
             Ok(Some(file))
         }
         Err(error) => {
-            eprintln!("cairn: {name} is ignored: {error}");
+            complain(format_args!("{name} is ignored: {error}"));
             Ok(None)
         }
     }

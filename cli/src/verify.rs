@@ -4,8 +4,9 @@
 //! compared to it. If the MANIFEST is damaged, the files are verified individually. Each damage is
 //! reported on one line with file and offset.
 
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_blob::BlobFile;
@@ -15,6 +16,7 @@ use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_options::file::OptionsFile;
+use cairn_options::{DbOptions, FamilyOptions, apply_mixed};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile};
 use cairn_table::{OpenParams, Table};
@@ -25,7 +27,7 @@ use cairn_wal::{WalEvent, WalReader};
 
 use crate::args::Verify;
 use crate::progress::Progress;
-use crate::tables;
+use crate::{tables, target};
 
 /// Checksum function name of RocksDB's whole-file CRC-32C, in big-endian order.
 const CRC32C_FUNCTION: &str = "FileChecksumCrc32c";
@@ -73,7 +75,7 @@ pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
         damages: 0,
     };
     if let Some(dir) = &flags.db {
-        check_database(dir, &mut found)?;
+        check_database(dir, flags.options.as_deref().unwrap_or(""), &mut found)?;
     }
     for path in &flags.files {
         check_path(path, &mut found)?;
@@ -89,16 +91,16 @@ pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
     Ok(damages == 0)
 }
 
-fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
+fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<()> {
     let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
         Error::invalid_argument(format!(
             "{} is not a database: CURRENT is missing",
             dir.display()
         ))
     })?;
-    let mut names = PosixFileSystem.list(dir)?;
-    names.sort();
-    let sizes = names.iter().map(|name| file_len(&dir.join(name)));
+    let dirs = directories(dir, options)?;
+    let files = files(&dirs, found)?;
+    let sizes = files.iter().map(|(path, _)| file_len(path));
     found.progress.set_total(sizes.fold(0, u64::saturating_add));
     // Key order cannot be verified with an unknown comparator; checksums can.
     let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
@@ -110,67 +112,127 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
         }
     };
     if let Some(recovered) = &recovered {
-        check_missing(dir, &names, recovered, found)?;
+        check_missing(&dirs, &files, recovered, found)?;
     }
-    for name in &names {
-        let path = dir.join(name);
-        match FileName::parse(name) {
+    for (path, name) in &files {
+        match name {
             // The replay has verified the current MANIFEST; older ones may be torn.
-            Some(FileName::Manifest(other)) if other != number => {}
-            Some(FileName::Wal(log)) => {
+            FileName::Manifest(other) if *other != number => {}
+            FileName::Wal(log) => {
                 let oldest = recovered
                     .as_ref()
                     .map_or(FileNumber(0), |all| all.min_log_to_keep);
-                if log >= oldest {
-                    check_path(&path, found)?;
+                if *log >= oldest {
+                    check_path(path, found)?;
                 }
             }
-            Some(FileName::Table(table)) => {
-                let known = recovered.as_ref().map(|all| find_table(all, table));
-                check_known_table(&path, known, found)?;
+            FileName::Table(table) | FileName::LegacyTable(table) => {
+                let known = recovered.as_ref().map(|all| find_table(all, *table));
+                check_known_table(path, known, found)?;
             }
-            Some(FileName::Blob(blob)) => {
-                let known = recovered.as_ref().map(|all| find_blob(all, blob));
+            FileName::Blob(blob) => {
+                let known = recovered.as_ref().map(|all| find_blob(all, *blob));
                 if known.as_ref().is_none_or(Option::is_some) {
-                    let result = check_blob(&path, known.flatten());
-                    found.take(file_len(&path), result)?;
+                    let result = check_blob(path, known.flatten());
+                    found.take(file_len(path), result)?;
                 }
             }
-            Some(_) => check_path(&path, found)?,
-            None => {}
+            _ => check_path(path, found)?,
         }
     }
     Ok(())
 }
 
+/// The directories with files of the database in `dir`: this one first, then those of logs and tables in the OPTIONS file
+/// and in the option string `text`.
+fn directories(dir: &Path, text: &str) -> Result<Vec<PathBuf>> {
+    let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
+    if let Some(file) = target::newest_options(dir)? {
+        db = file.db;
+    }
+    apply_mixed(&mut db, &mut family, text)?;
+    let paths = db.db_paths.iter().chain(&family.cf_paths);
+    let others = std::iter::once(db.wal_dir_of(dir)).chain(paths.map(|it| &*it.path));
+    let canonical = |dir: &Path| {
+        PosixFileSystem
+            .canonical(dir)
+            .unwrap_or_else(|_| dir.into())
+    };
+    let (mut all, mut known) = (vec![dir.to_owned()], vec![canonical(dir)]);
+    for other in others {
+        if !known.contains(&canonical(other)) {
+            all.push(other.to_owned());
+            known.push(canonical(other));
+        }
+    }
+    Ok(all)
+}
+
+/// The files of a database in `dirs`, by directory and name: all in the first one, and logs, tables and blob files in others.
+fn files(dirs: &[PathBuf], found: &mut Findings<'_>) -> Result<Vec<(PathBuf, FileName)>> {
+    let mut files = Vec::new();
+    for dir in dirs {
+        let mut names = match PosixFileSystem.list(dir) {
+            Ok(names) => names,
+            Err(error) if *dir == dirs[0] => return Err(error),
+            Err(error) => {
+                found.note(&format!("note: {error}"))?;
+                continue;
+            }
+        };
+        names.sort();
+        for name in names {
+            let Some(kind) = FileName::parse(&name) else {
+                continue;
+            };
+            let has_data = matches!(
+                kind,
+                FileName::Wal(_)
+                    | FileName::Table(_)
+                    | FileName::LegacyTable(_)
+                    | FileName::Blob(_)
+            );
+            if has_data || *dir == dirs[0] {
+                files.push((dir.join(name), kind));
+            }
+        }
+    }
+    Ok(files)
+}
+
 /// Reports missing files that the MANIFEST refers to.
 fn check_missing(
-    dir: &Path,
-    names: &[String],
+    dirs: &[PathBuf],
+    files: &[(PathBuf, FileName)],
     recovered: &Recovered,
     found: &mut Findings<'_>,
 ) -> Result<()> {
-    let expect = |file: FileName, found: &mut Findings<'_>| {
-        let name = file.to_string();
-        match names.contains(&name) {
-            true => Ok(()),
-            false => found.damage(&Error::corruption(format!(
-                "the MANIFEST refers to {name}, which is missing from {}",
-                dir.display()
-            ))),
-        }
-    };
+    let names: BTreeSet<FileName> = files.iter().map(|(_, name)| *name).collect();
+    let exists = |file: &FileName| names.contains(file);
+    let mut missing = Vec::new();
     for family in &recovered.families {
-        for (_, file) in family.version.files() {
-            // Files with other path ids are in other directories.
-            if file.path_id == 0 && !names.contains(&FileName::LegacyTable(file.number).to_string())
-            {
-                expect(FileName::Table(file.number), found)?;
-            }
-        }
-        for number in family.version.blob_files().keys() {
-            expect(FileName::Blob(*number), found)?;
-        }
+        let tables = family.version.files().map(|(_, file)| file.number);
+        missing.extend(
+            tables
+                .filter(|number| !exists(&FileName::LegacyTable(*number)))
+                .map(FileName::Table),
+        );
+        missing.extend(
+            family
+                .version
+                .blob_files()
+                .keys()
+                .copied()
+                .map(FileName::Blob),
+        );
+    }
+    missing.retain(|file| !exists(file));
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    for file in missing {
+        found.damage(&Error::corruption(format!(
+            "the MANIFEST refers to {file}, which is missing from {}",
+            dirs.join(", ")
+        )))?;
     }
     Ok(())
 }

@@ -24,18 +24,18 @@ use crate::printed;
 /// As [`compare::run`], and errors of writing the reports.
 pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
     printed(head(flags, out))?;
+    let facts = facts(flags);
     let comparison = compare::run(flags, |step| {
-        eprintln!("{step}");
+        // The reader of standard error may have closed it.
+        let _ = writeln!(std::io::stderr(), "{step}");
         Ok(())
     })?;
-    let facts = facts(flags);
-    if let Some(file) = &flags.json {
-        save(file, &json::text(&comparison, &facts))?;
-    }
-    if let Some(file) = &flags.html {
-        save(file, &html::page(&comparison, &facts))?;
-    }
-    printed(table::print(&comparison, out))
+    // A report that cannot be written does not cost the others.
+    let json = flags.json.as_ref();
+    let json = json.map_or(Ok(()), |file| save(file, &json::text(&comparison, &facts)));
+    let html = flags.html.as_ref();
+    let html = html.map_or(Ok(()), |file| save(file, &html::page(&comparison, &facts)));
+    printed(table::print(&comparison, out)).and(json).and(html)
 }
 
 fn save(file: &Path, text: &str) -> Result<()> {

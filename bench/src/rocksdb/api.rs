@@ -146,7 +146,29 @@ function_table! {
     fn rocksdb_property_value_cf(Handle, Handle, *const c_char) -> *mut c_char;
 }
 
+/// The setter of a read option, which older libraries lack.
+const OPTIMIZE_MULTIGET_FOR_IO: &str = "rocksdb_readoptions_set_optimize_multiget_for_io";
+
 impl Api {
+    /// Sets the read option. Does nothing if the library has no setter; the option is true then.
+    pub fn set_optimize_multiget_for_io(&self, read: Handle, on: bool) {
+        let name = OPTIMIZE_MULTIGET_FOR_IO.as_bytes();
+        // SAFETY: the type is that of the function of this name in c.h, and the handle is live.
+        unsafe {
+            if let Ok(set) = self
+                ._library
+                .get::<unsafe extern "C" fn(Handle, c_uchar)>(name)
+            {
+                set(read, u8::from(on));
+            }
+        }
+    }
+
+    /// True if the option can be set.
+    pub fn has_optimize_multiget_for_io(&self) -> bool {
+        self.has(OPTIMIZE_MULTIGET_FOR_IO)
+    }
+
     /// True if the library exports the function `name`.
     pub fn has(&self, name: &str) -> bool {
         // SAFETY: the symbol is not used.

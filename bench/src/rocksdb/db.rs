@@ -66,14 +66,19 @@ impl Db {
             (api.rocksdb_options_set_create_if_missing)(db_options.handle, create);
             (api.rocksdb_options_set_create_missing_column_families)(db_options.handle, create);
         }
-        let mut kept = Vec::new();
-        let mut names = Vec::new();
+        let (mut kept, mut names, mut option_handles) = (Vec::new(), Vec::new(), Vec::new());
         for (name, text) in families {
-            kept.push(library.options(text)?);
             names.push(c_string(name)?);
+            // Families with the text of the database share its options, and thus a block cache.
+            if *text == options {
+                option_handles.push(db_options.handle);
+                continue;
+            }
+            let own = library.options(text)?;
+            option_handles.push(own.handle);
+            kept.push(own);
         }
         let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let option_handles: Vec<_> = kept.iter().map(|options| options.handle).collect();
         let mut handles: Vec<Handle> = vec![null_mut(); families.len()];
         let mut place = path.as_os_str().to_owned();
         place.push(".secondary");

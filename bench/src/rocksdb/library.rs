@@ -99,6 +99,12 @@ impl Library {
         self.api.has(name)
     }
 
+    /// True if the read option `optimize_multiget_for_io` can be set; it is true otherwise.
+    #[must_use]
+    pub fn has_optimize_multiget_for_io(&self) -> bool {
+        self.api.has_optimize_multiget_for_io()
+    }
+
     /// Sets the tuning of databases opened from now on.
     #[must_use]
     pub fn with(mut self, tuning: Tuning) -> Library {

@@ -210,8 +210,12 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         iter.seek(list);
         self.stats.looked += 1;
         let mut count = 0;
-        while count < MOST_LINKS && iter.valid() && iter.key().starts_with(list) {
-            let (key, value) = (iter.key(), iter.value());
+        while count < MOST_LINKS && iter.valid() {
+            let key = iter.key();
+            if !key.starts_with(list) {
+                break;
+            }
+            let value = iter.value();
             self.stats.bytes += (key.len() + value.len()) as u64;
             let number = link_number(key);
             check_value(job, number, || sizes.link_len(number), value)?;

@@ -170,9 +170,8 @@ impl<S: Source> Run<'_, S> {
         let before = Usage::now();
         let flags = &benchmark.flags;
         let reports = flags.html.is_some() || flags.json.is_some();
-        let (stats, memory) = recorded(db, reports, || job.run());
-        let stats = stats?;
-        let elapsed = job.nanos();
+        let (ran, memory) = recorded(db, reports, || job.run());
+        let (stats, elapsed) = ran?;
         let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = Usage::now().since(&before);
         measured.peak_memory = peak_memory();
@@ -318,8 +317,9 @@ impl<'a, E: Engine> Job<'a, E> {
         settings(&self.benchmark.flags)
     }
 
-    /// Runs all threads and adds up their statistics.
-    fn run(&self) -> Result<BenchStats> {
+    /// Runs all threads and adds up their statistics. The time ends with them, and does not include the last put of the
+    /// writer beside them, which may be delayed.
+    fn run(&self) -> Result<(BenchStats, u64)> {
         let flags = &self.benchmark.flags;
         let work = |thread| Worker::new(self, self.db.session(&self.settings()), thread).run();
         let write =
@@ -337,13 +337,14 @@ impl<'a, E: Engine> Job<'a, E> {
                     Err(error) => failed = Some(error),
                 }
             }
+            let elapsed = self.nanos();
             self.over.store(true, Ordering::Relaxed);
             match writer.map(|it| it.join().expect("the writer does not panic")) {
                 Some(Err(error)) => failed = Some(error),
-                Some(Ok(bytes)) => total.written += bytes,
+                Some(Ok(bytes)) => total.written_beside += bytes,
                 None => {}
             }
-            failed.map_or(Ok(total), Err)
+            failed.map_or(Ok((total, elapsed)), Err)
         });
         self.progress.finish();
         total
@@ -750,12 +751,10 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     fn seek_one(&mut self, iter: &mut impl Cursor) -> Result<()> {
         iter.seek(&self.key);
         self.stats.looked += 1;
-        if iter.valid() && iter.key() == &self.key[..] {
-            self.stats.found += 1;
-        }
         let mut steps = 0;
         while iter.valid() {
             let (key, value) = (iter.key(), iter.value());
+            self.stats.found += u64::from(steps == 0 && key == &self.key[..]);
             self.stats.bytes += (key.len() + value.len()) as u64;
             check(self.job, || self.layout.number(key), value)?;
             if steps == self.flags.seek_nexts {

@@ -120,17 +120,16 @@ fn show_entries(page: &mut Page<'_>, table: &Arc<Table>, io: &Io) -> Result<()> 
         if !iter.valid() {
             break;
         }
-        let line = match key::parse(iter.key()) {
-            Ok(parsed) => format!(
-                "  {} @{} {:?} = {}",
-                page.bytes(parsed.user_key),
-                parsed.seq,
-                parsed.kind,
-                page.bytes(iter.value())
-            ),
-            Err(error) => format!("!! {} {error}", hex(iter.key())),
-        };
-        page.line(line)?;
+        match key::parse(iter.key()) {
+            Ok(parsed) => {
+                let (key, value) = (page.bytes(parsed.user_key), page.bytes(iter.value()));
+                page.line(format_args!(
+                    "  {key} @{} {:?} = {value}",
+                    parsed.seq, parsed.kind
+                ))?;
+            }
+            Err(error) => page.damage(format_args!("{} {error}", hex(iter.key())))?,
+        }
         step = iter.next();
     }
     match iter.status() {

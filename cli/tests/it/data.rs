@@ -1,10 +1,11 @@
 //! Writing and reading data.
 
 use std::fs;
+use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{cairn_with, printed, refused, text};
+use crate::{cairn, cairn_with, printed, refused, text};
 
 /// Returns a directory, and the path of a missing database in it.
 fn place() -> (TempDir, String) {
@@ -149,6 +150,47 @@ fn invalid_arguments_are_explained() {
     ]);
     assert!(said.contains("compression_manager"), "{said}");
     assert!(refused(&["frobnicate"]).contains("frobnicate"));
+}
+
+/// Regression: a missing database and a missing key had the same exit code.
+#[test]
+fn exit_codes_tell_a_missing_key_from_an_error() {
+    let (_dir, db) = place();
+    let code = |arguments: &[&str]| cairn(arguments).status.code();
+    assert_eq!(code(&["get", "--db", &db, "a"]), Some(2));
+    printed(&["put", "--db", &db, "--create", "a", "1"]);
+    assert_eq!(code(&["get", "--db", &db, "a"]), Some(0));
+    assert_eq!(code(&["get", "--db", &db, "b"]), Some(1));
+    assert_eq!(code(&["get", "--db", &db, "--key-hex", "xy"]), Some(2));
+    assert_eq!(code(&["get", "--db", &db, "--family", "x", "a"]), Some(2));
+    assert_eq!(code(&["destroy", "--db", &db]), Some(2));
+}
+
+/// Regression: a message for a closed pipe was a panic, and a value larger than the buffer was an error if its reader
+/// ended early.
+#[test]
+fn closed_pipes_are_no_errors() {
+    let (dir, db) = place();
+    let file = dir.path().join("a.txt");
+    fs::write(&file, format!("a {}\n", "x".repeat(1 << 20))).unwrap();
+    printed(&["load", "--db", &db, text(&file)]);
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let get = |key: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
+        command.args(["get", "--db", &db, "--format", "raw", key]);
+        command
+    };
+    let output = get("a").stdout(closed()).output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let output = get("b").stderr(closed()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

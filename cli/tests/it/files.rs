@@ -1,6 +1,7 @@
 //! `inspect` and `verify` on single files.
 
 use std::fs;
+use std::path::Path;
 
 use crate::golden::unpacked;
 use crate::{printed, refused, text};
@@ -31,6 +32,54 @@ fn a_log_is_shown_record_by_record() {
         shown.contains("begin prepare") && shown.contains("roll back"),
         "{shown}"
     );
+}
+
+/// Regression: logs in another directory were not verified, and tables there were missing or not verified.
+#[test]
+fn files_in_other_directories_are_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let [db, logs, tables] = ["db", "logs", "tables"].map(|name| dir.path().join(name));
+    let options = format!("wal_dir={};db_paths={},1000", text(&logs), text(&tables));
+    let put = [
+        "put",
+        "--db",
+        text(&db),
+        "--create",
+        "--options",
+        &options,
+        "a",
+        "1",
+    ];
+    printed(&put);
+    printed(&["flush", "--db", text(&db), "--options", &options]);
+    printed(&put);
+    let verify = ["verify", "--db", text(&db), "--options", &options];
+    assert!(printed(&verify).ends_with("no damage\n"));
+    assert!(
+        refused(&verify[..3]).contains("refers to 00"),
+        "the paths are not recorded"
+    );
+    let only = |dir: &Path, kind: &str| {
+        let files = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let mut files = files.filter(|path| path.extension().is_some_and(|end| end == kind));
+        files.next().unwrap()
+    };
+    let damaged = |path: &Path, at: usize| {
+        let intact = fs::read(path).unwrap();
+        let mut bytes = intact.clone();
+        bytes[at] ^= 1;
+        fs::write(path, bytes).unwrap();
+        let said = refused(&verify);
+        assert!(
+            said.contains(text(path)) && said.contains("1 damage"),
+            "{said}"
+        );
+        fs::write(path, intact).unwrap();
+    };
+    damaged(&only(&logs, "log"), 12);
+    damaged(&only(&tables, "sst"), 3);
 }
 
 #[test]

@@ -12,8 +12,8 @@
 //!
 //! The log never contains user keys or values.
 //!
-//! Logging failures are not fatal: after an error the log file is closed, and the caller is not
-//! notified.
+//! Logging failures are not fatal, and the caller is not notified: a line that cannot be written is lost, and so are
+//! the lines after it until the file system works again.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -92,15 +92,12 @@ pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
     if log_dir.as_os_str().is_empty() {
         return dir.join("LOG");
     }
-    // Several databases may log to one directory, so the name includes the path of the database.
-    let text = dir.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let name: String = text
-        .trim_start_matches('/')
-        .chars()
-        .map(|c| if plain(c) { c } else { '_' })
-        .collect();
-    log_dir.join(format!("{name}_LOG"))
+    // Several databases may log to one directory, so the name includes the path of the database, as in RocksDB.
+    let path = dir.as_os_str().as_encoded_bytes();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let named = path.iter().skip_while(|byte| **byte == b'/');
+    let name = named.map(|byte| char::from(if plain(byte) { *byte } else { b'_' }));
+    log_dir.join(name.chain("_LOG".chars()).collect::<String>())
 }
 
 /// A user-defined destination of the info log, instead of the file `LOG`.
@@ -138,8 +135,12 @@ const MAX_HEADER: usize = 64;
 
 /// The current file, behind the logger's lock.
 struct Open {
-    /// `None` after a write error.
+    /// `None` if no file could be created. The next line tries again.
     file: Option<Arc<dyn WritableFile>>,
+    /// Set when the database is closed.
+    ended: bool,
+    /// True if the last append failed, perhaps in the middle of a line.
+    is_torn: bool,
     since_micros: u64,
     /// The lines repeated at the start of each file.
     header: Vec<HeaderLines>,
@@ -162,6 +163,18 @@ impl HeaderLines {
 }
 
 impl Open {
+    /// Appends `text`, which ends a line. A full disk must not stop the database because of its info log.
+    fn append(&mut self, text: &str) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let appended = match self.is_torn {
+            true => file.append(format!("\n{text}").as_bytes()),
+            false => file.append(text.as_bytes()),
+        };
+        self.is_torn = appended.is_err();
+    }
+
     /// Adds lines to the header, unless it has [`MAX_HEADER`] parts. The first one is a title, and those after it may be the
     /// same as before.
     fn keep(&mut self, prefix: &str, lines: &[String]) {
@@ -219,6 +232,8 @@ impl Logger {
             options,
             open: Mutex::new(Open {
                 file: None,
+                ended: false,
+                is_torn: false,
                 since_micros: 0,
                 header: Vec::new(),
             }),
@@ -230,8 +245,9 @@ impl Logger {
     /// Closes the file. Later messages are discarded.
     pub fn end(&self) {
         if let Output::File(sink) = &self.0 {
-            let file = sink.open.lock().file.take();
-            if let Some(file) = file {
+            let mut open = sink.open.lock();
+            open.ended = true;
+            if let Some(file) = open.file.take() {
                 // All lines have already been passed to the kernel.
                 let _ = file.close();
             }
@@ -350,21 +366,21 @@ impl Sink {
     /// Appends `text` to the current file, after a change of `open`.
     fn append(&self, now: u64, text: &str, change: impl FnOnce(&mut Open)) {
         let mut open = self.open.lock();
-        if self.is_full(&open, now) {
-            // The old file is closed and kept. If the new one cannot be created, the log ends.
+        if open.ended {
+            return;
+        }
+        if self.needs_file(&open, now) {
+            // The old file is closed and kept. Lines are lost until a new one can be created.
             let _ = self.begin(&mut open, None);
         }
         change(&mut open);
-        let written = open.file.as_ref().map(|file| file.append(text.as_bytes()));
-        if let Some(Err(_)) = written {
-            // A full disk must not stop the database because of its info log.
-            open.file = None;
-        }
+        open.append(text);
     }
 
-    fn is_full(&self, open: &Open, now: u64) -> bool {
+    /// True if the next line belongs in a new file.
+    fn needs_file(&self, open: &Open, now: u64) -> bool {
         let Some(file) = &open.file else {
-            return false;
+            return true;
         };
         let size = match self.options.max_log_file_size {
             0 => FILE_BYTES,
@@ -386,13 +402,12 @@ impl Sink {
             true => Some(self.rename_current(now)?),
             false => None,
         };
-        self.remove_oldest(names, aside)?;
-        let file = self.fs.create(&self.options.path, FileMode::default())?;
-        for lines in &open.header {
-            file.append(lines.text().as_bytes())?;
-        }
+        self.remove_oldest(names, aside);
+        open.file = Some(self.fs.create(&self.options.path, FileMode::default())?);
+        open.is_torn = false;
         open.since_micros = now;
-        open.file = Some(file);
+        let header: String = open.header.iter().map(HeaderLines::text).collect();
+        open.append(&header);
         Ok(())
     }
 
@@ -409,25 +424,31 @@ impl Sink {
     }
 
     /// Deletes the oldest files beyond the limit: among `names` and the one just renamed, or among
-    /// those in the directory.
-    fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) -> Result<()> {
+    /// those in the directory. Files that cannot be deleted remain, and are no reason to have no log.
+    fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) {
         let path = &self.options.path;
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-            return Ok(());
+            return;
         };
         let prefix = format!("{}.old.", name.to_string_lossy());
-        let stamp = |name: &String| name.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let mut old: Vec<u64> = match names {
-            Some(names) => names.iter().filter_map(stamp).chain(aside).collect(),
-            None => self.fs.list(dir)?.iter().filter_map(stamp).collect(),
+        let stamped = |name: &String| {
+            let stamp: u64 = name.strip_prefix(&prefix)?.parse().ok()?;
+            Some((stamp, name.clone()))
+        };
+        let aside = aside.map(|stamp| (stamp, format!("{prefix}{stamp}")));
+        let mut old: Vec<(u64, String)> = match names {
+            Some(names) => names.iter().filter_map(stamped).chain(aside).collect(),
+            None => {
+                let names = self.fs.list(dir).unwrap_or_default();
+                names.iter().filter_map(stamped).collect()
+            }
         };
         old.sort_unstable();
+        let old: Vec<String> = old.into_iter().map(|(_, name)| name).collect();
         let keep = usize::try_from(self.options.keep_log_file_num).unwrap_or(usize::MAX);
         let mut surplus = (old.len() + 1).saturating_sub(keep.max(1));
-        let file = |stamp: &u64| suffixed(path, &format!(".old.{stamp}"));
         if self.options.max_log_file_size == 0 {
-            let names: Vec<String> = old.iter().map(|stamp| format!("{prefix}{stamp}")).collect();
-            let found = self.fs.status_each(dir, &names);
+            let found = self.fs.status_each(dir, &old);
             let mut bytes = 0;
             for (at, status) in found.into_iter().enumerate().rev() {
                 bytes += status.map_or(0, |status| status.len);
@@ -437,10 +458,9 @@ impl Sink {
                 }
             }
         }
-        for stamp in &old[..surplus] {
-            self.fs.remove(&file(stamp))?;
+        for name in &old[..surplus] {
+            let _ = self.fs.remove(&dir.join(name));
         }
-        Ok(())
     }
 }
 
@@ -500,7 +520,9 @@ pub fn thread_number() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cairn_platform::World;
+    use cairn_platform::fs::Status;
+    use cairn_platform::sync::AtomicBool;
+    use cairn_platform::{RandomAccessFile, World, wrapper};
 
     use super::*;
 
@@ -544,6 +566,11 @@ mod tests {
         assert_eq!(
             log_path(Path::new("/a/b c"), Path::new("/l")),
             Path::new("/l/a_b_c_LOG")
+        );
+        assert_eq!(
+            log_path(Path::new("/a/é"), Path::new("/l")),
+            Path::new("/l/a____LOG"),
+            "a character for each byte"
         );
     }
 
@@ -589,6 +616,154 @@ mod tests {
         log.log(Level::Debug, "not wanted");
         let lines = kept.0.lock();
         assert!(lines.len() == 1 && lines[0].0 == Level::Error && lines[0].1.ends_with("] lost"));
+    }
+
+    /// A disk on which files can be neither created nor written while `full`, and not deleted.
+    struct Disk {
+        fs: Arc<dyn FileSystem>,
+        full: Arc<AtomicBool>,
+    }
+
+    struct DiskFile {
+        file: Arc<dyn WritableFile>,
+        full: Arc<AtomicBool>,
+    }
+
+    fn check(full: &AtomicBool) -> Result<()> {
+        match full.load(Ordering::Relaxed) {
+            true => Err(cairn_types::Error::io_text("no space")),
+            false => Ok(()),
+        }
+    }
+
+    impl wrapper::FileSystemWrapper for Disk {
+        fn target(&self) -> &dyn FileSystem {
+            &*self.fs
+        }
+
+        fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+            check(&self.full)?;
+            let file = self.fs.create(path, mode)?;
+            let full = self.full.clone();
+            Ok(Arc::new(DiskFile { file, full }))
+        }
+
+        fn remove(&self, _path: &Path) -> Result<()> {
+            Err(cairn_types::Error::io_text("not permitted"))
+        }
+
+        fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+            self.fs.open(path, mode)
+        }
+
+        fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+            self.fs.open_append(path, mode)
+        }
+
+        fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+            self.fs.open_overwrite(path, mode)
+        }
+
+        fn status(&self, path: &Path) -> Result<Status> {
+            self.fs.status(path)
+        }
+
+        fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+            self.fs.status_each(dir, names)
+        }
+    }
+
+    impl wrapper::WritableFileWrapper for DiskFile {
+        fn target(&self) -> &dyn WritableFile {
+            &*self.file
+        }
+
+        /// Writes a half of the data if the disk is full.
+        fn append_veiled(&self, data: &[u8], veils: &[cairn_types::Veil]) -> Result<()> {
+            let full = check(&self.full);
+            let len = if full.is_err() {
+                data.len() / 2
+            } else {
+                data.len()
+            };
+            self.file.append_veiled(&data[..len], veils)?;
+            full
+        }
+
+        fn successor(&self, _: &Path, _: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+            Ok(None)
+        }
+    }
+
+    /// Returns a log on a [`Disk`], and the switch that makes the disk full.
+    fn on_disk(world: &World, options: LogOptions) -> (Logger, Arc<AtomicBool>) {
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let full = Arc::new(AtomicBool::new(false));
+        let (fs, clock) = (world.fs.clone(), world.clock.clone());
+        let disk = Disk {
+            fs,
+            full: full.clone(),
+        };
+        let log = Logger::open(Arc::new(disk), clock, options, None).unwrap();
+        (log, full)
+    }
+
+    /// Regression: the first failure ended the log for good.
+    #[test]
+    fn a_log_continues_once_a_full_disk_has_space() {
+        let world = World::in_memory();
+        let (log, full) = on_disk(&world, options(0, 10));
+        log.plain(Level::Info, "before");
+        full.store(true, Ordering::Relaxed);
+        (0..3).for_each(|_| log.plain(Level::Info, "lost"));
+        full.store(false, Ordering::Relaxed);
+        (0..2).for_each(|_| log.plain(Level::Info, "after"));
+        let text = content(&world, "/db/LOG");
+        let whole = text.lines().filter(|line| line.ends_with(" after"));
+        assert_eq!(whole.count(), 2, "{text}");
+        assert!(
+            text.contains(" before\n") && !text.contains("lost\n"),
+            "{text}"
+        );
+    }
+
+    /// Regression: a file that could not be created when the previous one was full ended the log for good.
+    #[test]
+    fn a_file_that_cannot_be_created_is_tried_again() {
+        let world = World::in_memory();
+        let (log, full) = on_disk(&world, options(20, 10));
+        log.header_lines(&["the header".to_owned()]);
+        full.store(true, Ordering::Relaxed);
+        (0..3).for_each(|_| log.plain(Level::Info, "lost"));
+        assert!(!world.fs.exists(Path::new("/db/LOG")).unwrap());
+        full.store(false, Ordering::Relaxed);
+        log.plain(Level::Info, "after");
+        let text = content(&world, "/db/LOG");
+        assert!(
+            text.contains("the header\n") && text.contains(" after\n"),
+            "{text}"
+        );
+        log.end();
+        log.plain(Level::Info, "too late");
+        assert_eq!(content(&world, "/db/LOG"), text);
+    }
+
+    /// Regression: an old file that could not be deleted, or whose name has a sign or zeros before its number, made
+    /// the opening of the database fail.
+    #[test]
+    fn old_files_that_cannot_be_deleted_remain() {
+        let world = World::in_memory();
+        on_disk(&world, options(0, 1));
+        let (log, _) = on_disk(&world, options(0, 1));
+        log.plain(Level::Info, "logged");
+        assert!(content(&world, "/db/LOG").contains("logged"));
+        let unusual = "/db/LOG.old.+05";
+        world
+            .fs
+            .create(Path::new(unusual), FileMode::default())
+            .unwrap();
+        open(&world, options(0, 1)).info("logged");
+        assert_eq!(world.fs.list(Path::new("/db")).unwrap(), ["LOG"]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             return Err(held_here(path));
         }
         retry_on_eintr(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
-            .map_err(|errno| failed(path, errno))?;
+            .map_err(|errno| refused(path, errno))?;
         // The file may have been removed or replaced before it was locked. The lock would then exclude no
         // one.
         match stat(path) {
@@ -186,13 +186,32 @@ fn held_here(path: &Path) -> Error {
     ))
 }
 
-fn failed(path: &Path, errno: Errno) -> Error {
+/// Returns the error of the call that locks the open file at `path`, in which a missing permission means a held lock.
+fn refused(path: &Path, errno: Errno) -> Error {
     match errno {
         Errno::AGAIN | Errno::ACCESS => Error::io(
             "lock",
             path,
             std::io::Error::new(std::io::ErrorKind::WouldBlock, "another process holds it"),
         ),
-        errno => Error::io("lock", path, errno.into()),
+        errno => failed(path, errno),
+    }
+}
+
+fn failed(path: &Path, errno: Errno) -> Error {
+    Error::io("lock", path, errno.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a lock file that may not be opened was reported as held by another process.
+    #[test]
+    fn a_missing_permission_is_not_a_held_lock() {
+        let text = |error: Error| error.to_string();
+        let path = Path::new("/db/LOCK");
+        assert!(text(refused(path, Errno::ACCESS)).contains("another process holds it"));
+        assert!(text(failed(path, Errno::ACCESS)).contains("Permission denied"));
     }
 }
