@@ -233,12 +233,12 @@ mod tests {
 
     #[test]
     fn the_work_on_damaged_files_does_not_overflow() {
-        let counts = WorkCounts::default();
-        let moved = LevelWork {
+        let counts = FamilyCounters::default();
+        let moved = CompactionStats {
             moved: u64::MAX,
             read_above: u64::MAX,
             read_here: u64::MAX,
-            ..LevelWork::default()
+            ..CompactionStats::default()
         };
         for _ in 0..2 {
             counts.compacted(CompactionReason::LevelL0FilesNum, &[(1, moved)]);
