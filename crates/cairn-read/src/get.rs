@@ -836,8 +836,11 @@ thread_local! {
 /// Calls `work` with the search state of the thread; with a new one if the thread is exiting.
 #[inline]
 fn with_scratch<T>(work: impl Fn(&GetScratch) -> T) -> T {
-    let done = SCRATCH.try_with(&work);
-    done.unwrap_or_else(|_| with_new_scratch(work))
+    // Asked first: with `try_with` alone, the result of each get is moved once more.
+    match SCRATCH.try_with(|_| ()) {
+        Ok(()) => SCRATCH.with(work),
+        Err(_) => with_new_scratch(work),
+    }
 }
 
 /// Not inlined into gets.
