@@ -374,18 +374,6 @@ static void families(const char* path, rocksdb_options_t* options) {
   CHECK(rocksdb_create_column_family(db, options, "stones", &err) == NULL);
   CHECK_ERROR(err, "Invalid argument: ");
   rocksdb_column_family_handle_destroy(made);
-
-  /* Families before an invalid one are created. */
-  const char* several[] = {"ores", "stones", "gems"};
-  size_t created;
-  rocksdb_column_family_handle_t** list =
-      rocksdb_create_column_families(db, options, 3, several, &created, &err);
-  CHECK_ERROR(err, "Invalid argument: ");
-  CHECK(created == 1);
-  rocksdb_drop_column_family(db, list[0], &err);
-  CHECK_OK(err);
-  rocksdb_column_family_handle_destroy(list[0]);
-  rocksdb_create_column_families_destroy(list);
   rocksdb_close(db);
 
   CHECK(rocksdb_open(options, path, &err) == NULL);

@@ -227,6 +227,9 @@ static void texts_and_choices(void) {
   CHECK(rocksdb_block_based_options_get_index_shortening(t) == 1);
   rocksdb_block_based_options_set_index_shortening(t, 2);
   CHECK(rocksdb_block_based_options_get_index_shortening(t) == 2);
+  /* A value that does not exist is what is got. */
+  rocksdb_block_based_options_set_index_shortening(t, 7);
+  CHECK(rocksdb_block_based_options_get_index_shortening(t) == 7);
   rocksdb_block_based_options_destroy(t);
 
   rocksdb_compactoptions_t* c = rocksdb_compactoptions_create();
@@ -237,6 +240,21 @@ static void texts_and_choices(void) {
   CHECK(rocksdb_compactoptions_get_blob_garbage_collection_policy(c) == 0);
   CHECK(rocksdb_compactoptions_get_blob_garbage_collection_age_cutoff(c) == 0.5);
   rocksdb_compactoptions_destroy(c);
+}
+
+/* Families before an invalid one are created. */
+static void several_families(rocksdb_t* db, rocksdb_options_t* options) {
+  char* err = NULL;
+  const char* names[] = {"ores", "default", "gems"};
+  size_t created;
+  rocksdb_column_family_handle_t** list =
+      rocksdb_create_column_families(db, options, 3, names, &created, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  CHECK(created == 1);
+  rocksdb_drop_column_family(db, list[0], &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_destroy(list[0]);
+  rocksdb_create_column_families_destroy(list);
 }
 
 /* Logs are handed over, and read back, with options. */
@@ -776,6 +794,7 @@ int main(int argc, char** argv) {
   sizes(db);
   batch(db, family);
   ingestion();
+  several_families(db, options);
   texts_and_choices();
   options_of_11_12();
   flushed_across_databases(argc > 1 ? argv[1] : NULL);

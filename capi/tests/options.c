@@ -58,10 +58,6 @@ int main(int argc, char** argv) {
   CHECK_OK(err);
   rocksdb_close(corrected);
   rocksdb_options_destroy(o);
-  rocksdb_block_based_table_options_t* shortened = rocksdb_block_based_options_create();
-  rocksdb_block_based_options_set_index_shortening(shortened, 7);
-  CHECK(rocksdb_block_based_options_get_index_shortening(shortened) == 7);
-  rocksdb_block_based_options_destroy(shortened);
 
   o = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(o, 1);
