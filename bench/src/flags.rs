@@ -828,7 +828,7 @@ mod tests {
     }
 
     /// Regression: with a kind of the cache, an invalid size was the default size, and with a ratio above 1 RocksDB had
-    /// another cache than Cairn. Large numbers were a panic.
+    /// another cache than Cairn. Large numbers caused a panic.
     #[test]
     fn values_out_of_range_are_refused() {
         let refused = |flag: &str| {

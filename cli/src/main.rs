@@ -33,9 +33,15 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse_from(bench::normalized(std::env::args_os()));
     let stdout = std::io::stdout().lock();
-    let mut out = BufWriter::with_capacity(1 << 16, Pipe(stdout, false));
+    let mut out = BufWriter::with_capacity(
+        1 << 16,
+        Pipe {
+            stdout,
+            is_closed: false,
+        },
+    );
     let result = run(&cli.command, &mut out);
-    let was_closed = out.get_ref().1;
+    let was_closed = out.get_ref().is_closed;
     match (result, out.flush()) {
         (Err(_), _) if was_closed => ExitCode::SUCCESS,
         (Err(error), _) => failed(&error),
@@ -47,25 +53,28 @@ fn main() -> ExitCode {
     }
 }
 
-/// Standard output, and true once its reader has closed it. That ends a command, as in `| head`, and is not an error.
-struct Pipe(StdoutLock<'static>, bool);
+/// Standard output that notes when its reader closes it, as in `| head`, which ends a command and is not an error.
+struct Pipe {
+    stdout: StdoutLock<'static>,
+    is_closed: bool,
+}
 
 impl Pipe {
     fn note<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
         let error = result.as_ref().err();
-        self.1 |= error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        self.is_closed |= error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
         result
     }
 }
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.0.write(bytes);
+        let written = self.stdout.write(bytes);
         self.note(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        let flushed = self.0.flush();
+        let flushed = self.stdout.flush();
         self.note(flushed)
     }
 }

@@ -30,7 +30,7 @@ pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
         let _ = writeln!(std::io::stderr(), "{step}");
         Ok(())
     })?;
-    // A report that cannot be written does not cost the others.
+    // If a report cannot be written, the others still are.
     let json = flags.json.as_ref();
     let json = json.map_or(Ok(()), |file| save(file, &json::text(&comparison, &facts)));
     let html = flags.html.as_ref();

@@ -28,7 +28,7 @@ thread_local! {
     static CALLING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Looks at the engines of [`CALLING`]; at none if the thread is exiting.
+/// Passes the engines of [`CALLING`] to `look`; an empty list if the thread is exiting.
 fn with_calling<T>(look: impl Fn(&mut Vec<usize>) -> T) -> T {
     let looked = CALLING.try_with(|calling| look(&mut calling.borrow_mut()));
     looked.unwrap_or_else(|_| look(&mut Vec::new()))

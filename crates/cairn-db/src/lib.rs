@@ -20,7 +20,7 @@
 //! | `follow` | databases that follow another one |
 //! | `shared`, `context`, `locks` | the state of an open database; its constants; its locks |
 //!
-//! Three paths through the crate, from which to read on:
+//! Three paths through the crate, as starting points:
 //!
 //! - A put: `Family::put` (`db`) fills a batch; `Shared::write` (`write`) checks it and passes it to the pipeline
 //!   (`write::commit`), which calls `prepare` (`write::room`), `log` (`write::log`) and `insert` (`write::insert`).

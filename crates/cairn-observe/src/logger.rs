@@ -424,7 +424,7 @@ impl Sink {
     }
 
     /// Deletes the oldest files beyond the limit: among `names` and the one just renamed, or among
-    /// those in the directory. Files that cannot be deleted remain, and are no reason to have no log.
+    /// those in the directory. Files that cannot be deleted remain.
     fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) {
         let path = &self.options.path;
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {

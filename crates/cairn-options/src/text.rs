@@ -93,8 +93,8 @@ impl Text for String {
         }
     }
 
-    /// As in RocksDB's files, without braces: releases before 11.12 take them for a part of the text. Only a text that
-    /// none of its releases reads as it was has them.
+    /// Without braces, as in RocksDB's files, because releases before 11.12 take braces for a part of the text. Texts that
+    /// begin or end with a space, or are in braces themselves, are enclosed, because no release reads them otherwise.
     fn print_line(&self) -> String {
         let escaped = escape(self);
         match in_braces(&escaped).is_some() || escaped.trim() != escaped {

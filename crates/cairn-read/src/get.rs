@@ -843,7 +843,7 @@ fn with_scratch<T>(work: impl Fn(&GetScratch) -> T) -> T {
     }
 }
 
-/// Not inlined into gets.
+/// Out of line, so that gets stay small.
 #[cold]
 #[inline(never)]
 fn with_new_scratch<T>(work: impl Fn(&GetScratch) -> T) -> T {

@@ -225,7 +225,7 @@ pub(crate) struct NewRow {
     is_too_long: bool,
 }
 
-/// The maximum size of what precedes the value of an entry in a row.
+/// The maximum length of an entry in a row without its value: kind, sequence number, length of the value.
 const ENTRY_HEADER_LEN: usize = 1 + 10 + 5;
 
 /// True if a row of `len` bytes has room for an entry with a value of `value_len` bytes.

@@ -1,4 +1,4 @@
-//! A comparator that panics, as one of a program may.
+//! A comparator that panics, like a faulty one of a program.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

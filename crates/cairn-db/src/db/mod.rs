@@ -1,8 +1,8 @@
 //! The handle of an open database.
 //!
-//! [`Db`] and [`Family`] are what a program holds. Their methods are in the modules of their subjects; this folder has those
-//! that concern no single one: the plain calls here, those for other kinds of values (`entities`, `timestamps`), and all of
-//! them as futures (`futures`). `handle` closes the database when its last handle is dropped.
+//! [`Db`] and [`Family`] are the handles of a program. Most of their methods are in the modules of their subjects. This
+//! folder has the others: plain calls here, calls for other kinds of values in `entities` and `timestamps`, and their
+//! futures in `futures`. `handle` closes the database when its last handle is dropped.
 
 pub(crate) mod entities;
 pub(crate) mod futures;

@@ -117,6 +117,45 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the smallest and largest sequence number of the entries and range tombstones of `table`; 0 if it has none.
+/// `visit` gets the key and the value of each entry. Reads are counted as those of `caller`.
+///
+/// # Errors
+///
+/// Those of reading and of `visit`.
+pub(crate) fn sequence_numbers(
+    table: &Arc<Table>,
+    io: &Io,
+    caller: CacheCaller,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<(SequenceNumber, SequenceNumber)> {
+    let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
+    let mut note = |seq: SequenceNumber| {
+        let (least, most) = found.unwrap_or((seq, seq));
+        found = Some((least.min(seq), most.max(seq)));
+    };
+    if let Some(tombstones) = table.range_tombstones() {
+        tombstones.seqs().for_each(&mut note);
+    }
+    let options = IterOptions {
+        fill_cache: false,
+        caller,
+        ..IterOptions::default()
+    };
+    let mut iter = TableIter::new(table.clone(), options);
+    let mut progress = iter.seek_to_first();
+    loop {
+        iter.complete(progress, io);
+        iter.status()?;
+        if !iter.valid() {
+            return Ok(found.unwrap_or_default());
+        }
+        note(cairn_format::key::sequence(iter.key()));
+        visit(iter.key(), iter.value())?;
+        progress = iter.next();
+    }
+}
+
 /// Checks that tables from outside leave sequence numbers for later writes: a database continues after the largest.
 pub(super) fn check_numbers_left(largest: SequenceNumber) -> Result<()> {
     match largest.0 <= SequenceNumber::MAX.0 / 2 {

@@ -340,8 +340,8 @@ impl Shared {
         }
     }
 
-    /// True if one more immutable memtable and one more file of level 0 would not slow down the writes of `family`, or if
-    /// both are below the triggers of jobs, so that no job would make more room.
+    /// True if one more file of level 0, and the active memtable as an immutable one unless it is empty, would not slow down
+    /// the writes of `family`, or if both are below the triggers of jobs, so that no job would make more room.
     pub(crate) fn has_room_for_flush(&self, family: &FamilyState, state: &FamilyTree) -> bool {
         let mut load = self.load_of(family, state);
         let options = family.options();
@@ -350,7 +350,7 @@ impl Shared {
         if load.immutables < to_merge && load.level_zero_files < trigger {
             return true;
         }
-        load.immutables += 1;
+        load.immutables += usize::from(!family.memtable().is_empty());
         load.level_zero_files += 1;
         stall::condition(load, &options) == Condition::Normal
     }

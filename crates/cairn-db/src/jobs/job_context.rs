@@ -1,5 +1,5 @@
-//! What flushes and compactions have in common: the context of a job, the priority of its I/O, and the error with which it
-//! ends when the database is closed.
+//! Shared parts of flush and compaction jobs: their context, the priority of their I/O, and the error of a job that ends
+//! because the database is being closed.
 
 use std::sync::Arc;
 

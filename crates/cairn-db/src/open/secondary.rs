@@ -23,7 +23,7 @@ use crate::context::Follows;
 use crate::files::inherited_files;
 use crate::shared::Shared;
 
-/// What a database that follows another one has of its own (a secondary instance of RocksDB).
+/// The additional state of a secondary instance or a follower.
 #[derive(Clone)]
 pub(crate) struct SecondaryInstance {
     /// The directory of its LOG.

@@ -1,4 +1,4 @@
-//! What a database reports about itself: properties, tables of statistics, and the header of its LOG.
+//! Reports of an open database: properties, tables of statistics, the header of its LOG.
 //!
 //! | module | owns |
 //! |---|---|

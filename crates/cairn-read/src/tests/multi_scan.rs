@@ -1,4 +1,4 @@
-//! The life of the reads that a scan over many ranges plans.
+//! How long a scan over many ranges keeps its planned reads.
 
 use std::sync::Arc;
 

@@ -2,7 +2,6 @@
 //! numbers of the database.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use cairn_format::id::UniqueId;
 use cairn_format::key::InternalKey;
@@ -11,9 +10,9 @@ use cairn_format::table::{Properties, meta};
 use cairn_format::trace::block_cache::CacheCaller;
 use cairn_jobs::checksum;
 use cairn_jobs::ingest::{self, Incoming};
+use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
-use cairn_platform::{FileSystem, Io};
-use cairn_table::{IterOptions, Table, TableIter};
+use cairn_table::Table;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
@@ -21,8 +20,7 @@ use super::{Input, ReplaceRange, abandon};
 use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
 use crate::files::copy;
-use crate::files::external::Reader;
-use crate::files::external::check_numbers_left;
+use crate::files::external::{Reader, check_numbers_left, sequence_numbers};
 use crate::files::host::Components;
 use crate::files::prepared_info::PreparedFileInfo;
 use crate::files::sst_writer::SstFileWriter;
@@ -286,7 +284,12 @@ fn read(database: Components<'_>, input: &Input, path: &Path) -> Result<Facts> {
     }
     let (smallest, largest) = reader.bounds(table)?.ok_or_else(no_entries)?;
     let own_seqs = match options.allow_db_generated_files {
-        true => own_sequences(&database.context.io, table)?,
+        true => sequence_numbers(
+            table,
+            &database.context.io,
+            CacheCaller::Ingestion,
+            |_, _| Ok(()),
+        )?,
         false => {
             check_external(&smallest, &largest, properties.key_largest_seqno)?;
             (SequenceNumber::ZERO, SequenceNumber::ZERO)
@@ -406,34 +409,6 @@ fn check_external(smallest: &InternalKey, largest: &InternalKey, most: u64) -> R
         false => Err(Error::corruption(
             "the file is an external one and has entries with sequence numbers",
         )),
-    }
-}
-
-/// Returns the smallest and largest sequence number of all entries of `table`.
-fn own_sequences(io: &Io, table: &Arc<Table>) -> Result<(SequenceNumber, SequenceNumber)> {
-    let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
-    let mut note = |seq: SequenceNumber| {
-        let (least, most) = found.unwrap_or((seq, seq));
-        found = Some((least.min(seq), most.max(seq)));
-    };
-    if let Some(tombstones) = table.range_tombstones() {
-        tombstones.seqs().for_each(&mut note);
-    }
-    let options = IterOptions {
-        fill_cache: false,
-        caller: CacheCaller::Ingestion,
-        ..IterOptions::default()
-    };
-    let mut iter = TableIter::new(table.clone(), options);
-    let mut progress = iter.seek_to_first();
-    loop {
-        iter.complete(progress, io);
-        iter.status()?;
-        if !iter.valid() {
-            return Ok(found.unwrap_or_default());
-        }
-        note(cairn_format::key::sequence(iter.key()));
-        progress = iter.next();
     }
 }
 

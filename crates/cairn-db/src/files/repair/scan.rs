@@ -20,12 +20,12 @@ use cairn_format::wide::{self, ColumnValue};
 use cairn_options::FamilyOptions;
 use cairn_platform::Io;
 use cairn_platform::fs::FileMode;
-use cairn_table::{IterOptions, TableIter};
 use cairn_types::{Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
 use super::{LostTable, Repairer, empty_tree, table_checks};
+use crate::files::external::sequence_numbers;
 
 /// The id in the properties of tables that belong to no particular family.
 const ANY_FAMILY: u64 = 0x7fff_ffff;
@@ -283,35 +283,13 @@ fn note_entries(
     path: &Path,
     io: &Io,
 ) -> Result<()> {
-    let mut seqs: Option<(SequenceNumber, SequenceNumber)> = None;
-    let mut note = |seq: SequenceNumber| {
-        let (least, most) = seqs.unwrap_or((seq, seq));
-        seqs = Some((least.min(seq), most.max(seq)));
-    };
-    if let Some(tombstones) = table.range_tombstones() {
-        tombstones.seqs().for_each(&mut note);
-    }
-    let options = IterOptions {
-        fill_cache: false,
-        caller: CacheCaller::Repair,
-        ..IterOptions::default()
-    };
-    let mut iter = TableIter::new(table.clone(), options);
-    let mut progress = iter.seek_to_first();
-    loop {
-        iter.complete(progress, io);
-        iter.status()?;
-        if !iter.valid() {
-            break;
-        }
-        let entry = iter.key();
-        note(key::sequence(entry));
-        let oldest = oldest_blob(entry, iter.value())
-            .map_err(|malformed| malformed.in_file(path.display(), 0))?;
+    let seqs = sequence_numbers(table, io, CacheCaller::Repair, |entry, value| {
+        let oldest =
+            oldest_blob(entry, value).map_err(|malformed| malformed.in_file(path.display(), 0))?;
         meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
-        progress = iter.next();
-    }
-    (meta.seqs.smallest, meta.seqs.largest) = seqs.unwrap_or_default();
+        Ok(())
+    })?;
+    (meta.seqs.smallest, meta.seqs.largest) = seqs;
     Ok(())
 }
 

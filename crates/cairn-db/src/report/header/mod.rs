@@ -167,7 +167,7 @@ fn support() -> impl Iterator<Item = String> {
         .chain(others.map(str::to_owned))
 }
 
-/// Whether the processor has instructions for CRC-32C, which are selected at run time.
+/// The line for instructions that compute CRC-32C. The library detects them at run time.
 fn fast_crc32() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     return match std::arch::is_x86_feature_detected!("sse4.2") {
