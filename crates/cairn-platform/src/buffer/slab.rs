@@ -1,9 +1,9 @@
 //! Memory of buffers in size classes, cut from spans of pages.
 //!
-//! Pieces of up to [`LARGEST`] bytes are cut from spans of 64 KiB, each with pieces of one size; longer pieces are
-//! runs of pages (`posix::pages`). Sizes are multiples of 64 bytes up to 1 KiB. Above that there are [`STEPS`] sizes
-//! between powers of two, so that a piece is at most a sixteenth longer than its content. A span without pieces in
-//! use is freed.
+//! Pieces of up to [`LARGEST`] bytes are cut from spans of 64 to 128 KiB, each with pieces of one size; longer pieces
+//! are runs of pages (`posix::pages`). Sizes are multiples of 64 bytes up to 2 KiB. Above that there are [`STEPS`]
+//! sizes between powers of two, so that a piece is at most 1/32 longer than its content. The spans of a size have the
+//! length that leaves little behind their last piece. A span without pieces in use is freed.
 //!
 //! Bounds: a piece is taken from one of the fullest spans of its class, so that others become empty. The idle memory
 //! consists of the free pieces of spans. It is at most one span per class as long as buffers are freed in the order
@@ -16,7 +16,8 @@
 //! Invariants:
 //!
 //! S1. The description of a span is in the first page of its area. As long as the span exists, it is accessed only
-//!     with the lock of the span's class held.
+//!     with the lock of the span's class held. The numbers of the description for the pages of the span are written
+//!     before a piece of the span is taken, and stay.
 //! S2. A piece that is not in `free` of its span belongs to one [`Memory`].
 //! S3. The pages of a span are of the kind of its class.
 
@@ -27,28 +28,35 @@ use crate::posix::memory_kind::MemoryKind;
 use crate::posix::pages::{self, PAGE, area_of};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-/// The size and alignment of a span.
-const SPAN: usize = 64 << 10;
+/// The pages of the shortest and the longest span.
+const SHORTEST_SPAN: usize = (64 << 10) / PAGE;
+const LONGEST_SPAN: usize = 2 * SHORTEST_SPAN;
+
+/// The most pieces of a span.
+const MOST_PIECES: usize = 512;
 
 /// The largest piece of a span.
-const LARGEST: usize = SPAN / 2;
+const LARGEST: usize = SHORTEST_SPAN * PAGE / 2;
 
 /// The smallest piece.
 const SMALLEST: usize = 128;
 
 /// The step between the sizes of short pieces, and the largest of them.
 const SHORT_STEP: usize = 64;
-const LARGEST_SHORT: usize = 1 << 10;
+const LARGEST_SHORT: usize = 2 << 10;
 
 /// The number of sizes between consecutive powers of two.
-const STEPS: usize = 16;
+const STEPS: usize = 32;
 
 /// The number of short sizes, and of all.
 const SHORT: usize = (LARGEST_SHORT - SMALLEST) / SHORT_STEP + 1;
 const CLASSES: usize = SHORT + STEPS * (LARGEST.ilog2() - LARGEST_SHORT.ilog2()) as usize;
 
-/// The offset of the descriptions of spans in the first page of an area.
-const DESCRIPTIONS: usize = 64;
+/// The offsets of two arrays in the first page of an area: for each page, the number of the description of its span,
+/// a byte; and the descriptions. The number is that of the span's first page divided by [`SHORTEST_SPAN`], which no
+/// two spans share.
+const NUMBERS: usize = 64;
+const DESCRIPTIONS: usize = NUMBERS + pages::AREA / PAGE;
 
 /// The number of spans among which the fullest is searched.
 const CHOICES: usize = 8;
@@ -85,27 +93,32 @@ pub fn buffer_memory() -> BufferMemory {
     let in_spans = LIVE_IN_SPANS.load(Ordering::Relaxed);
     BufferMemory {
         live,
-        free: (spans * SPAN).saturating_sub(untouched + in_spans) + pages::page_use().idle,
+        free: spans.saturating_sub(untouched + in_spans) + pages::page_use().idle,
     }
 }
 
-/// The number of spans, and bytes of their pieces in use.
+/// Bytes of spans, and of their pieces in use.
 static SPANS: AtomicUsize = AtomicUsize::new(0);
 static LIVE_IN_SPANS: AtomicUsize = AtomicUsize::new(0);
 
 /// The description of a span.
 struct Span {
     /// A bit for each free piece.
-    free: [u64; SPAN / SMALLEST / 64],
-    /// The number of pieces in use, and of those ever used.
+    free: [u64; MOST_PIECES / 64],
+    /// The number of pieces, of those in use, and of those ever used.
+    pieces: u16,
     used: u16,
     touched: u16,
+    /// The number of the first page in the area.
+    first: u16,
     /// The index in `partial` of the class, if the span has free pieces.
     place: u32,
 }
 
-// All descriptions fit in the first page.
-const _: () = assert!(DESCRIPTIONS + pages::AREA / SPAN * size_of::<Span>() <= PAGE);
+/// The number of descriptions of an area. Their numbers fit in a byte, and all of them in the first page.
+const SPANS_PER_AREA: usize = pages::AREA / PAGE / SHORTEST_SPAN;
+const _: () = assert!(SPANS_PER_AREA <= 256 && DESCRIPTIONS.is_multiple_of(align_of::<Span>()));
+const _: () = assert!(DESCRIPTIONS + SPANS_PER_AREA * size_of::<Span>() <= PAGE);
 
 /// The address of a description.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,23 +128,37 @@ struct SpanAt(NonNull<Span>);
 unsafe impl Send for SpanAt {}
 
 impl SpanAt {
-    /// The span of `piece`.
+    /// The span of `piece`, which is in use.
     fn of(piece: NonNull<u8>) -> SpanAt {
         let area = area_of(piece);
-        let number = (piece.addr().get() - area.addr().get()) / SPAN;
-        let offset = DESCRIPTIONS + number * size_of::<Span>();
+        let page = (piece.addr().get() - area.addr().get()) / PAGE;
+        // SAFETY: within the first page of the area; the number of a page of the span is constant (S1).
+        let number = unsafe { area.add(NUMBERS + page).read() };
+        SpanAt::with_number(area, number)
+    }
+
+    fn with_number(area: NonNull<u8>, number: u8) -> SpanAt {
+        let offset = DESCRIPTIONS + usize::from(number) * size_of::<Span>();
         // SAFETY: within the first page of the area.
         SpanAt(unsafe { area.add(offset) }.cast())
     }
 
-    /// The first piece.
-    fn start(self) -> NonNull<u8> {
-        let area = area_of(self.0.cast());
-        let offset = self.0.addr().get() - area.addr().get() - DESCRIPTIONS;
-        let number = offset / size_of::<Span>();
-        // SAFETY: within the area.
-        unsafe { area.add(number * SPAN) }
+    /// A new span in the run of `len` pages at `start`.
+    fn new(start: NonNull<u8>, len: usize) -> SpanAt {
+        let area = area_of(start);
+        let first = first_page(start);
+        let number = (first / SHORTEST_SPAN) as u8;
+        for page in first..first + len {
+            // SAFETY: within the first page of the area; no other span has the page.
+            unsafe { area.add(NUMBERS + page).write(number) };
+        }
+        SpanAt::with_number(area, number)
     }
+}
+
+/// The number in its area of the page at `start`.
+fn first_page(start: NonNull<u8>) -> usize {
+    (start.addr().get() - area_of(start).addr().get()) / PAGE
 }
 
 /// The spans of a class and a kind that have free pieces.
@@ -162,27 +189,29 @@ impl Class {
             None => self.new_span(size, kind),
         };
         let span = self.span(at);
+        let start = span.start(at);
         let piece = span.take();
+        let is_full = span.used == span.pieces;
         if piece >= usize::from(span.touched) {
             span.touched = piece as u16 + 1;
             UNTOUCHED.fetch_sub(size, Ordering::Relaxed);
         }
-        if usize::from(span.used) == SPAN / size {
+        if is_full {
             self.remove(at);
         }
         // SAFETY: the piece lies in the span.
-        unsafe { at.start().add(piece * size) }
+        unsafe { start.add(piece * size) }
     }
 
-    /// Frees `piece` of `size` bytes. Returns the span if no other piece of it is in use; the caller frees it.
+    /// Frees `piece` of `size` bytes. Returns the start of the span if no other piece of it is in use; the caller frees
+    /// its [`span_pages`].
     fn give(&mut self, piece: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
         let at = SpanAt::of(piece);
-        let start = at.start();
-        let index = (piece.addr().get() - start.addr().get()) / size;
         let place = self.partial.len() as u32;
         let span = self.span(at);
-        let was_full = usize::from(span.used) == SPAN / size;
-        span.give(index);
+        let start = span.start(at);
+        let was_full = span.used == span.pieces;
+        span.give((piece.addr().get() - start.addr().get()) / size);
         let (is_empty, touched) = (span.used == 0, usize::from(span.touched));
         if was_full {
             span.place = place;
@@ -192,30 +221,35 @@ impl Class {
             return None;
         }
         self.remove(at);
-        SPANS.fetch_sub(1, Ordering::Relaxed);
-        UNTOUCHED.fetch_sub(SPAN - touched * size, Ordering::Relaxed);
+        let len = span_pages(size) * PAGE;
+        SPANS.fetch_sub(len, Ordering::Relaxed);
+        UNTOUCHED.fetch_sub(len - touched * size, Ordering::Relaxed);
         Some(start)
     }
 
     /// Adds an empty span.
     fn new_span(&mut self, size: usize, kind: MemoryKind) -> SpanAt {
-        let start = pages::take(SPAN, SPAN / PAGE, kind);
-        let at = SpanAt::of(start);
-        let mut free = [0; SPAN / SMALLEST / 64];
-        for piece in 0..SPAN / size {
+        let pages = span_pages(size);
+        let len = pages * PAGE;
+        let start = pages::take(len, kind);
+        let at = SpanAt::new(start, pages);
+        let mut free = [0; MOST_PIECES / 64];
+        for piece in 0..len / size {
             free[piece / 64] |= 1 << (piece % 64);
         }
         let span = Span {
             free,
+            pieces: (len / size) as u16,
             used: 0,
             touched: 0,
+            first: first_page(start) as u16,
             place: self.partial.len() as u32,
         };
         // SAFETY: the span is new: the description is this class's from now on (S1).
         unsafe { at.0.write(span) };
         self.partial.push(at);
-        SPANS.fetch_add(1, Ordering::Relaxed);
-        UNTOUCHED.fetch_add(SPAN, Ordering::Relaxed);
+        SPANS.fetch_add(len, Ordering::Relaxed);
+        UNTOUCHED.fetch_add(len, Ordering::Relaxed);
         at
     }
 
@@ -234,6 +268,12 @@ impl Class {
 }
 
 impl Span {
+    /// The first piece. `at` is the address of the description.
+    fn start(&self, at: SpanAt) -> NonNull<u8> {
+        // SAFETY: within the area.
+        unsafe { area_of(at.0.cast()).add(usize::from(self.first) * PAGE) }
+    }
+
     /// Takes the first free piece.
     fn take(&mut self) -> usize {
         let word = self.free.iter().position(|&word| word != 0);
@@ -249,6 +289,22 @@ impl Span {
         self.free[piece / 64] |= 1 << (piece % 64);
         self.used -= 1;
     }
+}
+
+/// The number of pages of spans with pieces of `size` bytes: the least that leave at most 1/256 of the span behind the
+/// last piece, otherwise those that leave the least part of it.
+fn span_pages(size: usize) -> usize {
+    let unused = |pages: usize| pages * PAGE % size;
+    let mut best = SHORTEST_SPAN;
+    for pages in SHORTEST_SPAN..=LONGEST_SPAN {
+        if pages * PAGE / size > MOST_PIECES || unused(best) * 256 <= best * PAGE {
+            break;
+        }
+        if unused(pages) * best < unused(best) * pages {
+            best = pages;
+        }
+    }
+    best
 }
 
 /// The class for `len` bytes, and the size of its pieces.
@@ -335,7 +391,7 @@ impl Memory {
                 LIVE_IN_SPANS.fetch_add(size, Ordering::Relaxed);
                 class_with(kind, class).lock().take(size, kind)
             }
-            None => pages::take(size, 1, kind),
+            None => pages::take(size, kind),
         };
         let len = size;
         Memory { start, len, kind }
@@ -390,7 +446,7 @@ impl Drop for Memory {
                 LIVE_IN_SPANS.fetch_sub(size, Ordering::Relaxed);
                 let span = class_with(self.kind, class).lock().give(self.start, size);
                 match span {
-                    Some(span) => (span, SPAN),
+                    Some(span) => (span, span_pages(size) * PAGE),
                     None => return,
                 }
             }
@@ -422,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_at_most_a_sixteenth_longer() {
+    fn sizes_are_at_most_a_thirty_second_longer() {
         let mut before = None;
         for len in 1..=LARGEST {
             let (class, size) = class_of(len).unwrap();
@@ -438,6 +494,17 @@ mod tests {
         assert_eq!(before.unwrap().0, CLASSES - 1);
         assert!(class_of(LARGEST + 1).is_none());
         assert_eq!((rounded(0), rounded(LARGEST + 1)), (0, LARGEST + PAGE));
+    }
+
+    #[test]
+    fn spans_have_little_behind_their_last_piece() {
+        let sizes = (1..=LARGEST).filter_map(class_of).map(|(_, size)| size);
+        let sizes: std::collections::BTreeSet<usize> = sizes.collect();
+        for size in sizes {
+            let len = span_pages(size) * PAGE;
+            assert!((64 << 10..=128 << 10).contains(&len) && len / size <= MOST_PIECES);
+            assert!(len % size * 40 <= len, "{size}: {len}");
+        }
     }
 
     const ORDINARY: MemoryKind = MemoryKind::ALL[0];
@@ -459,7 +526,7 @@ mod tests {
         let span = class.give(piece, size);
         if let Some(span) = span {
             // SAFETY: the span is no longer part of the class.
-            unsafe { pages::give(span, SPAN, ORDINARY) };
+            unsafe { pages::give(span, span_pages(size) * PAGE, ORDINARY) };
         }
         span.is_some()
     }
@@ -478,7 +545,10 @@ mod tests {
                 assert!(bytes.iter().step_by(step).all(|&byte| byte == n as u8));
             }
             let given = pieces.into_iter().filter(|&it| give(&mut class, it, size));
-            assert_eq!(given.count(), count.div_ceil(SPAN / size));
+            assert_eq!(
+                given.count(),
+                count.div_ceil(span_pages(size) * PAGE / size)
+            );
             assert!(class.partial.is_empty());
         }
     }
@@ -533,14 +603,13 @@ mod tests {
         let (class, size) = class_of(LARGEST - 4000).unwrap();
         let has = |kind, at| class_with(kind, class).lock().partial.contains(&at);
         for (kind, other) in [(ORDINARY, UNDUMPED), (UNDUMPED, ORDINARY)] {
-            // Both pieces of a span.
-            let memory = [Memory::new(size, kind), Memory::new(size, kind)];
+            let of_a_span = span_pages(size) * PAGE / size;
+            let mut memory: Vec<_> = (0..of_a_span).map(|_| Memory::new(size, kind)).collect();
             let at = SpanAt::of(memory[0].start);
-            assert!(at == SpanAt::of(memory[1].start) && !has(kind, at));
-            let [first, second] = memory;
-            drop(first);
+            assert!(memory.iter().all(|it| SpanAt::of(it.start) == at) && !has(kind, at));
+            memory.pop();
             assert!(has(kind, at) && !has(other, at));
-            drop(second);
+            memory.clear();
             assert!(!has(kind, at));
         }
     }

@@ -79,7 +79,7 @@ impl Pages {
     pub fn new(len: usize) -> Pages {
         let len = len.max(1).next_multiple_of(PAGE);
         Pages {
-            start: take(len, 1, MemoryKind::default()),
+            start: take(len, MemoryKind::default()),
             len,
         }
     }
@@ -205,11 +205,11 @@ impl Bits {
         PAGES
     }
 
-    /// The start of the first `len` clear bits at a multiple of `align`.
-    fn clear_run(&self, len: usize, align: usize) -> Option<usize> {
+    /// The start of the first `len` clear bits.
+    fn clear_run(&self, len: usize) -> Option<usize> {
         let mut at = 0;
         loop {
-            at = self.next(at, false).next_multiple_of(align);
+            at = self.next(at, false);
             if at + len > PAGES {
                 return None;
             }
@@ -253,15 +253,15 @@ impl Areas {
         }
     }
 
-    /// Takes `len` pages at a multiple of `align` from the first area that has them.
-    fn take(&mut self, len: usize, align: usize) -> Option<NonNull<u8>> {
+    /// Takes `len` pages from the first area that has them.
+    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
         let with_room = |(index, counts): (usize, &Counts)| {
             let has_room = usize::from(counts.free) >= len;
             has_room.then_some(index)
         };
         let mut candidates = self.counts.iter().enumerate().filter_map(with_room);
         let found = candidates.find_map(|index| {
-            let at = self.areas[index].used.clear_run(len, align)?;
+            let at = self.areas[index].used.clear_run(len)?;
             Some((index, at))
         });
         let (index, at) = found?;
@@ -368,15 +368,15 @@ pub(crate) fn area_of(start: NonNull<u8>) -> NonNull<u8> {
     NonNull::new(area).expect("an area does not start at 0")
 }
 
-/// Takes `len` bytes of `kind`, a multiple of [`PAGE`], at a multiple of `align` pages if they are cut from an area.
-pub(crate) fn take(len: usize, align: usize, kind: MemoryKind) -> NonNull<u8> {
+/// Takes `len` bytes of `kind`, a multiple of [`PAGE`].
+pub(crate) fn take(len: usize, kind: MemoryKind) -> NonNull<u8> {
     debug_assert!(len > 0 && len.is_multiple_of(PAGE), "whole pages");
     if len > LONGEST {
         return map_long(len.next_multiple_of(page_size()), kind);
     }
     let (len, areas) = (len / PAGE, areas_of(kind));
     loop {
-        if let Some(start) = areas.lock().take(len, align) {
+        if let Some(start) = areas.lock().take(len) {
             return start;
         }
         // Without the lock, because mapping is slow.
@@ -480,18 +480,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_disjoint_and_aligned() {
+    fn runs_are_disjoint() {
         let mut areas = Areas::new();
         areas.add(HugePage::of_small_pages());
         let mut taken = Vec::new();
         for len in [1, 16, 3, 100, 16, 200] {
-            let align = if len == 16 { 16 } else { 1 };
-            let start = areas.take(len, align).expect("there is room");
-            assert!(start.addr().get().is_multiple_of(align * PAGE));
+            let start = areas.take(len).expect("there is room");
+            assert!(start.addr().get().is_multiple_of(PAGE));
             assert!(!start.addr().get().is_multiple_of(AREA), "P1");
             taken.push((start.addr().get(), len * PAGE));
         }
-        assert!(areas.take(256, 1).is_none());
+        assert!(areas.take(256).is_none());
         let mut sorted = taken.clone();
         sorted.sort_unstable();
         assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
@@ -502,15 +501,15 @@ mod tests {
     fn freed_pages_are_idle_and_are_returned() {
         let mut areas = Areas::new();
         areas.add(HugePage::of_small_pages());
-        let first = areas.take(10, 1).unwrap();
-        let second = areas.take(20, 1).unwrap();
+        let first = areas.take(10).unwrap();
+        let second = areas.take(20).unwrap();
         // SAFETY: the run is this test's.
         unsafe { second.as_ptr().write(7) };
         areas.used -= 10;
         assert!(areas.free_run(first, 10, true).is_none());
         assert_eq!((areas.idle, areas.used), (10, 20));
         // Idle pages are used again first.
-        assert_eq!(areas.take(4, 1), Some(first));
+        assert_eq!(areas.take(4), Some(first));
         assert_eq!(areas.idle, 6);
         let (start, len) = areas.take_idle().unwrap();
         assert_eq!((len, areas.idle), (6, 0));
@@ -528,7 +527,7 @@ mod tests {
         for _ in 0..3 {
             areas.add(HugePage::of_small_pages());
         }
-        let runs: Vec<_> = (0..6).map(|_| areas.take(255, 1).unwrap()).collect();
+        let runs: Vec<_> = (0..6).map(|_| areas.take(255).unwrap()).collect();
         assert!(areas.free_run(runs[0], 255, true).is_none());
         assert!(
             areas.free_run(runs[1], 255, true).is_none(),
@@ -550,7 +549,7 @@ mod tests {
             areas.add(HugePage::of_small_pages());
         }
         // Every second page is idle, so that each run has one page.
-        let runs: Vec<_> = (0..8 * 511).map(|_| areas.take(1, 1).unwrap()).collect();
+        let runs: Vec<_> = (0..8 * 511).map(|_| areas.take(1).unwrap()).collect();
         for run in runs.iter().step_by(2) {
             areas.used -= 1;
             assert!(areas.free_run(*run, 1, true).is_none());
@@ -577,9 +576,9 @@ mod tests {
     #[test]
     fn sets_of_pages_are_searched_by_runs() {
         // A simple form of the set.
-        let run = |bits: &[bool; PAGES], len: usize, align: usize| {
+        let run = |bits: &[bool; PAGES], len: usize| {
             let is_clear = |&at: &usize| at + len <= PAGES && !bits[at..at + len].contains(&true);
-            (0..PAGES).step_by(align).find(is_clear)
+            (0..PAGES).find(is_clear)
         };
         let (mut set, mut bits, mut random) = (Bits::default(), [false; PAGES], 1u64);
         let mut next = |below: usize| {
@@ -594,9 +593,9 @@ mod tests {
             let changed = bits[at..at + len].iter().filter(|&&bit| bit != to);
             assert_eq!(set.set(at, len, to), changed.count());
             bits[at..at + len].fill(to);
-            for align in [1, 16] {
+            for _ in 0..2 {
                 let len = 1 + next(40);
-                assert_eq!(set.clear_run(len, align), run(&bits, len, align));
+                assert_eq!(set.clear_run(len), run(&bits, len));
             }
             let start = bits.iter().position(|&bit| bit);
             let len = |start: usize| bits[start..].iter().take_while(|&&bit| bit).count();
