@@ -12,11 +12,11 @@ use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Began, Histogram, Meter, Ticker};
 use cairn_observe::traces::BlockCacheTracer;
 use cairn_options::TableOptions;
-use cairn_platform::fs::{Access, FileMode};
+use cairn_platform::fs::{Access, FileMode, RandomAccessFile};
 use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{OpenParams, Table, UnopenedTable};
-use cairn_types::{Error, KeyOrder, PrefixExtractor, Result};
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, Subcode};
 
 use crate::file_meta::{EntryCounts, FileMeta};
 use crate::open_tables::{OpenTables, TableRef};
@@ -99,6 +99,13 @@ impl TableSource {
         }
     }
 
+    /// Returns the path of `file` under the name that LevelDB gives a table. A table that is missing at
+    /// [`TableSource::path`] is opened here.
+    #[must_use]
+    pub fn legacy_path(&self, file: &FileMeta) -> PathBuf {
+        self.path(file).with_extension("ldb")
+    }
+
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
@@ -175,18 +182,31 @@ impl TableSource {
         self.meter.time_since(began, Histogram::TableOpenIoMicros);
     }
 
+    /// Opens the file of a table, under either of its names.
+    fn open_file(&self, file: &FileMeta, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        let is_missing = |error: &Error| error.subcode() == Subcode::PathNotFound;
+        match self.fs.open(&self.path(file), mode) {
+            Err(missing) if is_missing(&missing) => {
+                match self.fs.open(&self.legacy_path(file), mode) {
+                    Err(error) if is_missing(&error) => Err(missing),
+                    opened => opened,
+                }
+            }
+            opened => opened,
+        }
+    }
+
     fn unopened(
         &self,
         file: &FileMeta,
         level: Option<usize>,
         mode: FileMode,
     ) -> Result<UnopenedTable> {
-        let path = self.path(file);
         let mode = FileMode {
             temperature: file.temperature,
             ..mode
         };
-        let handle = self.fs.open(&path, mode)?;
+        let handle = self.open_file(file, mode)?;
         if self.advise_random && !mode.direct {
             handle.advise(Access::Random);
         }

@@ -183,19 +183,21 @@ pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
     String::from_utf8_lossy(&name).trim().to_owned()
 }
 
+fn is_missing(found: &Result<Status>) -> bool {
+    matches!(found, Err(error) if error.subcode() == Subcode::PathNotFound)
+}
+
 /// Checks that `file` of `family` exists with its full length, given the file found in its place.
 fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> Result<()> {
     let path = || family.tables().path(file);
-    let len = match found {
-        Err(error) if error.subcode() == Subcode::PathNotFound => {
-            return Err(Error::corruption(format!(
-                "table {} of column family {:?} is missing",
-                path().display(),
-                family.name()
-            )));
-        }
-        status => status?.len,
-    };
+    if is_missing(&found) {
+        return Err(Error::corruption(format!(
+            "table {} of column family {:?} is missing",
+            path().display(),
+            family.name()
+        )));
+    }
+    let len = found?.len;
     match len == file.size {
         true => Ok(()),
         false => Err(Error::corruption(format!(
@@ -282,8 +284,33 @@ impl Shared {
         Ok(())
     }
 
+    /// Gives the tables that have LevelDB's names in `own`, the files in the directory of the database, the names that
+    /// jobs, copies and deletions of files expect.
+    pub(super) fn rename_legacy_tables(&self, own: &[String]) -> Result<()> {
+        let legacy = own.iter().filter_map(|name| match FileName::parse(name) {
+            Some(FileName::LegacyTable(number)) => Some(number),
+            _ => None,
+        });
+        let legacy: BTreeSet<FileNumber> = legacy.collect();
+        if legacy.is_empty() {
+            return Ok(());
+        }
+        let (fs, dir) = (&*self.context.world.fs, &self.context.dir);
+        for family in self.catalog.families().iter() {
+            let (view, tables) = (family.view(), family.tables());
+            for (_, file) in view.version.files() {
+                let is_here = legacy.contains(&file.number) && tables.dir(file) == Some(dir);
+                if is_here && is_missing(&fs.status(&tables.path(file))) {
+                    fs.rename(&tables.legacy_path(file), &tables.path(file))?;
+                }
+            }
+        }
+        fs.sync_dir(dir)
+    }
+
     /// Checks that every table of the tree exists with its full length.
     pub(super) fn check_tables(&self) -> Result<()> {
+        let fs = &*self.context.world.fs;
         for family in self.catalog.families().iter() {
             let (view, tables) = (family.view(), family.tables());
             let mut files: Vec<&FileMeta> = view.version.files().map(|(_, file)| &**file).collect();
@@ -291,8 +318,11 @@ impl Shared {
             for files in files.chunk_by(|a, b| tables.dir(a) == tables.dir(b)) {
                 let names: Vec<String> = files.iter().map(|file| table(file.number)).collect();
                 let dir = tables.dir(files[0]).unwrap_or(&self.context.dir);
-                let found = self.context.world.fs.status_each(dir, &names);
-                for (file, status) in files.iter().zip(found) {
+                let found = fs.status_each(dir, &names);
+                for (file, mut status) in files.iter().zip(found) {
+                    if is_missing(&status) {
+                        status = fs.status(&tables.legacy_path(file));
+                    }
                     check_table(family, file, status)?;
                 }
             }

@@ -65,6 +65,7 @@ impl Shared {
             }
             self.prepare_session_dir();
             self.skip_used_numbers(&names)?;
+            self.rename_legacy_tables(&names)?;
         }
         // Otherwise a missing or damaged table is noticed by its readers.
         if self.options().paranoid_checks {

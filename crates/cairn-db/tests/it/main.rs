@@ -30,6 +30,7 @@ mod footprint;
 mod hooked_files;
 mod ingest_only;
 mod ingested_batches;
+mod leveldb;
 mod limits;
 mod listeners;
 mod logs;
