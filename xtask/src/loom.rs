@@ -51,8 +51,6 @@ fn shuttle(root: &Path) -> Result<(), String> {
         .args(unoptimized.iter().flat_map(|setting| ["--config", setting]))
         .args(test.split(' '))
         .env("RUSTFLAGS", "--cfg shuttle")
-        // These tests run for longer than their optimization takes.
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .current_dir(root)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
