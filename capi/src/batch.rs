@@ -151,6 +151,8 @@ unsafe fn show(record: &Record<'_>, state: *mut c_void, handlers: &Handlers) -> 
                 }
                 true
             }
+            // Logs of transactions have one in each batch.
+            Record::Noop => true,
             _ => false,
         }
     }

@@ -75,6 +75,7 @@ impl WriteBatch {
         }
         self.has_placeholders |= timestamp.is_none();
         self.has_ranges |= matches!(record, Stamped::DeleteRange(_));
+        self.has_merges |= matches!(record, Stamped::Merge(_));
         let (id, key) = (self.id_of(family), [key, stamp].concat());
         self.add_of_stamped(id, size, |batch| match *record {
             Stamped::Put(value) => batch.put(id, &key, value),

@@ -27,6 +27,7 @@ struct SavePoint {
     stamped: usize,
     in_default: bool,
     has_ranges: bool,
+    has_merges: bool,
     has_placeholders: bool,
 }
 
@@ -45,6 +46,8 @@ pub struct WriteBatch {
     in_default: bool,
     /// True if there may be a range deletion.
     pub(crate) has_ranges: bool,
+    /// True if there may be a merge operand.
+    pub(crate) has_merges: bool,
     /// The families whose keys were added with timestamps, and the size of these; they are not in `families`.
     stamped: Vec<(u32, usize)>,
     /// True if keys end with placeholders for timestamps, which [`WriteBatch::update_timestamps`] replaces.
@@ -153,7 +156,8 @@ impl WriteBatch {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
         let mut families = Vec::new();
-        let (mut in_default, mut has_ranges, mut is_foreign) = (false, false, false);
+        let (mut in_default, mut is_foreign) = (false, false);
+        let (mut has_ranges, mut has_merges) = (false, false);
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
             if let Record::BeginPrepare(_) | Record::EndPrepare { .. } = record {
@@ -166,6 +170,7 @@ impl WriteBatch {
                 check_entry(entry.key.len(), entry.value.len())?;
             }
             has_ranges |= matches!(record, Record::DeleteRange { .. });
+            has_merges |= matches!(record, Record::Merge { .. });
             is_foreign |= matches!(record, Record::PutBlobIndex { .. });
             match record.family() {
                 Some(0) => in_default = true,
@@ -180,6 +185,7 @@ impl WriteBatch {
             families,
             in_default,
             has_ranges,
+            has_merges,
             stamped: Vec::new(),
             has_placeholders: false,
             is_raw: true,
@@ -262,6 +268,7 @@ impl WriteBatch {
         self.families.clear();
         self.in_default = false;
         self.has_ranges = false;
+        self.has_merges = false;
         self.stamped.clear();
         self.has_placeholders = false;
         self.is_raw = false;
@@ -327,6 +334,7 @@ impl WriteBatch {
 
     /// Like [`WriteBatch::merge`], with key and operand in pieces, which are copied once.
     pub fn merge_parts(&mut self, key: &[&[u8]], operand: &[&[u8]]) {
+        self.has_merges = true;
         self.add(0, |encoded| encoded.merge_parts(0, key, operand));
     }
 
@@ -336,6 +344,7 @@ impl WriteBatch {
             return self.merge_in(family, &key.concat(), &operand.concat());
         }
         let id = self.id_of(family);
+        self.has_merges = true;
         self.add(id, |encoded| encoded.merge_parts(id, key, operand));
     }
 
@@ -387,6 +396,7 @@ impl WriteBatch {
 
     /// Adds an operand for the merge operator of the default family.
     pub fn merge(&mut self, key: &[u8], operand: &[u8]) {
+        self.has_merges = true;
         self.add(0, |encoded| encoded.merge(0, key, operand));
     }
 
@@ -396,6 +406,7 @@ impl WriteBatch {
             return self.add_stamped(family, key, None, &Stamped::Merge(operand));
         }
         let id = self.id_of(family);
+        self.has_merges = true;
         self.add(id, |encoded| encoded.merge(id, key, operand));
     }
 
@@ -414,6 +425,7 @@ impl WriteBatch {
             stamped: self.stamped.len(),
             in_default: self.in_default,
             has_ranges: self.has_ranges,
+            has_merges: self.has_merges,
             has_placeholders: self.has_placeholders,
         });
     }
@@ -433,6 +445,7 @@ impl WriteBatch {
         self.stamped.truncate(point.stamped);
         self.in_default = point.in_default;
         self.has_ranges = point.has_ranges;
+        self.has_merges = point.has_merges;
         // The placeholders from before the save point may have been replaced since.
         self.has_placeholders &= point.has_placeholders;
         if point.was_whole {
@@ -529,6 +542,7 @@ impl WriteBatch {
         self.families.clone_from(&other.families);
         self.in_default = other.in_default;
         self.has_ranges = other.has_ranges;
+        self.has_merges = other.has_merges;
         self.has_placeholders = other.has_placeholders;
         self.is_raw = other.is_raw;
         self.is_foreign = other.is_foreign;
@@ -584,6 +598,12 @@ impl WriteBatch {
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_ranges
+    }
+
+    /// True if there may be a merge operand.
+    #[inline]
+    pub(crate) fn has_merges(&self) -> bool {
+        self.has_merges
     }
 
     /// True if the batch was read from its serialized form.

@@ -212,6 +212,9 @@ impl Shared {
         if batch.has_ranges() {
             self.check_ranges(batch)?;
         }
+        if batch.has_merges() {
+            self.check_merges(batch)?;
+        }
         options.check_supported()?;
         if options.low_pri {
             self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
@@ -241,6 +244,37 @@ impl Shared {
             }
             Ok(())
         })
+    }
+
+    /// Checks that the families of all merge operands of `batch` have merge operators. RocksDB fails such a write when it
+    /// inserts it, and stops all writes.
+    fn check_merges(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self.catalog.families();
+        let lacks_operator = |id| {
+            let family = families.get(id);
+            family.is_some_and(|family| family.options().merge_operator.is_none())
+        };
+        let stamped = batch.stamped().iter().map(|&(id, _)| id);
+        let default = batch.writes_plain_to(0).then_some(0);
+        let mut written = batch
+            .families()
+            .iter()
+            .copied()
+            .chain(stamped)
+            .chain(default);
+        if !written.any(lacks_operator) {
+            return Ok(());
+        }
+        for record in batch.records() {
+            if let Record::Merge { family, .. } = record?
+                && lacks_operator(family)
+            {
+                return Err(Error::invalid_argument(format!(
+                    "the batch has a merge operand for column family {family}, which has no merge operator"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the bytes of a batch from the rate limiter, which may have to wait.

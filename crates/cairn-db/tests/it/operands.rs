@@ -105,6 +105,28 @@ fn layered() -> Db {
 }
 
 #[test]
+fn a_batch_with_an_operand_for_a_family_without_a_merge_operator_is_refused() {
+    let db = opened(&joining(), false);
+    let plain = db.create_family("plain", &small()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.merge(b"k", b"1");
+    batch.put_in(&plain, b"k", b"1");
+    db.write(&batch).unwrap();
+    batch.set_save_point();
+    batch.merge_in(&plain, b"k", b"2");
+    let raw = WriteBatch::from_data(batch.data()).unwrap();
+    for refused in [&batch, &raw] {
+        let error = db.write(refused).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    }
+    // No part of a batch was written, and others are.
+    assert_eq!(&*db.get(b"k").unwrap().unwrap(), b"1");
+    batch.rollback_to_save_point().unwrap();
+    db.write(&batch).unwrap();
+    assert_eq!(&*db.get(b"k").unwrap().unwrap(), b"1,1");
+}
+
+#[test]
 fn a_read_ends_at_the_operand_at_which_the_function_returns_false() {
     let db = layered();
     let all = ["base", "1", "2", "3", "4", "5"];
