@@ -256,6 +256,21 @@ pub(crate) fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
         .collect()
 }
 
+/// RocksDB cuts tables between versions of a user key. An opening of such a tree panicked.
+#[test]
+fn adjacent_tables_of_a_level_may_share_a_user_key() {
+    let table = |number, seq| {
+        let key = InternalKey::new(b"k", SequenceNumber(seq), ValueKind::Value);
+        Arc::new(FileMeta::new(FileNumber(number), 100, key.clone(), key))
+    };
+    let edit = TreeEdit {
+        added: vec![(1, table(1, 9)), (1, table(2, 8))],
+        ..TreeEdit::default()
+    };
+    let version = Version::empty(KeyOrder::Bytewise, 7).with_edit(&edit);
+    super::invariants::check_version(&version.expect("the tables are in order"));
+}
+
 #[test]
 fn an_edit_is_in_the_view_and_in_the_manifest() {
     let it = Fixture::new(DbOptions::default());

@@ -267,6 +267,8 @@ impl Shared {
     /// Drops all versions with timestamps newer than `timestamp` from all families whose keys have timestamps.
     pub(crate) fn drop_newer_versions(self: &Arc<Self>, timestamp: &[u8]) -> Result<()> {
         let options = CompactRangeOptions {
+            // Automatic compactions, which the open has scheduled, do not trim.
+            exclusive_manual_compaction: true,
             bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
             ..CompactRangeOptions::default()
         };

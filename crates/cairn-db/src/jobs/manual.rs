@@ -80,11 +80,16 @@ impl Shared {
         }
         self.retry_damaged(family);
         let blob_gc = manual_blob_gc(family, options)?;
-        let mut manual = Manual::new(begin, end, options, self.catalog.numbers.next());
-        self.as_manual(
+        let manual = self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
-            || self.run_manual(family, &mut manual, (blob_gc, trim), &options.canceled),
+            || {
+                // Outputs of the automatic compactions that it waited for are inputs: they are not trimmed.
+                let next = self.catalog.numbers.next();
+                let mut manual = Manual::new(begin, end, options, next);
+                self.run_manual(family, &mut manual, (blob_gc, trim), &options.canceled)?;
+                Ok(manual)
+            },
         )?;
         match manual.reached().filter(|_| options.change_level) {
             Some(level) => {

@@ -659,6 +659,28 @@ fn an_open_can_drop_newer_versions() {
     assert_eq!(versions(&opened(&world), 0, 9), expected);
 }
 
+/// The automatic compaction that the open starts does not trim its output.
+#[test]
+fn newer_versions_are_dropped_from_tables_of_a_compaction_that_the_open_started() {
+    let world = World::in_memory();
+    let quiet = FamilyOptions {
+        disable_auto_compactions: true,
+        ..stamped()
+    };
+    let db = opened_as(&world, &quiet, open).unwrap();
+    for number in 1..9 {
+        db.put_with_timestamp(b"a", &ts(number), b"a").unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    let db = opened_as(&world, &stamped(), |request| {
+        open_and_trim_history(request, &ts(2))
+    })
+    .unwrap();
+    let left = [2, 1].map(|number| (b"a".to_vec(), number, value("a")));
+    assert_eq!(versions(&db, 0, 9), left);
+}
+
 #[test]
 fn tables_without_timestamps_keep_the_newest_version() {
     let world = World::in_memory();
