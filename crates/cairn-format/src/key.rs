@@ -349,6 +349,9 @@ fn replace_if_after(order: &KeyOrder, internal: &mut Vec<u8>, mut short: Vec<u8>
     }
 }
 
+/// RocksDB's `kTypeMaxValid`: the kind of the smallest bound of a table that begins with a truncated range tombstone.
+const FIRST_OF_A_SEQUENCE_NUMBER: u8 = 0x1a;
+
 /// An owned internal key.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct InternalKey(Vec<u8>);
@@ -362,14 +365,20 @@ impl InternalKey {
         InternalKey(bytes)
     }
 
-    /// Validates `bytes` as an internal key.
+    /// Validates `bytes` as an internal key or as the bound of a table. RocksDB's number of a bound that precedes
+    /// all entries with its user key and sequence number becomes that of [`ValueKind::FOR_SEEK`].
     ///
     /// # Errors
     ///
     /// Those of [`parse`].
     pub fn decode(bytes: &[u8]) -> Decoded<InternalKey> {
-        parse(bytes)?;
-        Ok(InternalKey(bytes.to_vec()))
+        let mut bytes = bytes.to_vec();
+        if let Some([kind @ FIRST_OF_A_SEQUENCE_NUMBER, ..]) = bytes.last_chunk_mut::<SUFFIX_LEN>()
+        {
+            *kind = ValueKind::FOR_SEEK as u8;
+        }
+        parse(&bytes)?;
+        Ok(InternalKey(bytes))
     }
 
     /// The encoded key.
@@ -563,6 +572,23 @@ mod tests {
             assert!(parse(&key).is_err());
         }
         assert!(parse(&[0; 7]).is_err());
+    }
+
+    #[test]
+    fn the_bound_of_a_truncated_tombstone_precedes_entries_with_its_number() {
+        let bound = InternalKey::decode(b"k\x1a\x05\0\0\0\0\0\0").unwrap();
+        assert_eq!(
+            (bound.user_key(), bound.seq()),
+            (&b"k"[..], SequenceNumber(5))
+        );
+        let order = KeyOrder::Bytewise;
+        let newer = internal(b"k", 6, ValueKind::Value);
+        assert_eq!(compare(&order, &newer, bound.as_bytes()), Ordering::Less);
+        for kind in [ValueKind::RangeDeletion, ValueKind::Value] {
+            let entry = internal(b"k", 5, kind);
+            assert_eq!(compare(&order, bound.as_bytes(), &entry), Ordering::Less);
+            assert!(bound.kind() > kind);
+        }
     }
 
     #[test]
