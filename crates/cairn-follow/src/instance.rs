@@ -41,8 +41,8 @@ struct Position {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` without a database, for a missing family, or if `secondary` is the directory of the primary;
-/// `IoError`; `Corruption` with file and offset.
+/// `InvalidArgument` for a missing family, or if `secondary` is the directory of the primary; `IoError`, also without
+/// a database; `Corruption` with file and offset.
 pub fn open_as_secondary(request: &OpenRequest<'_>, secondary: &Path) -> Result<Db> {
     open_instance(request, secondary, Follows::InPlace, None).map(|(db, _)| db)
 }

@@ -147,8 +147,8 @@ impl DbBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without a primary, if a named family does not exist, or if `secondary` is the directory of the
-    /// primary; `IoError`; `Corruption` with file and offset.
+    /// `InvalidArgument` if a named family does not exist, or if `secondary` is the directory of the primary; `IoError`,
+    /// also without a primary; `Corruption` with file and offset.
     pub fn open_as_secondary(self, secondary: impl AsRef<Path>) -> Result<Db> {
         let secondary = secondary.as_ref().to_owned();
         let inner = self.open_as(|request| cairn_follow::open_as_secondary(request, &secondary))?;

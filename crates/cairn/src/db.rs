@@ -57,7 +57,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no database; `Corruption` of its MANIFEST.
+    /// `IoError` if there is no database; `Corruption` of its MANIFEST.
     pub fn list_families(path: impl AsRef<Path>) -> Result<Vec<String>> {
         Db::list_families_in(&World::posix(), path.as_ref())
     }

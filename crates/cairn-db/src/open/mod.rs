@@ -87,8 +87,8 @@ pub struct OpenRequest<'a> {
 /// # Errors
 ///
 /// `InvalidArgument` if it does not exist (or must not), if a family is not listed or missing, or for invalid
-/// options; `NotSupported` for unsupported options and files; `IoError` if it is open elsewhere; `Corruption`
-/// with file and offset.
+/// options; `NotSupported` for unsupported options and files; `IoError` if it is open elsewhere, or does not exist
+/// and `read_only` is set; `Corruption` with file and offset.
 pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     open_above(request, &BTreeMap::new())
 }
@@ -223,7 +223,7 @@ fn open_with(
     }
     let dir = fs
         .canonical(request.path)
-        .map_err(|error| missing(request.path, &error))?;
+        .map_err(|error| missing(request, &error))?;
     let lock = match writes {
         true => Some(fs.lock(&dir.join(FileName::Lock.to_string()))?),
         false => None,
@@ -334,11 +334,12 @@ fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
     }
 }
 
-fn missing(path: &Path, error: &Error) -> Error {
+fn missing(request: &OpenRequest<'_>, error: &Error) -> Error {
     match error.subcode() {
+        Subcode::PathNotFound if request.read_only => manifest::no_database(request.path),
         Subcode::PathNotFound => Error::invalid_argument(format!(
             "{} does not exist (create_if_missing is false)",
-            path.display()
+            request.path.display()
         )),
         _ => error.clone(),
     }
@@ -364,12 +365,11 @@ fn recover_manifest(
             dir.display()
         ))),
         Some(number) => manifest::replay(fs, dir, number, &order),
-        None if request.read_only || !options.create_if_missing => {
-            Err(Error::invalid_argument(format!(
-                "{} does not exist (create_if_missing is false)",
-                dir.join(FileName::Current.to_string()).display()
-            )))
-        }
+        None if request.read_only => Err(manifest::no_database(dir)),
+        None if !options.create_if_missing => Err(Error::invalid_argument(format!(
+            "{} does not exist (create_if_missing is false)",
+            dir.join(FileName::Current.to_string()).display()
+        ))),
         None => {
             files::refuse_orphaned_logs(fs, dir, options)?;
             let given = given_options(request, "default");
@@ -737,14 +737,11 @@ fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is no database; `Corruption` of its MANIFEST.
+/// `IoError` if there is no database; `Corruption` of its MANIFEST.
 pub fn list_families(path: &Path, world: &World) -> Result<Vec<String>> {
     let fs = &*world.fs;
     let Some(number) = manifest::current(fs, path)? else {
-        return Err(Error::invalid_argument(format!(
-            "{} is not a database: it has no CURRENT",
-            path.display()
-        )));
+        return Err(manifest::no_database(path));
     };
     manifest::families(fs, path, number)
 }

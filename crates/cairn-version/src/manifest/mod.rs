@@ -17,7 +17,7 @@ use std::path::Path;
 use cairn_format::names::{self, FileName};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
-use cairn_types::{Error, FileNumber, Result, Subcode};
+use cairn_types::{Code, Error, FileNumber, Result, Subcode};
 
 pub use best_effort::{FileProbe, replay_best_effort};
 pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
@@ -43,6 +43,15 @@ pub fn current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
     let number = names::decode_current(&content[..len])
         .map_err(|malformed| malformed.in_file(path.display(), 0))?;
     Ok(Some(number))
+}
+
+/// The error of a read of a database without a CURRENT. RocksDB's programs distinguish a missing database from a
+/// damaged one by the code.
+#[must_use]
+pub fn no_database(dir: &Path) -> Error {
+    let path = dir.join(FileName::Current.to_string());
+    let text = format!("{} does not exist", path.display());
+    Error::new(Code::IoError, Subcode::PathNotFound, text)
 }
 
 /// Durably points CURRENT of `dir` to MANIFEST `number`: a temporary file is synced and renamed, and

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
 use cairn_platform::sync::Arc;
-use cairn_types::{Error, FileNumber, KeyOrder, Result, Subcode};
+use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 
 use super::replay::{CleanEnd, Recovered, Replay, read_from};
-use super::{current, damaged};
+use super::{current, damaged, no_database};
 
 /// The number of attempts to open the MANIFEST that CURRENT names.
 const TRIES: u32 = 10;
@@ -46,7 +46,7 @@ impl Tail {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without a database; `Corruption` with file and offset; `IoError`.
+    /// [`no_database`]; `Corruption` with file and offset; `IoError`.
     pub fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Tail> {
         let mut tail = Tail {
             fs,
@@ -68,10 +68,7 @@ impl Tail {
         let mut tries = 0;
         loop {
             let Some(number) = current(&*self.fs, &self.dir)? else {
-                return Err(Error::invalid_argument(format!(
-                    "{} does not exist: there is no database to follow",
-                    self.dir.join(FileName::Current.to_string()).display()
-                )));
+                return Err(no_database(&self.dir));
             };
             tries += 1;
             match self.read(number) {

@@ -1,6 +1,6 @@
 //! Ways to open a database.
 
-use cairn::{Code, Db, FamilyDescriptor, FamilyOptions, Options, World};
+use cairn::{Code, Db, FamilyDescriptor, FamilyOptions, Options, Subcode, World};
 
 use crate::shown;
 
@@ -119,4 +119,29 @@ fn debug_forms_show_no_data() {
         shown.contains("\"/db\"") && shown.contains("\"default\""),
         "{shown}"
     );
+}
+
+/// RocksDB's code, by which programs distinguish a missing database from a damaged one.
+#[test]
+fn reading_a_missing_database_is_an_io_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default();
+    for path in [dir.path().to_owned(), dir.path().join("missing")] {
+        let errors = [
+            Db::list_families(&path).unwrap_err(),
+            Db::open_read_only(&path, &options).unwrap_err(),
+            Db::builder(&path)
+                .open_as_secondary(dir.path().join("secondary"))
+                .unwrap_err(),
+            Db::builder(&path)
+                .open_as_follower(dir.path().join("follower"))
+                .unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.code(), Code::IoError, "{error}");
+            assert_eq!(error.subcode(), Subcode::PathNotFound, "{error}");
+        }
+        let error = Db::open(&path, &options).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    }
 }
