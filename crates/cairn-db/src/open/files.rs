@@ -60,7 +60,8 @@ pub(super) fn refuse_orphaned_logs(
     Ok(())
 }
 
-/// Returns the identity of the database: that in the MANIFEST, that in IDENTITY, or a new one.
+/// Returns the identity of the database: that in the MANIFEST, that in IDENTITY, or a new one. An IDENTITY that is
+/// damaged or differs from the MANIFEST is replaced.
 pub(super) fn identity(
     request: &OpenRequest<'_>,
     options: &DbOptions,
@@ -71,9 +72,10 @@ pub(super) fn identity(
     let path = dir.join(FileName::Identity.to_string());
     let content = read_small(fs, &path)?;
     let recorded = match &content {
-        Some(content) if !content.is_empty() => {
-            Some(names::decode_identity(content).map_err(|e| e.in_file(path.display(), 0))?)
-        }
+        Some(content) if !content.is_empty() => match names::decode_identity(content) {
+            Err(error) if recovered.db_id.is_none() => return Err(error.in_file(path.display(), 0)),
+            recorded => recorded.ok(),
+        },
         _ => None,
     };
     let random = &request.world.random;
@@ -84,7 +86,7 @@ pub(super) fn identity(
         .unwrap_or_else(|| {
             cairn_format::id::db_id_from_random(random.next_u64(), random.next_u64())
         });
-    if !request.read_only && options.write_identity_file && recorded.is_none() {
+    if !request.read_only && options.write_identity_file && recorded.as_ref() != Some(&id) {
         let temporary = dir.join(FileName::Temp(recovered.next_file).to_string());
         replace(fs, &temporary, &path, id.as_bytes())?;
     }

@@ -145,3 +145,19 @@ fn reading_a_missing_database_is_an_io_error() {
         assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     }
 }
+
+/// The MANIFEST has the identity, too.
+#[test]
+fn a_damaged_identity_file_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true);
+    let path = dir.path().join("IDENTITY");
+    drop(Db::open(dir.path(), &options).unwrap());
+    let id = std::fs::read(&path).unwrap();
+    for damaged in [&b"\xff\xfe"[..], b"another"] {
+        std::fs::write(&path, damaged).unwrap();
+        drop(Db::open_read_only(dir.path(), &options).unwrap());
+        drop(Db::open(dir.path(), &options).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), id);
+    }
+}
