@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cairn_types::Result;
+
 /// The priority of background work, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
@@ -45,6 +47,15 @@ pub trait Executor: Send + Sync {
     /// threads of its own. Called by a thread that waits for background work if [`Executor::help`] ran none.
     fn help_later(&self) -> bool {
         false
+    }
+    /// Starts a thread if the executor has threads and none is running, so that jobs run even if no more can be started
+    /// later.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` if no thread can be started.
+    fn start(&self) -> Result<()> {
+        Ok(())
     }
     /// Raises the number of threads for `priority` to at least `threads`.
     fn reserve(&self, priority: Priority, threads: usize);

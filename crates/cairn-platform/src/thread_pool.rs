@@ -3,17 +3,28 @@
 //! A thread is started when a job finds no idle thread, up to the number reserved or set. Threads stay until
 //! a smaller number is set. A panic in a job ends the job only: the thread does not report it and takes the
 //! next job.
+//!
+//! Jobs are submitted under locks that they acquire themselves, so the submitter never runs one. If no thread can be
+//! started for a priority that has none, another priority's threads run its jobs. [`Executor::start`] starts one that
+//! stays; without it, and without any thread, the submitter waits until one can be started.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use cairn_types::{Error, Result};
+
+use crate::clock::Clock;
 use crate::executor::{Executor, Job, Priority};
-use crate::posix::{Process, priority};
+use crate::posix::{Process, SystemClock, priority};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use crate::timer::Timers;
+
+/// The time between attempts to start a thread while there is none.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A pool of threads for background jobs, shared by databases.
 pub struct ThreadPool {
@@ -32,6 +43,8 @@ struct Lane {
     work: Condvar,
     low_io: AtomicBool,
     low_cpu: AtomicBool,
+    #[cfg(test)]
+    refuses: AtomicBool,
 }
 
 /// The state protected by `Lane::state`.
@@ -108,6 +121,15 @@ impl Executor for ThreadPool {
 
     fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
         self.timers.add(delay, priority, job, true);
+    }
+
+    fn start(&self) -> Result<()> {
+        let lane = self.lanes.index(Priority::High);
+        if self.lanes.0[lane].state.lock().started > 0 {
+            return Ok(());
+        }
+        let started = self.lanes.add_thread(lane);
+        started.map_err(|error| Error::io("start", Path::new("a background thread"), error))
     }
 
     fn reserve(&self, priority: Priority, threads: usize) {
@@ -198,21 +220,64 @@ impl Lanes {
             lane.work.notify_one();
             return;
         }
-        let number = state.started;
-        state.started += 1;
         drop(state);
+        while self.add_thread(index).is_err() && !self.pass_on(index) {
+            SystemClock.sleep(RETRY);
+        }
+    }
+
+    /// Starts a thread of a lane, unless it has all of its threads.
+    fn add_thread(self: &Arc<Self>, index: usize) -> std::io::Result<()> {
+        let lane = &self.0[index];
+        let number = {
+            let mut state = lane.state.lock();
+            if state.started >= state.limit.max(1) {
+                return Ok(());
+            }
+            state.started += 1;
+            state.started - 1
+        };
         let lanes = Arc::clone(self);
-        let started = std::thread::Builder::new()
-            .name(format!("{}-{number}", lane.name))
-            .spawn(move || lanes.0[index].serve());
+        let started = lane.may_start().and_then(|()| {
+            let thread = std::thread::Builder::new().name(format!("{}-{number}", lane.name));
+            thread.spawn(move || lanes.0[index].serve())
+        });
+        let mut state = lane.state.lock();
         match started {
             Ok(handle) => {
-                let mut state = lane.state.lock();
                 state.handles.retain(|other| !other.is_finished());
                 state.handles.push(handle);
+                Ok(())
             }
-            Err(_) => lane.without_new_thread(),
+            Err(error) => {
+                state.started -= 1;
+                Err(error)
+            }
         }
+    }
+
+    /// True if the jobs of a lane have threads: its own, or those of another lane, to which they are passed.
+    fn pass_on(&self, index: usize) -> bool {
+        let lane = &self.0[index];
+        let mut jobs = {
+            let mut state = lane.state.lock();
+            if state.started > 0 {
+                return true;
+            }
+            std::mem::take(&mut state.queue)
+        };
+        for other in &self.0 {
+            let mut state = other.state.lock();
+            if state.started > 0 {
+                state.queue.append(&mut jobs);
+                other.work.notify_all();
+                return true;
+            }
+        }
+        let mut state = lane.state.lock();
+        jobs.append(&mut state.queue);
+        state.queue = jobs;
+        state.queue.is_empty()
     }
 }
 
@@ -232,6 +297,8 @@ impl Lane {
             work: Condvar::new(),
             low_io: AtomicBool::new(false),
             low_cpu: AtomicBool::new(false),
+            #[cfg(test)]
+            refuses: AtomicBool::new(false),
         }
     }
 
@@ -288,17 +355,13 @@ impl Lane {
         state.closing = false;
     }
 
-    /// Handles failure to start a thread. Existing threads will take the job; if there are none, the queued
-    /// jobs are run by the caller.
-    fn without_new_thread(&self) {
-        let mut state = self.state.lock();
-        state.started -= 1;
-        while state.started == 0 {
-            let Some(job) = state.queue.pop_front() else {
-                return;
-            };
-            MutexGuard::unlocked(&mut state, || run(job));
+    /// Fails if a test lets threads of this lane fail.
+    fn may_start(&self) -> std::io::Result<()> {
+        #[cfg(test)]
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::WouldBlock.into());
         }
+        Ok(())
     }
 }
 
@@ -311,10 +374,55 @@ fn run(job: Job) {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use cairn_types::Code;
+
     use super::*;
-    use crate::clock::Clock;
-    use crate::posix::SystemClock;
     use crate::sync::AtomicUsize;
+
+    /// Regression: the submitter ran the jobs of a priority for which no thread could be started. Jobs are submitted under
+    /// locks, and acquire them.
+    #[test]
+    fn jobs_without_a_thread_of_their_priority_run_on_another() {
+        let pool = ThreadPool::new();
+        pool.start().unwrap();
+        pool.lanes
+            .0
+            .iter()
+            .for_each(|lane| lane.refuses.store(true, Ordering::Relaxed));
+        pool.reserve(Priority::High, 2);
+        let (send, receive) = channel();
+        let submitted = Arc::new(Mutex::new(()));
+        for priority in [Priority::Low, Priority::High, Priority::Part] {
+            let (send, lock) = (send.clone(), Arc::clone(&submitted));
+            let held = submitted.lock();
+            let job = move || {
+                drop(lock.lock());
+                send.send(current_priority()).unwrap();
+            };
+            pool.spawn(priority, Box::new(job));
+            drop(held);
+            assert_eq!(receive.recv().unwrap(), Some(Priority::High));
+        }
+    }
+
+    #[test]
+    fn a_submitter_waits_until_a_thread_can_be_started() {
+        let pool = ThreadPool::new();
+        let refuse = |refuses| {
+            let lanes = pool.lanes.0.iter();
+            lanes.for_each(|lane| lane.refuses.store(refuses, Ordering::Relaxed));
+        };
+        refuse(true);
+        assert_eq!(pool.start().unwrap_err().code(), Code::IoError);
+        let (send, receive) = channel();
+        let job = move || send.send(current_priority()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.spawn(Priority::Low, Box::new(job)));
+            assert!(receive.recv_timeout(Duration::from_millis(30)).is_err());
+            refuse(false);
+            assert_eq!(receive.recv().unwrap(), Some(Priority::Low));
+        });
+    }
 
     #[test]
     fn jobs_run_in_order_on_named_threads() {

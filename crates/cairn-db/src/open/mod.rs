@@ -550,6 +550,7 @@ fn assemble(
         world.fs = budget.timed(world.fs.clone(), world.clock.clone());
     }
     let context = Arc::new(context);
+    context.world.executor.start()?;
     if !request.read_only {
         reserve_threads(&*context.world.executor, &options);
     }
