@@ -128,8 +128,14 @@ impl Executor for ThreadPool {
         if self.lanes.0[lane].state.lock().started > 0 {
             return Ok(());
         }
-        let started = self.lanes.add_thread(lane);
-        started.map_err(|error| Error::io("start", Path::new("a background thread"), error))
+        while let Err(error) = self.lanes.add_thread(lane) {
+            // Other priorities may have passed on their jobs meanwhile.
+            if self.lanes.pass_on(lane) {
+                return Err(Error::io("start", Path::new("a background thread"), error));
+            }
+            SystemClock.sleep(RETRY);
+        }
+        Ok(())
     }
 
     fn reserve(&self, priority: Priority, threads: usize) {
