@@ -770,6 +770,23 @@ static void chosen_transactions(const char* root) {
   free(path);
 }
 
+static void count_put(void* state, const char* k, size_t klen, const char* v, size_t vlen) {
+  (void)k, (void)klen, (void)v, (void)vlen;
+  ++*(int*)state;
+}
+
+static void ignore_delete(void* state, const char* k, size_t klen) { (void)state, (void)k, (void)klen; }
+
+/* Transactions begin each batch in their log with an empty record. */
+static void batch_of_a_transaction(void) {
+  const char logged[] = "\0\0\0\0\0\0\0\0\1\0\0\0\x0d\1\1a\0011";
+  rocksdb_writebatch_t* batch = rocksdb_writebatch_create_from(logged, sizeof logged - 1);
+  int puts = 0;
+  rocksdb_writebatch_iterate(batch, &puts, count_put, ignore_delete);
+  CHECK(puts == 1);
+  rocksdb_writebatch_destroy(batch);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   char* path = below(argc > 1 ? argv[1] : NULL, "newer");
@@ -793,6 +810,7 @@ int main(int argc, char** argv) {
   checks(db);
   sizes(db);
   batch(db, family);
+  batch_of_a_transaction();
   ingestion();
   several_families(db, options);
   texts_and_choices();
