@@ -15,7 +15,7 @@ use crate::{
 const FUZZ_INPUTS: &str = "16000";
 
 /// Operations that RocksDB's library and Cairn's execute side by side.
-const TWIN_OPERATIONS: &str = "360000";
+const TWIN_OPERATIONS: &str = "240000";
 
 /// The Python module, which is compiled apart: it enables features of crates that generate code, with which those of the
 /// other packages would be compiled twice.
@@ -269,7 +269,7 @@ fn fault(root: &Path) -> Result<(), String> {
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "34", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "26", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {
