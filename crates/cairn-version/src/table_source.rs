@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use cairn_format::names;
+use cairn_format::names::{self, FileName};
 use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, ChargePolicy};
 use cairn_observe::files::{ReadOf, counted_reads};
@@ -103,15 +103,18 @@ impl TableSource {
     /// [`TableSource::path`] is opened here.
     #[must_use]
     pub fn legacy_path(&self, file: &FileMeta) -> PathBuf {
-        self.path(file).with_extension("ldb")
+        self.in_dir(file, FileName::LegacyTable(file.number).to_string())
     }
 
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
-        let name = names::table(file.number);
-        self.dir(file)
-            .map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+        self.in_dir(file, names::table(file.number))
+    }
+
+    fn in_dir(&self, file: &FileMeta, name: String) -> PathBuf {
+        let dir = self.dir(file);
+        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }
 
     /// Returns the directory of `file`.

@@ -62,7 +62,8 @@ fn value(n: u32, round: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// All entries of the default family, in order.
+pub fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut iter = db.iter();
     iter.seek_to_first();
     let mut all = Vec::new();

@@ -8,7 +8,7 @@ use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::Result;
 
-use crate::basic::{db_options, open_at, small};
+use crate::basic::{db_options, open_at, scan, small};
 
 const DIR: &str = "/db";
 
@@ -25,17 +25,14 @@ fn rename_tables(world: &World) {
     }
 }
 
-/// All entries of the database.
-fn entries(db: &Db) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut found = Vec::new();
-    let mut iter = db.iter();
-    iter.seek_to_first();
-    while iter.valid() {
-        found.push((iter.key().to_vec(), iter.value().to_vec()));
-        iter.next();
-    }
-    iter.status()?;
-    Ok(found)
+/// A closed database with a table that has an entry.
+fn with_a_table() -> World {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).expect("it is created");
+    db.put(b"k", b"1").expect("a write");
+    db.flush().expect("a flush");
+    db.close().expect("it closes");
+    world
 }
 
 fn open_read_only(world: &World, paranoid_checks: bool) -> Result<Db> {
@@ -70,26 +67,22 @@ fn tables_with_names_of_leveldb_are_read_and_renamed_by_openings_that_write() {
     rename_tables(&world);
     for paranoid_checks in [true, false] {
         let db = open_read_only(&world, paranoid_checks).unwrap();
-        assert_eq!(entries(&db).unwrap(), expected);
+        assert_eq!(scan(&db), expected);
         let kept = names(&world);
         assert_eq!(kept.iter().filter(|name| name.ends_with(".ldb")).count(), 2);
     }
     let db = open_at(&world, &[]).unwrap();
-    assert_eq!(entries(&db).unwrap(), expected);
+    assert_eq!(scan(&db), expected);
     let now = names(&world);
     assert_eq!(now.iter().filter(|name| name.ends_with(".sst")).count(), 2);
     assert!(!now.iter().any(|name| name.ends_with(".ldb")));
     db.compact_range(None, None, &Default::default()).unwrap();
-    assert_eq!(entries(&db).unwrap(), expected);
+    assert_eq!(scan(&db), expected);
 }
 
 #[test]
 fn a_missing_table_is_reported_under_its_current_name() {
-    let world = World::in_memory();
-    let db = open_at(&world, &[]).unwrap();
-    db.put(b"k", b"1").unwrap();
-    db.flush().unwrap();
-    db.close().unwrap();
+    let world = with_a_table();
     for name in names(&world).iter().filter(|name| name.ends_with(".sst")) {
         world.fs.remove(&Path::new(DIR).join(name)).unwrap();
     }
@@ -100,16 +93,12 @@ fn a_missing_table_is_reported_under_its_current_name() {
 
 #[test]
 fn repair_reads_tables_with_names_of_leveldb() {
-    let world = World::in_memory();
-    let db = open_at(&world, &[]).unwrap();
-    db.put(b"k", b"1").unwrap();
-    db.flush().unwrap();
-    db.close().unwrap();
+    let world = with_a_table();
     rename_tables(&world);
     world.fs.remove(&Path::new(DIR).join("CURRENT")).unwrap();
     cairn_db::repair(&world, DIR.as_ref(), &db_options(), &[], &small()).unwrap();
     let db = open_at(&world, &[]).unwrap();
-    assert_eq!(entries(&db).unwrap(), [(b"k".to_vec(), b"1".to_vec())]);
+    assert_eq!(scan(&db), [(b"k".to_vec(), b"1".to_vec())]);
 }
 
 /// `tests/data/leveldb` was written by LevelDB 1.22: keys 0 to 899 with tables and a log, then every third deleted; after
@@ -143,15 +132,12 @@ fn a_database_of_leveldb_is_opened() {
         (format!("key{n:04}").into_bytes(), value.into_bytes())
     });
     let expected: Vec<_> = expected.collect();
-    assert_eq!(
-        entries(&open_read_only(&world, true).unwrap()).unwrap(),
-        expected
-    );
+    assert_eq!(scan(&open_read_only(&world, true).unwrap()), expected);
     for _ in 0..2 {
         let db = open_at(&world, &[]).unwrap();
-        assert_eq!(entries(&db).unwrap(), expected);
+        assert_eq!(scan(&db), expected);
         db.compact_range(None, None, &Default::default()).unwrap();
-        assert_eq!(entries(&db).unwrap(), expected);
+        assert_eq!(scan(&db), expected);
         db.close().unwrap();
     }
 }
