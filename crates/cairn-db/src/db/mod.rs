@@ -228,8 +228,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// After `InvalidArgument`, `Incomplete` and `NotSupported`, nothing was written. After an `IoError` of
-    /// the log, the database is read-only and it is unknown whether the batch was written: when the database
+    /// `InvalidArgument`, among others, for a range deletion that ends before its start, and for a merge operand for a
+    /// family without a merge operator. After it, and after `Incomplete` and `NotSupported`, nothing was written. After
+    /// an `IoError` of the log, the database is read-only and it is unknown whether the batch was written: when the database
     /// is opened again, it is recovered either completely or not at all.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.shared().write(batch, options)
