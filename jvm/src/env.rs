@@ -375,6 +375,18 @@ impl Env {
         self.checked(result)
     }
 
+    /// Calls a method that returns a byte.
+    pub fn call_byte(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i8> {
+        let result = jni!(
+            self,
+            CallByteMethodA,
+            object.0,
+            method.0,
+            arguments.as_ptr()
+        );
+        self.checked(result)
+    }
+
     /// A static method of a class.
     pub fn static_method(self, class: jclass, name: &str, descriptor: &str) -> Outcome<Method> {
         let (name, descriptor) = (terminated(name), terminated(descriptor));

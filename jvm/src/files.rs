@@ -305,8 +305,19 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         let user = env.map(user.map(|(name, value)| Ok((text(name)?, text(value)?))))?;
         arguments.push(jvalue { l: user.0 });
     }
+    let class = "org/rocksdb/TableProperties";
+    // Release 6.20 lacks the last number, and has the offsets of properties in the file, which stay empty.
+    const OLD: &str = "(JJJJJJJJJJJJJJJJJJJJJ[BLjava/lang/String;Ljava/lang/String;Ljava/lang/String;\
+                       Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;Ljava/util/Map;Ljava/util/Map;\
+                       Ljava/util/Map;)V";
+    if env.has_method(env.class(class)?, "<init>", OLD) {
+        arguments.remove(numbers.len() - 1);
+        let offsets = env.map(std::iter::empty())?;
+        arguments.push(jvalue { l: offsets.0 });
+        return env.create(class, OLD, &arguments);
+    }
     env.create(
-        "org/rocksdb/TableProperties",
+        class,
         "(JJJJJJJJJJJJJJJJJJJJJJ[BLjava/lang/String;Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;\
          Ljava/lang/String;Ljava/lang/String;Ljava/util/Map;Ljava/util/Map;)V",
         &arguments,
@@ -386,6 +397,19 @@ fn file_arguments(env: Env, file: &LiveFileMetaData) -> Outcome<Vec<jvalue>> {
     ])
 }
 
+/// Creates a description of a file. `types` are those of all arguments but the checksum, which releases before 8.10 lack.
+fn described(env: Env, class: &str, types: &str, arguments: &[jvalue]) -> Outcome<Object> {
+    let with_checksum = format!("({types}[B)V");
+    match env.has_method(env.class(class)?, "<init>", &with_checksum) {
+        true => env.create(class, &with_checksum, arguments),
+        false => env.create(
+            class,
+            &format!("({types})V"),
+            &arguments[..arguments.len() - 1],
+        ),
+    }
+}
+
 pub fn live_files_metadata(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> {
     let files = db.db.live_files_metadata();
     let array = env.object_array("org/rocksdb/LiveFileMetaData", files.len())?;
@@ -400,9 +424,10 @@ pub fn live_files_metadata(env: Env, db: Ref<Database>) -> Outcome<ObjectArray> 
                 },
             ];
             arguments.extend(file_arguments(env, file)?);
-            let created = env.create(
+            let created = described(
+                env,
                 "org/rocksdb/LiveFileMetaData",
-                "([BILjava/lang/String;Ljava/lang/String;JJJ[B[BJZJJ[B)V",
+                "[BILjava/lang/String;Ljava/lang/String;JJJ[B[BJZJJ",
                 &arguments,
             )?;
             env.set_element(array, at, created)
@@ -418,9 +443,10 @@ pub fn family_metadata(env: Env, db: Ref<Database>, family: jlong) -> Outcome<Ob
         let files = env.object_array("org/rocksdb/SstFileMetaData", level.files.len())?;
         for (at, file) in level.files.iter().enumerate() {
             env.frame(|| {
-                let created = env.create(
+                let created = described(
+                    env,
                     "org/rocksdb/SstFileMetaData",
-                    "(Ljava/lang/String;Ljava/lang/String;JJJ[B[BJZJJ[B)V",
+                    "Ljava/lang/String;Ljava/lang/String;JJJ[B[BJZJJ",
                     &file_arguments(env, file)?,
                 )?;
                 env.set_element(files, at, created)

@@ -25,6 +25,7 @@ mod handle;
 mod iterator;
 mod listener;
 mod objects;
+mod older;
 mod options;
 mod reads;
 mod scalar;

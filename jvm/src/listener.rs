@@ -27,6 +27,7 @@ use crate::env::{Env, LongArray, Method, Object, ObjectArray, Outcome};
 use crate::files::table_properties;
 use crate::handle::{Mut, New, Ref, create, of, take};
 use crate::options::AllOptions;
+use crate::versions;
 
 const CLASS: &str = "org/rocksdb/AbstractEventListener";
 
@@ -484,10 +485,10 @@ impl EventListener for Bound {
                 &[
                     text(env, &info.family_name)?,
                     jvalue {
-                        b: info.current.number() as i8,
+                        b: versions::stall_number(info.current),
                     },
                     jvalue {
-                        b: info.previous.number() as i8,
+                        b: versions::stall_number(info.previous),
                     },
                 ],
             )?;

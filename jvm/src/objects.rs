@@ -21,7 +21,7 @@ use jni_sys::{jint, jlong, jvalue};
 use crate::env::{ByteArray, Env, JString, LongArray, Object, Outcome, illegal};
 use crate::handle::{Mut, New, Ref};
 use crate::options::AllOptions;
-use crate::tickers::{HISTOGRAMS, TICKERS};
+use crate::tickers;
 
 /// A factory of tables: Java owns it and passes it to options at once.
 pub enum TableFormat {
@@ -175,79 +175,6 @@ pub fn block_based(
     table(env, fill, cache, filter, cache_size, shard_bits)
 }
 
-/// The overload of release 8.10.
-pub fn block_based_8(
-    env: Env,
-    cache_meta: bool,
-    high_priority: bool,
-    pin_l0: bool,
-    pin_top: bool,
-    index_type: i8,
-    data_index: i8,
-    ratio: f64,
-    checksum: i8,
-    no_cache: bool,
-    cache: Option<Ref<Arc<BlockCache>>>,
-    persistent: jlong,
-    block_size: jlong,
-    deviation: jint,
-    restart: jint,
-    index_restart: jint,
-    metadata_size: jlong,
-    partition_filters: bool,
-    filters_for_memory: bool,
-    delta: bool,
-    filter: Option<Ref<FilterPolicy>>,
-    whole_key: bool,
-    verify_compression: bool,
-    read_amp: jint,
-    format_version: jint,
-    compress_index: bool,
-    align: bool,
-    shortening: i8,
-    cache_size: jlong,
-    shard_bits: jint,
-) -> Outcome<New<TableFormat>> {
-    let default = TableOptions::default();
-    block_based(
-        env,
-        cache_meta,
-        high_priority,
-        pin_l0,
-        pin_top,
-        index_type,
-        data_index,
-        ratio,
-        checksum,
-        no_cache,
-        cache,
-        persistent,
-        block_size,
-        deviation,
-        restart,
-        index_restart,
-        metadata_size,
-        partition_filters,
-        filters_for_memory,
-        delta,
-        filter,
-        whole_key,
-        verify_compression,
-        read_amp,
-        format_version,
-        false,
-        default.uniform_cv_threshold,
-        compress_index,
-        align,
-        0,
-        default.super_block_alignment_space_overhead_ratio as jlong,
-        shortening,
-        0,
-        cache_size,
-        shard_bits,
-    )
-}
-
 /// A `BlockBasedTableConfig` with the options of a column family. Java does not own the filter, whose handle is that of
 /// the last call with the same number of bits.
 pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
@@ -309,19 +236,32 @@ pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
             i: o.format_version.cast_signed(),
         },
     ];
-    const NEW: &str = "(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V";
-    const OLD: &str = "(ZZZZBBDBZJIIIJZZZZZIIZZBBJD)V";
     let class = "org/rocksdb/BlockBasedTableConfig";
-    let is_new = env.has_method(env.class(class)?, "<init>", NEW);
-    if is_new {
+    let has = |descriptor: &str| {
+        env.class(class)
+            .map(|class| env.has_method(class, "<init>", descriptor))
+    };
+    // The constructors of releases 8.10, 10.10, 11.0 and 11.1 differ in what follows.
+    let (constructor, release) = if has("(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V")? {
+        ("(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V", 3)
+    } else if has("(ZZZZBBDBZJIIIJZZZZZIIZZZJJBBBJD)V")? {
+        ("(ZZZZBBDBZJIIIJZZZZZIIZZZJJBBBJD)V", 2)
+    } else if has("(ZZZZBBDBZJIIIJZZZZZIIZZJJBBJD)V")? {
+        ("(ZZZZBBDBZJIIIJZZZZZIIZZJJBBJD)V", 1)
+    } else {
+        ("(ZZZZBBDBZJIIIJZZZZZIIZZBBJD)V", 0)
+    };
+    if release >= 2 {
         arguments.push(flag(o.separate_key_value_in_data_block));
+    }
+    if release >= 3 {
         arguments.push(jvalue {
             d: o.uniform_cv_threshold,
         });
     }
     arguments.push(flag(o.enable_index_compression));
     arguments.push(flag(o.block_align));
-    if is_new {
+    if release >= 1 {
         let sizes = [
             o.super_block_alignment_size,
             o.super_block_alignment_space_overhead_ratio,
@@ -329,7 +269,7 @@ pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
         arguments.extend(sizes.map(|size| jvalue { j: size as jlong }));
     }
     arguments.push(number!(IndexShortening, o.index_shortening));
-    if is_new {
+    if release >= 2 {
         arguments.push(number!(IndexBlockSearchType, o.index_block_search_type));
     }
     arguments.push(jvalue {
@@ -337,7 +277,7 @@ pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
     });
     arguments.push(jvalue { j: filter });
     arguments.push(jvalue { d: bits });
-    env.create(class, if is_new { NEW } else { OLD }, &arguments)
+    env.create(class, constructor, &arguments)
 }
 
 /// The handle of a Bloom filter that no Java object owns.
@@ -693,13 +633,11 @@ pub fn set_stats_level(_env: Env, statistics: Ref<StatisticsHandle>, level: i8) 
 }
 
 fn ticker(number: i8) -> Option<Ticker> {
-    let found = TICKERS.iter().find(|(java, _)| *java == number)?;
-    Ticker::named(found.1)
+    Ticker::named(tickers::ticker(number)?)
 }
 
 fn histogram(number: i8) -> Option<Histogram> {
-    let found = HISTOGRAMS.iter().find(|(java, _)| *java == number)?;
-    Histogram::named(found.1)
+    Histogram::named(tickers::histogram(number)?)
 }
 
 pub fn ticker_count(_env: Env, statistics: Ref<StatisticsHandle>, number: i8) -> jlong {

@@ -55,6 +55,13 @@ pub struct Inert {
     pub max_write_buffer_number_to_maintain: i32,
 }
 
+/// The default options of a family. RocksDB's library of the loaded classes can read the tables.
+fn default_family() -> FamilyOptions {
+    let mut family = FamilyOptions::default();
+    family.table.format_version = crate::versions::format_version();
+    family
+}
+
 impl Default for AllOptions {
     fn default() -> AllOptions {
         AllOptions {
@@ -62,7 +69,7 @@ impl Default for AllOptions {
                 statistics: Keeping::Nothing,
                 ..DbOptions::default()
             },
-            family: FamilyOptions::default(),
+            family: default_family(),
             world: None,
             env_handle: 0,
             listeners: Vec::new(),
@@ -527,7 +534,7 @@ texts! {
 }
 
 fn family_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
-    let parsed = parse::<FamilyOptions>(&env.text(text)?, ignore_unknown);
+    let parsed = parse(default_family(), &env.text(text)?, ignore_unknown);
     Ok(parsed.map_or(0, |family| {
         crate::handle::create(AllOptions {
             family,
@@ -536,9 +543,8 @@ fn family_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> 
     }))
 }
 
-/// The options in `text`; `None`, which becomes null, if they are rejected.
-fn parse<T: cairn_options::Options>(text: &str, ignore_unknown: bool) -> Option<T> {
-    let mut options = T::default();
+/// `options`, changed by `text`; `None`, which becomes null, if it is rejected.
+fn parse<T: cairn_options::Options>(mut options: T, text: &str, ignore_unknown: bool) -> Option<T> {
     let parsed = match ignore_unknown {
         true => options.update_from_known(text).map(drop),
         false => options.update_from(text),
@@ -559,7 +565,7 @@ pub fn family_from_text_with(
 }
 
 fn db_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
-    let parsed = parse::<DbOptions>(&env.text(text)?, ignore_unknown);
+    let parsed = parse(DbOptions::default(), &env.text(text)?, ignore_unknown);
     Ok(parsed.map_or(0, |db| {
         let mut all = AllOptions {
             db,
@@ -611,7 +617,8 @@ pub fn set_config_escaped(_env: Env, _config: Ref<ConfigOptions>, _escaped: bool
 
 pub fn set_config_sanity(_env: Env, _config: Ref<ConfigOptions>, _level: i8) {}
 
-fn load(
+/// Sets the options of a file.
+pub fn load(
     env: Env,
     file: cairn_options::file::OptionsFile,
     options: jlong,

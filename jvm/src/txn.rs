@@ -633,20 +633,27 @@ pairs! {
     Merge, false: merge_untracked(family: jlong);
 }
 
+// `putUntracked`, and the other writes before release 8.11.
 macro_rules! short_pairs {
-    ($($name:ident($($after:ident: $kind:ty),*);)+) => {$(
+    ($($op:ident, $tracked:literal: $name:ident($($after:ident: $kind:ty),*);)+) => {$(
         pub fn $name(
             env: Env, txn: Mut<Txn>, key: ByteArray, key_len: jint, value: ByteArray, len: jint $(, $after: $kind)*
         ) -> Outcome<()> {
             let (key, value) = (env.bytes(key, 0, key_len)?, env.bytes(value, 0, len)?);
-            write(txn.0, Op::Put, family_argument!($($after)*), &key, &value, false)
+            write(txn.0, Op::$op, family_argument!($($after)*), &key, &value, $tracked)
         }
     )+};
 }
 
 short_pairs! {
-    put_untracked();
-    put_untracked_family(family: jlong);
+    Put, false: put_untracked();
+    Put, false: put_untracked_family(family: jlong);
+    Put, true: put_short();
+    Put, true: put_short_family(family: jlong, assume_tracked: bool);
+    Merge, true: merge_short();
+    Merge, true: merge_short_family(family: jlong, assume_tracked: bool);
+    Merge, false: merge_untracked_short();
+    Merge, false: merge_untracked_short_family(family: jlong);
 }
 
 macro_rules! part_pairs {

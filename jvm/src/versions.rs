@@ -3,17 +3,72 @@
 //! The classes have no version number of their own. The constructor of a table format takes one argument per option of
 //! tables, so that its descriptor differs between releases.
 
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_observe::StallCondition;
+
 use crate::env::{Env, Fail, JString, Object, Outcome};
 
-/// A native method with its descriptor in each release that the library serves.
+/// A native method with its descriptor in the releases that the library serves.
 const CLASS: &str = "org/rocksdb/BlockBasedTableConfig";
 const METHOD: &str = "newTableFactoryHandle";
-const DESCRIPTORS: [&str; 2] = [
+const DESCRIPTORS: [&str; 5] = [
+    // 11.1 to 11.8.
     "(ZZZZBBDBZJJJIIIJZZZJZZIIZDZZJJBBJI)J",
+    // 11.0.
+    "(ZZZZBBDBZJJJIIIJZZZJZZIIZZZJJBBJI)J",
+    // 10.10.
+    "(ZZZZBBDBZJJJIIIJZZZJZZIIZZJJBJI)J",
+    // 8.0 to 10.6, and Flink's 8.10.
     "(ZZZZBBDBZJJJIIIJZZZJZZIIZZBJI)J",
+    // 7, 6.29, and Flink's 6.20.
+    "(ZZZZBBDBZJJJJIIIJZZZJZZIIZZBJIJI)J",
 ];
+/// The first of them whose releases do not all read format version 7 of tables.
+const WITH_OLD_TABLES: usize = 3;
 
-/// Checks that the classes of the loading class loader are those of a release that the library serves.
+/// Bits of [`LOADED`]: tickers and histograms have the numbers of release 9 and later.
+const NEW_STATISTICS: u8 = 1;
+/// Write stalls have the numbers of release 8 and later.
+const NEW_STALLS: u8 = 2;
+/// The classes are those of release 10.10 or later.
+const NEW_TABLES: u8 = 4;
+
+/// What is known of the classes that were loaded last; those of the newest release if there are none.
+static LOADED: AtomicU8 = AtomicU8::new(NEW_STATISTICS | NEW_STALLS | NEW_TABLES);
+
+fn is_loaded(bit: u8) -> bool {
+    LOADED.load(Relaxed) & bit != 0
+}
+
+/// Returns true if tickers and histograms have the numbers of release 9 and later.
+pub fn has_new_statistics() -> bool {
+    is_loaded(NEW_STATISTICS)
+}
+
+/// Returns the number of a `WriteStallCondition` in Java.
+pub fn stall_number(condition: StallCondition) -> i8 {
+    let number = condition.number() as i8;
+    match is_loaded(NEW_STALLS) {
+        true => number,
+        // The condition without a stall, which is the last one since, came first.
+        false => (number + 1) % 3,
+    }
+}
+
+/// Returns the default format version of tables: the newest one that RocksDB's library of these classes can read.
+pub fn format_version() -> u32 {
+    match (is_loaded(NEW_TABLES), is_loaded(NEW_STATISTICS)) {
+        (true, _) => 7,
+        // RocksDB 8.6 reads it.
+        (false, true) => 6,
+        (false, false) => 5,
+    }
+}
+
+/// Checks that the classes of the loading class loader are those of a release that the library serves, and finds out
+/// what their numbers mean.
 ///
 /// # Errors
 ///
@@ -24,10 +79,24 @@ pub fn check(env: Env) -> Outcome<()> {
         env.take_exception();
         return Ok(());
     };
-    if DESCRIPTORS
+    let found = DESCRIPTORS
         .iter()
-        .any(|descriptor| env.has_method(class, METHOD, descriptor))
-    {
+        .position(|descriptor| env.has_method(class, METHOD, descriptor));
+    if let Some(found) = found {
+        // A constant of each enumeration that has another number in earlier releases.
+        let known = [
+            (
+                is_number(env, "TickerType", "BLOB_DB_BLOB_FILE_SYNCED", -9),
+                NEW_STATISTICS,
+            ),
+            (
+                is_number(env, "WriteStallCondition", "NORMAL", 2),
+                NEW_STALLS,
+            ),
+            (found < WITH_OLD_TABLES, NEW_TABLES),
+        ];
+        let bits = known.iter().filter(|(is, _)| *is);
+        LOADED.store(bits.fold(0, |all, (_, bit)| all | bit), Relaxed);
         return Ok(());
     }
     let origin = origin(env, Object(class)).unwrap_or_else(|_| {
@@ -38,9 +107,26 @@ pub fn check(env: Env) -> Outcome<()> {
         "java/lang/IllegalStateException",
         format!(
             "the classes of RocksJava in {origin} do not fit this library (Cairn), which is for \
-             org.rocksdb:rocksdbjni:11.1.1 and 10.1.3, and com.ververica:frocksdbjni:8.10.0-ververica-1.0"
+             org.rocksdb:rocksdbjni:6.29 to 11.8, and com.ververica:frocksdbjni:6.20 and 8.10"
         ),
     ))
+}
+
+/// Returns true if a constant of an enumeration has the number `expected`, or does not exist.
+fn is_number(env: Env, class: &str, name: &str, expected: i8) -> bool {
+    let class = format!("org/rocksdb/{class}");
+    let number = || {
+        let constant = env.constant(&class, name, &format!("L{class};"))?;
+        let get = env.method_of(constant, "getValue", "()B")?;
+        env.call_byte(constant, get, &[])
+    };
+    number().map_or_else(
+        |_: Fail| {
+            env.take_exception();
+            true
+        },
+        |number| number == expected,
+    )
 }
 
 /// The location of the jar of a class.

@@ -1,5 +1,6 @@
 //! The Java programs in `jvm/tests`, which run with the library for Java: `Behaviour`, tests that RocksJava's own leave
-//! out, and `Stress`, millions of calls in both directions under `-Xcheck:jni`.
+//! out, `Releases`, what changed between its releases, and `Stress`, millions of calls in both directions under
+//! `-Xcheck:jni`.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -113,6 +114,42 @@ impl<'a> Programs<'a> {
             _ => Err(format!("{} warnings of -Xcheck:jni", warnings.len())),
         }
     }
+}
+
+/// Runs `Releases` with the classes of `jar`: with the library in `libraries`, and then on the same databases with that
+/// of the jar.
+pub fn release(root: &Path, work: &Path, jar: &Path, libraries: &Path) -> Result<(), String> {
+    let name = jar.file_stem().unwrap_or_default().to_string_lossy();
+    let compiled = work.join("release");
+    let scratch = work.join("release.databases");
+    fresh(&compiled)?;
+    fresh(&scratch)?;
+    let mut compiler = Command::new("javac");
+    compiler.args(["-nowarn", "-cp"]).arg(jar);
+    compiler.arg("-d").arg(&compiled);
+    printed(compiler.arg(root.join("jvm/tests/Releases.java")))?;
+    let run = |options: &[String], words: &[&str]| {
+        let mut java = Command::new("java");
+        java.args(["-ea", "-Xmx300m", "-XX:+UseSerialGC"])
+            .args(options)
+            .arg("-cp")
+            .arg(format!("{}:{}", compiled.display(), jar.display()))
+            .arg("Releases")
+            .arg(&scratch)
+            .args(words);
+        let text = output(&mut java).map_err(|error| format!("{name}: {error}"))?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        match text.lines().find(|line| is_warning(line)) {
+            Some(warning) => Err(format!("{name}: {warning}")),
+            None if text.ends_with("passed\n") => Ok(()),
+            None => Err(format!("{name}: {text}")),
+        }
+    };
+    let path = format!("-Djava.library.path={}", libraries.display());
+    run(&["-Xcheck:jni".to_owned(), path], &[])?;
+    run(&[], &["again"])?;
+    println!("{name}: passed");
+    Ok(())
 }
 
 /// True for a line in which `-Xcheck:jni` reports a violation.

@@ -10,13 +10,36 @@ use std::process::Command;
 
 use crate::commands::{cargo, fresh, output, printed, read, target};
 use crate::java;
-use crate::java_programs::Programs;
+use crate::java_programs::{self, Programs};
 
-/// The jars: group, artifact and version. Kafka Streams 4 depends on version 10.1.3.
-const JARS: [[&str; 3]; 3] = [
+/// The jars that each check compares with: group, artifact and version. Kafka Streams depends on version 10.1.3 since
+/// release 4, and on 7.9.2 before, Flink on the others since release 2, and before.
+const JARS: [[&str; 3]; 6] = [
     ["org.rocksdb", "rocksdbjni", "11.1.1"],
+    ["org.rocksdb", "rocksdbjni", "11.8.1"],
     ["org.rocksdb", "rocksdbjni", "10.1.3"],
+    ["org.rocksdb", "rocksdbjni", "7.9.2"],
     ["com.ververica", "frocksdbjni", "8.10.0-ververica-1.0"],
+    ["com.ververica", "frocksdbjni", "6.20.3-ververica-2.0"],
+];
+/// Those whose methods and numbers differ most from the first one's.
+const OLDEST: std::ops::Range<usize> = 3..6;
+/// The further versions of `rocksdbjni` that `releases` compares with.
+const FURTHER: [&str; 14] = [
+    "6.29.4.1",
+    "7.1.2",
+    "8.3.2",
+    "8.8.1",
+    "8.11.4",
+    "9.6.1",
+    "9.8.4",
+    "9.10.0",
+    "10.2.1",
+    "10.4.2",
+    "10.6.2",
+    "10.10.1.1",
+    "11.0.4",
+    "11.1.2",
 ];
 /// The libraries of RocksJava's tests.
 const TEST_JARS: [[&str; 3]; 4] = [
@@ -43,15 +66,21 @@ fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
     // The name that the classes try second.
     std::fs::copy(&library, libraries.join("librocksdbjni-linux64.so"))
         .map_err(|error| error.to_string())?;
-    let jars = JARS
-        .iter()
-        .map(|jar| fetched(*jar))
-        .collect::<Result<Vec<_>, _>>()?;
+    let all = words.first().is_some_and(|word| word == "releases");
+    let further = FURTHER.map(|version| ["org.rocksdb", "rocksdbjni", version]);
+    let named = JARS.into_iter().chain(further.into_iter().filter(|_| all));
+    let jars = named.map(fetched).collect::<Result<Vec<_>, _>>()?;
     let work = target(root).join("jvm");
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
-    check(root, &work, &jars, &library)?;
+    check(root, &work, &jars, &library, all)?;
     match words.split_first() {
         None => Ok(0),
+        Some((word, [])) if word == "releases" => {
+            for jar in &jars {
+                java_programs::release(root, &work, jar, &libraries)?;
+            }
+            Ok(0)
+        }
         Some((word, classes)) if word == "test" => {
             let programs = Programs::new(root, &work, &jars[0], &libraries)?;
             test(root, &work, &jars[0], &libraries, &programs, classes)
@@ -60,7 +89,10 @@ fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
             Programs::new(root, &work, &jars[0], &libraries)?.stress(rest)?;
             Ok(0)
         }
-        Some(_) => Err("cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]]".to_owned()),
+        Some(_) => {
+            let words = "cargo xtask jni [test [CLASS]... | releases | stress [CALLS [MINUTES]]]";
+            Err(words.to_owned())
+        }
     }
 }
 
@@ -87,9 +119,15 @@ pub fn smoke(root: &Path) -> Result<(), String> {
         .map(ToString::to_string)
         .collect();
     match tested(root, &words)? {
-        0 => Ok(()),
-        failed => Err(format!("{failed} of RocksJava's tests failed")),
+        0 => {}
+        failed => return Err(format!("{failed} of RocksJava's tests failed")),
     }
+    let work = target(root).join("jvm");
+    let libraries = java::library(root, None, "dev")?;
+    for jar in &JARS[OLDEST] {
+        java_programs::release(root, &work, &fetched(*jar)?, &libraries)?;
+    }
+    Ok(())
 }
 
 /// The path of a jar in Maven's repository, which fetches it if necessary.
@@ -114,8 +152,15 @@ pub fn classes() -> Result<PathBuf, String> {
     fetched(JARS[0])
 }
 
-/// Compares the table of methods with the class files of the jars, and with the symbols of the library.
-fn check(root: &Path, work: &Path, jars: &[PathBuf], library: &Path) -> Result<(), String> {
+/// Compares the table of methods with the class files of the jars, which may be `all`, and with the symbols of the
+/// library.
+fn check(
+    root: &Path,
+    work: &Path,
+    jars: &[PathBuf],
+    library: &Path,
+    all: bool,
+) -> Result<(), String> {
     let (listed, built) = table(&read(&root.join("jvm/methods.txt"))?);
     let (of_tests, _) = table(&read(&root.join("jvm/test_methods.txt"))?);
     let mut problems = Vec::new();
@@ -138,7 +183,7 @@ fn check(root: &Path, work: &Path, jars: &[PathBuf], library: &Path) -> Result<(
             "{class}.{name}{descriptor} is not in jvm/methods.txt"
         ));
     }
-    for (class, name, descriptor) in listed.difference(&declared) {
+    for (class, name, descriptor) in listed.difference(&declared).filter(|_| all) {
         problems.push(format!(
             "{class}.{name}{descriptor} in jvm/methods.txt is in no jar"
         ));

@@ -23,7 +23,7 @@
 //! cargo xtask c-test           run RocksDB's test of its C interface with Cairn's library (part of capi)
 //! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
 //! cargo xtask pgo              build the command line tool and the C libraries with a profile
-//! cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]]
+//! cargo xtask jni [test [CLASS]... | releases | stress [CALLS [MINUTES]]]
 //!                              build librocksdbjni.so and compare its native methods with the class files of
 //!                              RocksJava's jars; test runs RocksJava's own unit tests with it (needs a JDK, Maven);
 //!                              stress calls it 100 million times under -Xcheck:jni
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test | reproduce], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, cargo xtask c-test, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask loom, cargo xtask microbench --against LIBRARY, cargo xtask miri, cargo xtask tsan, cargo xtask asan, cargo xtask install --prefix DIR, cargo xtask jni [test [CLASS]... | releases | stress [CALLS [MINUTES]]], cargo xtask jni bench [NAME]..., cargo xtask kafka-streams [--short | test], cargo xtask package [test | reproduce], cargo xtask python [test | bench | wheel], cargo xtask soak --minutes N, cargo xtask reference, cargo xtask c-test, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -303,7 +303,7 @@ impl Reader {
                 continue;
             }
             let mut text = Cow::Borrowed(value.as_str());
-            if self.lenient && !is_retired(name) {
+            if self.lenient && !is_retired(S::WHAT, name) {
                 let Some(row) = S::row(name) else {
                     self.pass_over(section, name.clone());
                     continue;

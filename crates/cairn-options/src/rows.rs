@@ -25,7 +25,7 @@ pub trait Options: Clone + Default + Sized + 'static {
     /// True if [`Options::set`] accepts `name`, a current or an old name.
     fn knows(&self, name: &str) -> bool {
         let group = name.split_once('.').map_or(name, |(group, _)| group);
-        Self::row(group).is_some() || is_retired(name)
+        Self::row(group).is_some() || is_retired(Self::WHAT, name)
     }
 
     /// Returns the value of option `name` as text.
@@ -44,7 +44,7 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// `InvalidArgument` if the option does not exist or the value is invalid.
     fn set(&mut self, name: &str, text: &str) -> Result<()> {
-        if is_retired(name) {
+        if is_retired(Self::WHAT, name) {
             return Ok(());
         }
         for step in steps(Self::WHAT, Self::rows(), name, text)? {
@@ -71,7 +71,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         let mut changed = self.clone();
         for (name, text) in changes {
             let (name, text) = (name.as_ref(), text.as_ref());
-            if !is_retired(name) {
+            if !is_retired(Self::WHAT, name) {
                 let steps = steps(Self::WHAT, Self::rows(), name, text)?;
                 if steps.iter().any(|step| !step.row.dynamic) {
                     return Err(Error::invalid_argument(format!(
@@ -178,7 +178,10 @@ const RETIRED: &[&str] = &[
     "access_hint_on_compaction_start",
     "allow_os_buffer",
     "base_background_compactions",
+    "block_cache_compressed",
     "check_flush_compaction_key_order",
+    "compaction_measure_io_stats",
+    "concurrent_prepare",
     "disableDataSync",
     "disable_data_sync",
     "expanded_compaction_factor",
@@ -187,10 +190,15 @@ const RETIRED: &[&str] = &[
     "hard_rate_limit",
     "hash_index_allow_collision",
     "ignore_max_compaction_bytes_for_input",
+    "index_per_partition",
     "level_compaction_dynamic_file_size",
     "max_grandparent_overlap_factor",
     "max_mem_compaction_level",
     "max_write_buffer_number_to_maintain",
+    "memtable_prefix_bloom_bits",
+    "memtable_prefix_bloom_huge_page_tlb_size",
+    "memtable_prefix_bloom_probes",
+    "min_partial_merge_operands",
     "new_table_reader_for_compaction_inputs",
     "preserve_deletes",
     "purge_redundant_kvs_while_flush",
@@ -198,16 +206,20 @@ const RETIRED: &[&str] = &[
     "rate_limit_delay_max_milliseconds",
     "skip_checking_sst_file_sizes_on_db_open",
     "skip_log_error_on_recovery",
+    "skip_table_builder_flush",
     "snap_refresh_nanos",
     "soft_rate_limit",
     "source_compaction_factor",
     "table_cache_remove_scan_count_limit",
+    "use_direct_writes",
     "verify_checksums_in_compaction",
 ];
 
 /// True if `name` is a retired option.
-pub(crate) fn is_retired(name: &str) -> bool {
-    RETIRED.contains(&name)
+///
+/// `what` is the struct: `ttl` of FIFO compaction became an option of the family.
+pub(crate) fn is_retired(what: &str, name: &str) -> bool {
+    RETIRED.contains(&name) || (what, name) == ("CompactionOptionsFIFO", "ttl")
 }
 
 /// Sets the options in `text`, in order.
@@ -237,7 +249,7 @@ pub(crate) fn known_statements<'t, S: Options>(
     let mut kept = String::new();
     for (name, value) in all {
         let Some(row) = S::row(name) else {
-            match is_retired(name) {
+            match is_retired(S::WHAT, name) {
                 true => kept.push_str(&format!("{name}={value};")),
                 false => unknown.push(name.to_owned()),
             }

@@ -268,6 +268,10 @@ fn live_data(s: &PropertyInput<'_>) -> u64 {
             }
         }
     }
+    // The records of blob files that tables refer to, as in RocksDB.
+    for file in s.view.version.blob_files().values() {
+        bytes = bytes.saturating_add(file.total_bytes.saturating_sub(file.garbage_bytes));
+    }
     bytes
 }
 

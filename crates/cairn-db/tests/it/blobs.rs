@@ -190,6 +190,11 @@ fn blob_files_take_no_more_space_than_the_target_allows() {
     let garbage = number("rocksdb.live-blob-file-garbage-size");
     // Headers and footers of files do not count towards the target.
     assert!(total <= 1.55 * (total - garbage), "{total} {garbage}");
+    // Live data includes the records of blob files, but not their headers and footers.
+    let live = number("rocksdb.estimate-live-data-size");
+    let tables = number("rocksdb.live-sst-files-size");
+    assert!(live > 0.9 * (total - garbage), "{live} {total} {garbage}");
+    assert!(live <= total - garbage + tables, "{live} {total} {garbage} {tables}");
     check(&db, |_| 19);
 }
 
