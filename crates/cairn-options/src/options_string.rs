@@ -48,7 +48,8 @@ mod tests {
     #[test]
     fn retired_members_of_structs_are_ignored() {
         let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
-        let text = "compaction_options_fifo={ttl=3600;max_table_files_size=9};ttl=5;use_direct_writes=1";
+        let text =
+            "compaction_options_fifo={ttl=3600;max_table_files_size=9};ttl=5;use_direct_writes=1";
         apply_mixed(&mut db, &mut family, text).unwrap();
         assert_eq!(family.compaction_options_fifo.max_table_files_size, 9);
         assert_eq!(family.ttl, 5);

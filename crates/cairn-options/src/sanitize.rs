@@ -208,7 +208,7 @@ impl TableOptions {
     pub fn validate(&self) -> Result<()> {
         require(
             self.format_version <= LATEST_VERSION,
-            "format_version must be 0 to 8",
+            "Unsupported BlockBasedTable format_version: it must be 0 to 8",
         )?;
         require(self.block_size > 0, "block_size must be greater than 0")?;
         require(

@@ -722,13 +722,14 @@ fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
     if request.options.persist_stats_to_disk && !request.read_only {
         db.open_persisted_stats()?;
     }
-    let is_missing = |given: &&FamilyDescriptor| db.family(&given.name).is_none();
-    let missing: Vec<_> = request
-        .families
-        .iter()
-        .filter(is_missing)
-        .cloned()
-        .collect();
+    let mut missing: Vec<FamilyDescriptor> = Vec::new();
+    for given in request.families {
+        // A family may be listed twice; it has the options of the first, as in RocksDB.
+        let is_known = missing.iter().any(|known| known.name == given.name);
+        if !is_known && db.family(&given.name).is_none() {
+            missing.push(given.clone());
+        }
+    }
     db.create_families(&missing)?;
     Ok(())
 }

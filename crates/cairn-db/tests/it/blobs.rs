@@ -194,7 +194,10 @@ fn blob_files_take_no_more_space_than_the_target_allows() {
     let live = number("rocksdb.estimate-live-data-size");
     let tables = number("rocksdb.live-sst-files-size");
     assert!(live > 0.9 * (total - garbage), "{live} {total} {garbage}");
-    assert!(live <= total - garbage + tables, "{live} {total} {garbage} {tables}");
+    assert!(
+        live <= total - garbage + tables,
+        "{live} {total} {garbage} {tables}"
+    );
     check(&db, |_| 19);
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_db::Db;
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
@@ -315,5 +315,30 @@ fn a_manifest_that_cannot_be_reused_is_replaced() {
             assert_eq!(get(&db, b"a"), Some(b"1".to_vec()), "{call:?}");
             assert_eq!(get(&db, b"b"), Some(b"2".to_vec()), "{call:?}");
         }
+    }
+}
+
+/// RocksDB opens them, too.
+#[test]
+fn a_missing_family_that_is_listed_twice_is_created_once() {
+    let world = SimWorld::new(1).world;
+    let families = ["default", "new", "new"];
+    let families = families.map(|name| FamilyDescriptor::new(name, FamilyOptions::default()));
+    let options = DbOptions {
+        create_missing_column_families: true,
+        ..db_options()
+    };
+    for _ in 0..2 {
+        let db = open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &families,
+            others: None,
+            read_only: false,
+            world: world.clone(),
+        })
+        .unwrap();
+        let names: Vec<_> = db.families().iter().map(|f| f.name().to_owned()).collect();
+        assert_eq!(names, ["default", "new"]);
     }
 }
