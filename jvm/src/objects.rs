@@ -175,6 +175,23 @@ pub fn block_based(
     table(env, fill, cache, filter, cache_size, shard_bits)
 }
 
+const TABLE_CONFIG: &str = "org/rocksdb/BlockBasedTableConfig";
+
+/// The constructor of [`TABLE_CONFIG`] with all options, and how many groups of options it has more than release 8.10:
+/// those of releases 10.10, 11.0 and 11.1.
+fn table_constructor(env: Env) -> Outcome<(&'static str, u8)> {
+    const NEWER: [(&str, u8); 3] = [
+        ("(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V", 3),
+        ("(ZZZZBBDBZJIIIJZZZZZIIZZZJJBBBJD)V", 2),
+        ("(ZZZZBBDBZJIIIJZZZZZIIZZJJBBJD)V", 1),
+    ];
+    let class = env.class(TABLE_CONFIG)?;
+    let found = NEWER
+        .into_iter()
+        .find(|(descriptor, _)| env.has_method(class, "<init>", descriptor));
+    Ok(found.unwrap_or(("(ZZZZBBDBZJIIIJZZZZZIIZZBBJD)V", 0)))
+}
+
 /// A `BlockBasedTableConfig` with the options of a column family. Java does not own the filter, whose handle is that of
 /// the last call with the same number of bits.
 pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
@@ -236,21 +253,7 @@ pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
             i: o.format_version.cast_signed(),
         },
     ];
-    let class = "org/rocksdb/BlockBasedTableConfig";
-    let has = |descriptor: &str| {
-        env.class(class)
-            .map(|class| env.has_method(class, "<init>", descriptor))
-    };
-    // The constructors of releases 8.10, 10.10, 11.0 and 11.1 differ in what follows.
-    let (constructor, release) = if has("(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V")? {
-        ("(ZZZZBBDBZJIIIJZZZZZIIZDZZJJBBBJD)V", 3)
-    } else if has("(ZZZZBBDBZJIIIJZZZZZIIZZZJJBBBJD)V")? {
-        ("(ZZZZBBDBZJIIIJZZZZZIIZZZJJBBBJD)V", 2)
-    } else if has("(ZZZZBBDBZJIIIJZZZZZIIZZJJBBJD)V")? {
-        ("(ZZZZBBDBZJIIIJZZZZZIIZZJJBBJD)V", 1)
-    } else {
-        ("(ZZZZBBDBZJIIIJZZZZZIIZZBBJD)V", 0)
-    };
+    let (constructor, release) = table_constructor(env)?;
     if release >= 2 {
         arguments.push(flag(o.separate_key_value_in_data_block));
     }
@@ -277,7 +280,7 @@ pub fn table_config(env: Env, all: Ref<AllOptions>) -> Outcome<Object> {
     });
     arguments.push(jvalue { j: filter });
     arguments.push(jvalue { d: bits });
-    env.create(class, constructor, &arguments)
+    env.create(TABLE_CONFIG, constructor, &arguments)
 }
 
 /// The handle of a Bloom filter that no Java object owns.
