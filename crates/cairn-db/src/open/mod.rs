@@ -82,7 +82,11 @@ pub struct OpenRequest<'a> {
     pub world: World,
 }
 
-/// Opens the database specified by `request`.
+/// How often a read-only opening reads a database that changes meanwhile.
+const READ_ONLY_ATTEMPTS: usize = 10;
+
+/// Opens the database specified by `request`. A read-only opening that fails starts again if the database has changed
+/// meanwhile.
 ///
 /// # Errors
 ///
@@ -100,6 +104,22 @@ pub(crate) fn open_above(
     above: &BTreeMap<u32, SequenceNumber>,
 ) -> Result<Db> {
     let logs = Replay::Logs(Policies::default());
+    if !request.read_only {
+        return open_with(request, above, logs).map(|opened| opened.db);
+    }
+    // Another process may write the database, and delete files that the opening is about to read.
+    let mut before = read_only::position(request);
+    for _ in 1..READ_ONLY_ATTEMPTS {
+        let opened = open_with(request, above, logs).map(|opened| opened.db);
+        let after = match opened {
+            Err(_) => read_only::position(request),
+            Ok(_) => return opened,
+        };
+        if after == before {
+            return opened;
+        }
+        before = after;
+    }
     open_with(request, above, logs).map(|opened| opened.db)
 }
 

@@ -1,4 +1,4 @@
-//! The files that a read-only opening has read, for copies of the database.
+//! Read-only openings beside a process that writes the database, and the files that they have read, for copies.
 //!
 //! A checkpoint of a read-only database has the state found by the opening: the relevant part of the
 //! MANIFEST, the tables in it (including those of families that were not opened), and the replayed part of
@@ -6,14 +6,27 @@
 
 use std::path::PathBuf;
 
+use cairn_format::names::FileName;
 use cairn_types::{Error, FileNumber, Result, Subcode};
-use cairn_version::manifest::Recovered;
+use cairn_version::manifest::{self, Recovered};
 use cairn_version::table_dir;
 use cairn_wal::WalFile;
 
 use crate::catalog::live_files::LiveFiles;
 use crate::files::capture::Capture;
 use crate::shared::Shared;
+
+use super::OpenRequest;
+
+/// Returns the number and the length of the MANIFEST, which change with the state of the database; `None` if they are
+/// unknown.
+pub(super) fn position(request: &OpenRequest<'_>) -> Option<(FileNumber, u64)> {
+    let fs = &*request.world.fs;
+    let dir = fs.canonical(request.path).ok()?;
+    let number = manifest::current(fs, &dir).ok()??;
+    let path = dir.join(FileName::Manifest(number).to_string());
+    Some((number, fs.status(&path).ok()?.len))
+}
 
 impl Shared {
     /// Opens all tables, so that they stay readable when the process that writes the database deletes them.

@@ -1,4 +1,4 @@
-//! A file system that calls a function before each sync of a file and each removal, which may block or panic.
+//! A file system that calls a function before each opening, sync and removal of a file, which may block or panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use cairn_types::Result;
 /// An operation that the function is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// For reading.
+    Open,
     Sync,
     Remove,
 }
@@ -18,7 +20,11 @@ type Hook = Arc<dyn Fn(Operation, &Path) + Send + Sync>;
 
 /// Returns a world in memory whose files call `hook`.
 pub fn world_with(hook: impl Fn(Operation, &Path) + Send + Sync + 'static) -> World {
-    let world = World::in_memory();
+    hooked(World::in_memory(), hook)
+}
+
+/// Returns `world` with files that call `hook`.
+pub fn hooked(world: World, hook: impl Fn(Operation, &Path) + Send + Sync + 'static) -> World {
     let fs = HookedFiles {
         inner: world.fs.clone(),
         hook: Arc::new(hook),
@@ -54,6 +60,7 @@ impl wrapper::FileSystemWrapper for HookedFiles {
     }
 
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        (self.hook)(Operation::Open, path);
         self.inner.open(path, mode)
     }
 

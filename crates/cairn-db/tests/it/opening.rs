@@ -1,17 +1,21 @@
 //! Opening with short reads, and with logs whose durable content is unknown.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
-use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, World};
 use cairn_sim::trace::Call;
 use cairn_sim::{DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result};
 
 use super::basic::{db_options, small};
 use super::errors::{after_power_cut, failing, get, open_on, synced};
+use super::hooked_files::{Operation, hooked};
 
 /// A database with three families, whose content lies in the log.
 fn three_families() -> Result<(DiskImage, DbOptions)> {
@@ -341,4 +345,72 @@ fn a_missing_family_that_is_listed_twice_is_created_once() {
         let names: Vec<_> = db.families().iter().map(|f| f.name().to_owned()).collect();
         assert_eq!(names, ["default", "new"]);
     }
+}
+
+/// Regression: a read-only opening failed if the process that writes the database deleted a log meanwhile.
+#[test]
+fn a_read_only_opening_starts_again_if_the_database_changes() {
+    let world = World::in_memory();
+    let options = db_options();
+    let request = |read_only, world: &World| OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: None,
+        read_only,
+        world: world.clone(),
+    };
+    let db = open(&request(false, &world)).unwrap();
+    db.put(b"a", b"1").unwrap();
+    let openings = Arc::new(AtomicUsize::new(0));
+    let reader = hooked(world.clone(), {
+        let (db, fs, openings) = (db.clone(), world.fs.clone(), openings.clone());
+        move |operation, path| {
+            let is_log = path.extension().is_some_and(|kind| kind == "log");
+            if operation != Operation::Open || !is_log || openings.fetch_add(1, SeqCst) >= 2 {
+                return;
+            }
+            db.put(b"a", b"2").unwrap();
+            db.flush().unwrap();
+            // If the database has not removed it yet.
+            let _ = fs.remove(path);
+        }
+    });
+    let copy = open(&request(true, &reader)).unwrap();
+    assert_eq!(copy.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
+    assert!(openings.load(SeqCst) > 2);
+}
+
+/// A file that is missing without a change of the database is reported.
+#[test]
+fn a_read_only_opening_without_a_table_fails_once() {
+    let world = World::in_memory();
+    let options = db_options();
+    let request = |read_only, world: &World| OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: None,
+        read_only,
+        world: world.clone(),
+    };
+    let db = open(&request(false, &world)).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    let tables = db.live_files_metadata();
+    let table = Path::new("/db").join(&tables[0].relative_filename);
+    db.close().unwrap();
+    world.fs.remove(&table).unwrap();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let reader = hooked(world.clone(), {
+        let attempts = attempts.clone();
+        move |operation, path| {
+            if operation == Operation::Open && path.ends_with("CURRENT") {
+                attempts.fetch_add(1, SeqCst);
+            }
+        }
+    });
+    assert!(open(&request(true, &reader)).is_err());
+    // Each attempt reads it, and so does each look at whether the database has changed.
+    assert_eq!(attempts.load(SeqCst), 3);
 }
