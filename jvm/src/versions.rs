@@ -57,7 +57,7 @@ pub fn stall_number(condition: StallCondition) -> i8 {
     }
 }
 
-/// Returns the default format version of tables: the newest one that RocksDB's library of these classes can read.
+/// Returns the default format version of tables, which RocksDB's library of these classes can read.
 pub fn format_version() -> u32 {
     match (is_loaded(NEW_TABLES), is_loaded(NEW_STATISTICS)) {
         (true, _) => 7,
