@@ -171,6 +171,17 @@ macro_rules! jni {
     }};
 }
 
+/// Methods that call a method of an object.
+macro_rules! calls {
+    ($(#[doc = $doc:literal] $name:ident: $function:ident -> $result:ty;)+) => {$(
+        #[doc = $doc]
+        pub fn $name(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<$result> {
+            let result = jni!(self, $function, object.0, method.0, arguments.as_ptr());
+            self.checked(result)
+        }
+    )+};
+}
+
 #[unsafe(no_mangle)]
 extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> jint {
     VM.get_or_init(|| vm as usize);
@@ -333,58 +344,17 @@ impl Env {
         self.check()
     }
 
-    /// Calls a method that returns an int.
-    pub fn call_int(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<jint> {
-        let result = jni!(self, CallIntMethodA, object.0, method.0, arguments.as_ptr());
-        self.checked(result)
-    }
-
-    /// Calls a method that returns a long.
-    pub fn call_long(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<jlong> {
-        let result = jni!(
-            self,
-            CallLongMethodA,
-            object.0,
-            method.0,
-            arguments.as_ptr()
-        );
-        self.checked(result)
-    }
-
-    /// Calls a method that returns a boolean.
-    pub fn call_bool(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<bool> {
-        let result = jni!(
-            self,
-            CallBooleanMethodA,
-            object.0,
-            method.0,
-            arguments.as_ptr()
-        );
-        self.checked(result)
-    }
-
-    /// Calls a method that returns a short.
-    pub fn call_short(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i16> {
-        let result = jni!(
-            self,
-            CallShortMethodA,
-            object.0,
-            method.0,
-            arguments.as_ptr()
-        );
-        self.checked(result)
-    }
-
-    /// Calls a method that returns a byte.
-    pub fn call_byte(self, object: Object, method: Method, arguments: &[jvalue]) -> Outcome<i8> {
-        let result = jni!(
-            self,
-            CallByteMethodA,
-            object.0,
-            method.0,
-            arguments.as_ptr()
-        );
-        self.checked(result)
+    calls! {
+        /// Calls a method that returns an int.
+        call_int: CallIntMethodA -> jint;
+        /// Calls a method that returns a long.
+        call_long: CallLongMethodA -> jlong;
+        /// Calls a method that returns a boolean.
+        call_bool: CallBooleanMethodA -> bool;
+        /// Calls a method that returns a short.
+        call_short: CallShortMethodA -> i16;
+        /// Calls a method that returns a byte.
+        call_byte: CallByteMethodA -> i8;
     }
 
     /// A static method of a class.

@@ -1,8 +1,7 @@
 //! Native methods that later releases of RocksJava declare with other parameters, or no longer have.
 //!
-//! Overloads call the function of the present release. Options that RocksDB ignored in these releases are ignored here.
+//! Overloads call the function of the present release.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_memory::{BlockCache, WriteBufferManager};
@@ -17,13 +16,15 @@ use crate::env::{ByteArray, Env, JString, Object, Outcome};
 use crate::handle::{Mut, New, Ref};
 use crate::iterator::Cursor;
 use crate::objects::{self, TableFormat, block_based};
-use crate::options::{self, AllOptions, ReadOptions};
+use crate::options::{self, AllOptions, ConfigOptions, ReadOptions, Source};
 use crate::txn::{self, Txn};
 
 macro_rules! table_factories {
-    ($($(#[$doc:meta])* $name:ident($($parameter:ident: $kind:ty),* $(,)?) = $newer:ident($($argument:expr),* $(,)?);)+) => {$(
+    ($($(#[$doc:meta])* $name:ident($($parameter:ident: $kind:ty),* $(,)?) $(if $check:ident($($checked:ident),*))? =
+        $newer:ident($($argument:expr),* $(,)?);)+) => {$(
         $(#[$doc])*
         pub fn $name(env: Env, $($parameter: $kind),*) -> Outcome<New<TableFormat>> {
+            $($check($($checked),*)?;)?
             $newer(env, $($argument),*)
         }
     )+};
@@ -72,80 +73,28 @@ table_factories! {
         whole_key, verify_compression, read_amp, format_version, compress_index, align, 0,
         TableOptions::default().super_block_alignment_space_overhead_ratio as jlong, shortening, cache_size, shard_bits,
     );
+    /// `newTableFactoryHandle` before release 8, when a cache could have a second one for compressed blocks.
+    block_based_7(
+        cache_meta: bool, high_priority: bool, pin_l0: bool, pin_top: bool, index_type: i8, data_index: i8, ratio: f64,
+        checksum: i8, no_cache: bool, cache: Option<Ref<Arc<BlockCache>>>, persistent: jlong, compressed: jlong,
+        block_size: jlong, deviation: jint, restart: jint, index_restart: jint, metadata_size: jlong,
+        partition_filters: bool, filters_for_memory: bool, delta: bool, filter: Option<Ref<FilterPolicy>>, whole_key: bool,
+        verify_compression: bool, read_amp: jint, format_version: jint, compress_index: bool, align: bool,
+        shortening: i8, cache_size: jlong, shard_bits: jint, compressed_size: jlong, _compressed_shard_bits: jint,
+    ) if check_uncompressed(compressed, compressed_size) = block_based_8(
+        cache_meta, high_priority, pin_l0, pin_top, index_type, data_index, ratio, checksum, no_cache, cache, persistent,
+        block_size, deviation, restart, index_restart, metadata_size, partition_filters, filters_for_memory, delta, filter,
+        whole_key, verify_compression, read_amp, format_version, compress_index, align, shortening, cache_size, shard_bits,
+    );
 }
 
-/// `newTableFactoryHandle` before release 8, when a cache could have a second one for compressed blocks.
-pub fn block_based_7(
-    env: Env,
-    cache_meta: bool,
-    high_priority: bool,
-    pin_l0: bool,
-    pin_top: bool,
-    index_type: i8,
-    data_index: i8,
-    ratio: f64,
-    checksum: i8,
-    no_cache: bool,
-    cache: Option<Ref<Arc<BlockCache>>>,
-    persistent: jlong,
-    compressed: jlong,
-    block_size: jlong,
-    deviation: jint,
-    restart: jint,
-    index_restart: jint,
-    metadata_size: jlong,
-    partition_filters: bool,
-    filters_for_memory: bool,
-    delta: bool,
-    filter: Option<Ref<FilterPolicy>>,
-    whole_key: bool,
-    verify_compression: bool,
-    read_amp: jint,
-    format_version: jint,
-    compress_index: bool,
-    align: bool,
-    shortening: i8,
-    cache_size: jlong,
-    shard_bits: jint,
-    compressed_size: jlong,
-    _compressed_shard_bits: jint,
-) -> Outcome<New<TableFormat>> {
-    if compressed != 0 || compressed_size > 0 {
+/// Rejects a cache of compressed blocks: its handle, or its size.
+fn check_uncompressed(cache: jlong, size: jlong) -> Outcome<()> {
+    if cache != 0 || size > 0 {
         let text = "a block cache of compressed blocks, which RocksDB 8 removed";
         return Err(Error::not_supported(text).into());
     }
-    block_based_8(
-        env,
-        cache_meta,
-        high_priority,
-        pin_l0,
-        pin_top,
-        index_type,
-        data_index,
-        ratio,
-        checksum,
-        no_cache,
-        cache,
-        persistent,
-        block_size,
-        deviation,
-        restart,
-        index_restart,
-        metadata_size,
-        partition_filters,
-        filters_for_memory,
-        delta,
-        filter,
-        whole_key,
-        verify_compression,
-        read_amp,
-        format_version,
-        compress_index,
-        align,
-        shortening,
-        cache_size,
-        shard_bits,
-    )
+    Ok(())
 }
 
 /// The second argument chose filters per block, which RocksDB 7 no longer writes.
@@ -179,10 +128,8 @@ pub fn load_latest(
     descriptors: Object,
     ignore_unknown: bool,
 ) -> Outcome<()> {
-    let world = world.map_or_else(World::posix, |world| world.clone());
-    let path = PathBuf::from(env.text(path)?);
-    let file = cairn_db::load_latest_options(&path, ignore_unknown, &world)?;
-    options::load(env, file, options, descriptors, &world)
+    let config = config(world, ignore_unknown);
+    options::load(env, &config, Source::Latest(path), options, descriptors)
 }
 
 pub fn load_file(
@@ -193,10 +140,15 @@ pub fn load_file(
     descriptors: Object,
     ignore_unknown: bool,
 ) -> Outcome<()> {
-    let world = world.map_or_else(World::posix, |world| world.clone());
-    let path = PathBuf::from(env.text(path)?);
-    let file = cairn_db::load_options(&path, ignore_unknown, &world)?;
-    options::load(env, file, options, descriptors, &world)
+    let config = config(world, ignore_unknown);
+    options::load(env, &config, Source::File(path), options, descriptors)
+}
+
+fn config(world: Option<Ref<World>>, ignore_unknown: bool) -> ConfigOptions {
+    ConfigOptions {
+        world: world.map(|world| world.clone()),
+        ignore_unknown,
+    }
 }
 
 pub fn iterator(env: Env, db: Ref<Database>) -> Outcome<New<Cursor>> {
@@ -215,15 +167,6 @@ pub fn iterator_of(_env: Env, db: Ref<Database>, family: jlong) -> Outcome<New<C
     Ok(crate::iterator::family(
         family_or_default(db.0, family)?.iter(),
     ))
-}
-
-pub fn iterator_of_with(
-    env: Env,
-    db: Ref<Database>,
-    family: jlong,
-    options: Ref<ReadOptions>,
-) -> Outcome<New<Cursor>> {
-    crate::db::iterator(env, db, family, options)
 }
 
 pub fn txn_get(
@@ -276,17 +219,8 @@ pub fn txn_iterator(env: Env, txn: Ref<Txn>, options: Ref<ReadOptions>) -> Outco
     txn::iterator(env, txn, options, 0)
 }
 
-pub fn ignore_number(_env: Env, _options: Ref<AllOptions>, _number: jint) {}
-
-pub fn ignore_flag(_env: Env, _options: Ref<AllOptions>, _flag: bool) {}
-
-pub fn off(_env: Env, _options: Ref<AllOptions>) -> bool {
+pub fn preserve_deletes(_env: Env, _options: Ref<AllOptions>) -> bool {
     false
-}
-
-/// RocksDB's default.
-pub fn base_background_compactions(_env: Env, _options: Ref<AllOptions>) -> jint {
-    -1
 }
 
 pub fn set_preserve_deletes(_env: Env, _options: Ref<AllOptions>, preserve: bool) -> Outcome<()> {

@@ -53,6 +53,10 @@ pub struct Inert {
     pub skip_checking_sst_file_sizes: bool,
     /// Superseded by `max_write_buffer_size_to_maintain`.
     pub max_write_buffer_number_to_maintain: i32,
+    /// `base_background_compactions`, which RocksDB no longer has.
+    pub base_background_compactions: i32,
+    /// `new_table_reader_for_compaction_inputs`, which RocksDB no longer has.
+    pub new_table_reader_for_compaction_inputs: bool,
 }
 
 /// The default options of a family. RocksDB's library of the loaded classes can read the tables.
@@ -80,6 +84,8 @@ impl Default for AllOptions {
                 fail_if_options_file_error: true,
                 skip_checking_sst_file_sizes: false,
                 max_write_buffer_number_to_maintain: 0,
+                base_background_compactions: -1,
+                new_table_reader_for_compaction_inputs: false,
             },
         }
     }
@@ -617,15 +623,33 @@ pub fn set_config_escaped(_env: Env, _config: Ref<ConfigOptions>, _escaped: bool
 
 pub fn set_config_sanity(_env: Env, _config: Ref<ConfigOptions>, _level: i8) {}
 
+/// An OPTIONS file.
+pub enum Source {
+    /// The newest one of the database in a directory.
+    Latest(JString),
+    /// The one with a path.
+    File(JString),
+}
+
 /// Sets the options of a file.
 pub fn load(
     env: Env,
-    file: cairn_options::file::OptionsFile,
+    config: &ConfigOptions,
+    source: Source,
     options: jlong,
     descriptors: crate::env::Object,
-    world: &World,
 ) -> Outcome<()> {
-    let mut file = file;
+    let world = &config.world.clone().unwrap_or_else(World::posix);
+    let mut file = match source {
+        Source::Latest(dir) => {
+            let dir = PathBuf::from(env.text(dir)?);
+            cairn_db::load_latest_options(&dir, config.ignore_unknown, world)?
+        }
+        Source::File(path) => {
+            let path = PathBuf::from(env.text(path)?);
+            cairn_db::load_options(&path, config.ignore_unknown, world)?
+        }
+    };
     file.forget_unknown_code();
     let target = crate::handle::of_mut::<AllOptions>(options)?;
     target.db = DbOptions {
@@ -666,10 +690,7 @@ pub fn load_latest(
     options: jlong,
     descriptors: crate::env::Object,
 ) -> Outcome<()> {
-    let world = config.world.clone().unwrap_or_else(World::posix);
-    let path = PathBuf::from(env.text(path)?);
-    let file = cairn_db::load_latest_options(&path, config.ignore_unknown, &world)?;
-    load(env, file, options, descriptors, &world)
+    load(env, config.0, Source::Latest(path), options, descriptors)
 }
 
 pub fn load_file(
@@ -679,10 +700,7 @@ pub fn load_file(
     options: jlong,
     descriptors: crate::env::Object,
 ) -> Outcome<()> {
-    let world = config.world.clone().unwrap_or_else(World::posix);
-    let path = PathBuf::from(env.text(path)?);
-    let file = cairn_db::load_options(&path, config.ignore_unknown, &world)?;
-    load(env, file, options, descriptors, &world)
+    load(env, config.0, Source::File(path), options, descriptors)
 }
 
 pub fn latest_file_name(env: Env, path: JString, world: Ref<World>) -> Outcome<JString> {

@@ -10,29 +10,28 @@ use cairn_observe::StallCondition;
 
 use crate::env::{Env, Fail, JString, Object, Outcome};
 
-/// A native method with its descriptor in the releases that the library serves.
+/// A native method whose descriptor tells the releases that the library serves.
 const CLASS: &str = "org/rocksdb/BlockBasedTableConfig";
 const METHOD: &str = "newTableFactoryHandle";
-const DESCRIPTORS: [&str; 5] = [
+/// The descriptors, and true if all releases that have it read format version 7 of tables.
+const DESCRIPTORS: [(&str, bool); 5] = [
     // 11.1 to 11.8.
-    "(ZZZZBBDBZJJJIIIJZZZJZZIIZDZZJJBBJI)J",
+    ("(ZZZZBBDBZJJJIIIJZZZJZZIIZDZZJJBBJI)J", true),
     // 11.0.
-    "(ZZZZBBDBZJJJIIIJZZZJZZIIZZZJJBBJI)J",
+    ("(ZZZZBBDBZJJJIIIJZZZJZZIIZZZJJBBJI)J", true),
     // 10.10.
-    "(ZZZZBBDBZJJJIIIJZZZJZZIIZZJJBJI)J",
+    ("(ZZZZBBDBZJJJIIIJZZZJZZIIZZJJBJI)J", true),
     // 8.0 to 10.6, and Flink's 8.10.
-    "(ZZZZBBDBZJJJIIIJZZZJZZIIZZBJI)J",
+    ("(ZZZZBBDBZJJJIIIJZZZJZZIIZZBJI)J", false),
     // 7, 6.29, and Flink's 6.20.
-    "(ZZZZBBDBZJJJJIIIJZZZJZZIIZZBJIJI)J",
+    ("(ZZZZBBDBZJJJJIIIJZZZJZZIIZZBJIJI)J", false),
 ];
-/// The first of them whose releases do not all read format version 7 of tables.
-const WITH_OLD_TABLES: usize = 3;
 
 /// Bits of [`LOADED`]: tickers and histograms have the numbers of release 9 and later.
 const NEW_STATISTICS: u8 = 1;
 /// Write stalls have the numbers of release 8 and later.
 const NEW_STALLS: u8 = 2;
-/// The classes are those of release 10.10 or later.
+/// RocksDB's library of the classes reads format version 7 of tables.
 const NEW_TABLES: u8 = 4;
 
 /// What is known of the classes that were loaded last; those of the newest release if there are none.
@@ -81,22 +80,16 @@ pub fn check(env: Env) -> Outcome<()> {
     };
     let found = DESCRIPTORS
         .iter()
-        .position(|descriptor| env.has_method(class, METHOD, descriptor));
-    if let Some(found) = found {
+        .find(|(descriptor, _)| env.has_method(class, METHOD, descriptor));
+    if let Some((_, has_new_tables)) = found {
         // A constant of each enumeration that has another number in earlier releases.
-        let known = [
-            (
-                is_number(env, "TickerType", "BLOB_DB_BLOB_FILE_SYNCED", -9),
-                NEW_STATISTICS,
-            ),
-            (
-                is_number(env, "WriteStallCondition", "NORMAL", 2),
-                NEW_STALLS,
-            ),
-            (found < WITH_OLD_TABLES, NEW_TABLES),
-        ];
-        let bits = known.iter().filter(|(is, _)| *is);
-        LOADED.store(bits.fold(0, |all, (_, bit)| all | bit), Relaxed);
+        let has_new_statistics = is_number(env, "TickerType", "BLOB_DB_BLOB_FILE_SYNCED", -9);
+        let has_new_stalls = is_number(env, "WriteStallCondition", "NORMAL", 2);
+        let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+        let bits = bit(has_new_statistics, NEW_STATISTICS)
+            | bit(has_new_stalls, NEW_STALLS)
+            | bit(*has_new_tables, NEW_TABLES);
+        LOADED.store(bits, Relaxed);
         return Ok(());
     }
     let origin = origin(env, Object(class)).unwrap_or_else(|_| {

@@ -202,6 +202,38 @@ public final class Releases {
     }
   }
 
+  /** Options that later releases removed: without effect and kept, or rejected. */
+  private static void removed() throws Exception {
+    try (final Options options = new Options()) {
+      // Release 8 has neither, release 7 only the first.
+      try {
+        final BlockBasedTableConfig table = new BlockBasedTableConfig();
+        BlockBasedTableConfig.class
+            .getMethod("setBlockCacheCompressedSize", long.class)
+            .invoke(table, 1L << 20);
+        rejected("compressed blocks", () -> options.setTableFormatConfig(table));
+        Options.class.getMethod("setBaseBackgroundCompactions", int.class).invoke(options, 3);
+        Options.class.getMethod("setPreserveDeletes", boolean.class).invoke(options, false);
+      } catch (final NoSuchMethodException newer) {
+        return;
+      }
+      equal(Options.class.getMethod("baseBackgroundCompactions").invoke(options), 3, "kept");
+      rejected("preserve_deletes", () ->
+          Options.class.getMethod("setPreserveDeletes", boolean.class).invoke(options, true));
+    }
+  }
+
+  private static void rejected(final String text, final java.util.concurrent.Callable<?> call) {
+    try {
+      call.call();
+    } catch (final Exception thrown) {
+      final Throwable cause = thrown.getCause() == null ? thrown : thrown.getCause();
+      check(String.valueOf(cause.getMessage()).contains(text), text + ": " + cause);
+      return;
+    }
+    throw new AssertionError(text + " is accepted");
+  }
+
   private static void stalls(final String path) throws Exception {
     final List<String> seen = new CopyOnWriteArrayList<>();
     final AbstractEventListener listener =
@@ -273,6 +305,7 @@ public final class Releases {
     transactions(scratch.resolve("transactions").toString());
     files(scratch.resolve("files").toString());
     stalls(scratch.resolve("stalls").toString());
+    removed();
     System.out.println("passed");
   }
 }

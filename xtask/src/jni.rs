@@ -54,42 +54,66 @@ const SOURCES: [&str; 2] = ["rust-librocksdb-sys", "0.44.0"];
 /// A native method: class, name and descriptor.
 type Native = (String, String, String);
 
-/// Builds the library, checks its methods, and runs tests if `words` say so.
-pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
-    tested(root, words).map(|_| ())
+/// The library, whose methods are those of the jars.
+struct Checked {
+    /// The folder of what is compiled and written.
+    work: PathBuf,
+    /// That of the library, under both names that the classes look for.
+    libraries: PathBuf,
+    /// [`JARS`], and maybe those of [`FURTHER`].
+    jars: Vec<PathBuf>,
 }
 
-/// The same; returns the number of failed tests.
-fn tested(root: &Path, words: &[String]) -> Result<u64, String> {
+/// Builds the library and checks its methods, with `all` jars or those of [`JARS`].
+fn checked(root: &Path, all: bool) -> Result<Checked, String> {
     let libraries = java::library(root, None, "dev")?;
     let library = libraries.join("librocksdbjni.so");
-    // The name that the classes try second.
     std::fs::copy(&library, libraries.join("librocksdbjni-linux64.so"))
         .map_err(|error| error.to_string())?;
-    let all = words.first().is_some_and(|word| word == "releases");
     let further = FURTHER.map(|version| ["org.rocksdb", "rocksdbjni", version]);
     let named = JARS.into_iter().chain(further.into_iter().filter(|_| all));
     let jars = named.map(fetched).collect::<Result<Vec<_>, _>>()?;
     let work = target(root).join("jvm");
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     check(root, &work, &jars, &library, all)?;
-    match words.split_first() {
-        None => Ok(0),
-        Some((word, [])) if word == "releases" => {
-            for jar in &jars {
-                java_programs::release(root, &work, jar, &libraries)?;
-            }
-            Ok(0)
+    Ok(Checked {
+        work,
+        libraries,
+        jars,
+    })
+}
+
+impl Checked {
+    fn programs(&self, root: &Path) -> Result<Programs<'_>, String> {
+        Programs::new(root, &self.work, &self.jars[0], &self.libraries)
+    }
+
+    /// Runs RocksJava's tests; returns the number of those that failed.
+    fn test(&self, root: &Path, classes: &[String]) -> Result<u64, String> {
+        let programs = self.programs(root)?;
+        let jar = &self.jars[0];
+        test(root, &self.work, jar, &self.libraries, &programs, classes)
+    }
+
+    /// Runs `Releases` with each of `jars`.
+    fn releases(&self, root: &Path, jars: &[PathBuf]) -> Result<(), String> {
+        let run = |jar: &PathBuf| java_programs::release(root, &self.work, jar, &self.libraries);
+        jars.iter().try_for_each(run)
+    }
+}
+
+/// Builds the library, checks its methods, and runs tests if `words` say so.
+pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let names: Vec<&str> = words.iter().map(String::as_str).collect();
+    match names.as_slice() {
+        [] => checked(root, false).map(|_| ()),
+        ["releases"] => {
+            let all = checked(root, true)?;
+            all.releases(root, &all.jars)
         }
-        Some((word, classes)) if word == "test" => {
-            let programs = Programs::new(root, &work, &jars[0], &libraries)?;
-            test(root, &work, &jars[0], &libraries, &programs, classes)
-        }
-        Some((word, rest)) if word == "stress" => {
-            Programs::new(root, &work, &jars[0], &libraries)?.stress(rest)?;
-            Ok(0)
-        }
-        Some(_) => {
+        ["test", ..] => checked(root, false)?.test(root, &words[1..]).map(|_| ()),
+        ["stress", ..] => checked(root, false)?.programs(root)?.stress(&words[1..]),
+        _ => {
             let words = "cargo xtask jni [test [CLASS]... | releases | stress [CALLS [MINUTES]]]";
             Err(words.to_owned())
         }
@@ -111,23 +135,13 @@ const SMOKE: [&str; 8] = [
 /// The name of the program with the tests that RocksJava's own leave out.
 const BEHAVIOUR: &str = "Behaviour";
 
-/// Checks the methods of the library, and runs some of RocksJava's tests.
+/// Checks the methods of the library, runs some of RocksJava's tests, and `Releases` with the oldest classes.
 pub fn smoke(root: &Path) -> Result<(), String> {
-    let words: Vec<String> = ["test"]
-        .iter()
-        .chain(&SMOKE)
-        .map(ToString::to_string)
-        .collect();
-    match tested(root, &words)? {
-        0 => {}
-        failed => return Err(format!("{failed} of RocksJava's tests failed")),
+    let checked = checked(root, false)?;
+    match checked.test(root, &SMOKE.map(str::to_owned))? {
+        0 => checked.releases(root, &checked.jars[OLDEST]),
+        failed => Err(format!("{failed} of RocksJava's tests failed")),
     }
-    let work = target(root).join("jvm");
-    let libraries = java::library(root, None, "dev")?;
-    for jar in &JARS[OLDEST] {
-        java_programs::release(root, &work, &fetched(*jar)?, &libraries)?;
-    }
-    Ok(())
 }
 
 /// The path of a jar in Maven's repository, which fetches it if necessary.

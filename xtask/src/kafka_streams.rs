@@ -39,17 +39,20 @@ const LINES_OF_LOGS: usize = 15;
 /// Runs the comparison, or the tests of the stores.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let mut given: Option<&String> = None;
+    let mut release: Option<&String> = None;
     let mut rest = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--library" => given = Some(words.next().ok_or("--library needs a folder")?),
+            "--release" => release = Some(words.next().ok_or("--release needs a version")?),
             other => rest.push(other),
         }
     }
     let library = |profile: &str| java::library(root, given, profile);
     match rest.split_first() {
-        Some((&"test", classes)) => store_tests(root, &library("release")?, classes),
+        Some((&"test", classes)) => store_tests(root, &library("release")?, release, classes),
+        _ if release.is_some() => Err("--release is for the tests".to_owned()),
         Some((&"--short", settings)) => short(root, &library("dev")?, settings),
         _ => compare(root, &library("release")?, &rest, LONG_LIMIT),
     }
@@ -141,17 +144,24 @@ fn print_logs(folder: &Path) {
 }
 
 /// Runs the tests of Kafka Streams' stores, or `classes` of them, with both libraries.
-fn store_tests(root: &Path, library: &Path, classes: &[&str]) -> Result<(), String> {
+fn store_tests(
+    root: &Path,
+    library: &Path,
+    release: Option<&String>,
+    classes: &[&str],
+) -> Result<(), String> {
     let work = target(root).join("kafka-streams-tests");
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     let tests = root.join("examples/kafka-streams/store-tests");
     let listed = work.join("class-path.txt");
+    let mut words = vec![
+        "dependency:build-classpath".to_owned(),
+        format!("-Dmdep.outputFile={}", listed.display()),
+    ];
+    words.extend(release.map(|release| format!("-Dkafka.version={release}")));
     maven(
         &tests,
-        &[
-            "dependency:build-classpath",
-            &format!("-Dmdep.outputFile={}", listed.display()),
-        ],
+        &words.iter().map(String::as_str).collect::<Vec<_>>(),
     )?;
     let path = read(&listed)?;
     let rocksdb = rocksdb(&work, &path)?;

@@ -22,7 +22,7 @@ pub(crate) mod secondary;
 mod wals;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,18 +109,19 @@ pub(crate) fn open_above(
     }
     // Another process may write the database, and delete files that the opening is about to read.
     let mut before = read_only::position(request);
-    for _ in 1..READ_ONLY_ATTEMPTS {
+    let mut attempts = READ_ONLY_ATTEMPTS;
+    loop {
         let opened = open_with(request, above, logs).map(|opened| opened.db);
-        let after = match opened {
-            Err(_) => read_only::position(request),
-            Ok(_) => return opened,
-        };
+        attempts -= 1;
+        if opened.is_ok() || attempts == 0 {
+            return opened;
+        }
+        let after = read_only::position(request);
         if after == before {
             return opened;
         }
         before = after;
     }
-    open_with(request, above, logs).map(|opened| opened.db)
 }
 
 /// Opens a database whose transactions are logged with the write policy `policy`, as a transaction database of RocksDB
@@ -742,14 +743,14 @@ fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
     if request.options.persist_stats_to_disk && !request.read_only {
         db.open_persisted_stats()?;
     }
-    let mut missing: Vec<FamilyDescriptor> = Vec::new();
-    for given in request.families {
-        // A family may be listed twice; it has the options of the first, as in RocksDB.
-        let is_known = missing.iter().any(|known| known.name == given.name);
-        if !is_known && db.family(&given.name).is_none() {
-            missing.push(given.clone());
-        }
-    }
+    // A family may be listed twice; it has the options of the first, as in RocksDB.
+    let mut names = BTreeSet::new();
+    let missing: Vec<_> = request
+        .families
+        .iter()
+        .filter(|given| db.family(&given.name).is_none() && names.insert(&given.name))
+        .cloned()
+        .collect();
     db.create_families(&missing)?;
     Ok(())
 }

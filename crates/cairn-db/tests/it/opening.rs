@@ -16,6 +16,7 @@ use cairn_types::{Code, Result};
 use super::basic::{db_options, small};
 use super::errors::{after_power_cut, failing, get, open_on, synced};
 use super::hooked_files::{Operation, hooked};
+use super::wal::open_with;
 
 /// A database with three families, whose content lies in the log.
 fn three_families() -> Result<(DiskImage, DbOptions)> {
@@ -351,16 +352,7 @@ fn a_missing_family_that_is_listed_twice_is_created_once() {
 #[test]
 fn a_read_only_opening_starts_again_if_the_database_changes() {
     let world = World::in_memory();
-    let options = db_options();
-    let request = |read_only, world: &World| OpenRequest {
-        path: Path::new("/db"),
-        options: &options,
-        families: &[],
-        others: None,
-        read_only,
-        world: world.clone(),
-    };
-    let db = open(&request(false, &world)).unwrap();
+    let db = open_with(&world, &db_options(), false);
     db.put(b"a", b"1").unwrap();
     let openings = Arc::new(AtomicUsize::new(0));
     let reader = hooked(world.clone(), {
@@ -376,7 +368,7 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
             let _ = fs.remove(path);
         }
     });
-    let copy = open(&request(true, &reader)).unwrap();
+    let copy = open_with(&reader, &db_options(), true);
     assert_eq!(copy.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
     assert!(openings.load(SeqCst) > 2);
 }
@@ -385,16 +377,7 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
 #[test]
 fn a_read_only_opening_without_a_table_fails_once() {
     let world = World::in_memory();
-    let options = db_options();
-    let request = |read_only, world: &World| OpenRequest {
-        path: Path::new("/db"),
-        options: &options,
-        families: &[],
-        others: None,
-        read_only,
-        world: world.clone(),
-    };
-    let db = open(&request(false, &world)).unwrap();
+    let db = open_with(&world, &db_options(), false);
     db.put(b"a", b"1").unwrap();
     db.flush().unwrap();
     let tables = db.live_files_metadata();
@@ -410,7 +393,15 @@ fn a_read_only_opening_without_a_table_fails_once() {
             }
         }
     });
-    assert!(open(&request(true, &reader)).is_err());
+    let opened = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &[],
+        others: None,
+        read_only: true,
+        world: reader,
+    });
+    assert!(opened.is_err());
     // Each attempt reads it, and so does each look at whether the database has changed.
     assert_eq!(attempts.load(SeqCst), 3);
 }
