@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
+use cairn_platform::fs::PathKind;
 use cairn_types::{FileNumber, Result, Subcode};
 
 use super::sst_file_manager::is_trash;
@@ -46,13 +47,13 @@ impl Keep {
 pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
     for name in &names {
         match FileName::parse(name) {
-            Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
-            None if is_trash(name) => remove(fs, &dir.join(name))?,
+            Some(kind) if keep.is_obsolete(kind) => clear(fs, &dir.join(name))?,
+            None if is_trash(name) => clear(fs, &dir.join(name))?,
             _ => {}
         }
     }
     for name in old_options(names) {
-        remove(fs, &dir.join(name))?;
+        clear(fs, &dir.join(name))?;
     }
     Ok(())
 }
@@ -65,9 +66,9 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
             Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
                 if keep.is_obsolete(kind) =>
             {
-                remove(fs, &dir.join(&name))?;
+                clear(fs, &dir.join(&name))?;
             }
-            None if is_trash(&name) => remove(fs, &dir.join(&name))?,
+            None if is_trash(&name) => clear(fs, &dir.join(&name))?,
             _ => {}
         }
     }
@@ -87,6 +88,18 @@ pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     options.sort();
     options.truncate(options.len().saturating_sub(OPTIONS_KEPT));
     options.into_iter().map(|(_, name)| name)
+}
+
+/// Removes a file, but not a directory with the name of one.
+fn clear(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let is_dir = || {
+        let status = fs.status(path);
+        status.is_ok_and(|status| status.kind == PathKind::Directory)
+    };
+    match remove(fs, path) {
+        Err(_) if is_dir() => Ok(()),
+        result => result,
+    }
 }
 
 /// Removes a file. A missing file is not an error.

@@ -30,9 +30,6 @@ pub(crate) fn options_of_new_family(
     name: &str,
     given: &FamilyOptions,
 ) -> Result<FamilyOptions> {
-    if name.is_empty() {
-        return Err(Error::invalid_argument("a column family needs a name"));
-    }
     given.validate()?;
     given.check_supported()?;
     let mut options = given.clone();

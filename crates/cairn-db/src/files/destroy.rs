@@ -87,7 +87,8 @@ pub fn destroy(
     // In a directory without files of a database, the LOCK was created by this call.
     note(remove_if_there(fs, &lock_path).map(|_| ()));
     if failed.is_none() && (had_lock || dir_is_empty(fs, &dir)) {
-        remove_empty(fs, &dir);
+        // Not the directory that a symbolic link leads to.
+        remove_empty(fs, path);
     }
     failed.map_or(Ok(()), |error: Error| {
         Err(error.context(format_args!("destroying {}", dir.display())))

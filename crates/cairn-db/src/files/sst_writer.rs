@@ -225,12 +225,12 @@ impl SstFileWriter {
     }
 
     /// Like [`SstFileWriter::put`], with a timestamp, for comparators with timestamps. Without
-    /// `persist_user_defined_timestamps` the table does not store it, and reads at any timestamp show the entry once it is
-    /// ingested, as in RocksDB.
+    /// `persist_user_defined_timestamps` the table does not store it, so only the oldest one, of zeros, is accepted, as in
+    /// RocksDB.
     ///
     /// # Errors
     ///
-    /// Those of [`SstFileWriter::put`]; `InvalidArgument` for a timestamp of the wrong length.
+    /// Those of [`SstFileWriter::put`]; `InvalidArgument` for a timestamp of the wrong length, or one that would be lost.
     pub fn put_with_timestamp(&mut self, key: &[u8], timestamp: &[u8], value: &[u8]) -> Result<()> {
         self.add(ValueKind::Value, key, Some(timestamp), value)
     }
@@ -311,9 +311,18 @@ impl SstFileWriter {
     fn check_timestamp(&self, timestamp: Option<&[u8]>) -> Result<()> {
         let expected = self.family.comparator.timestamp_size();
         let found = timestamp.map_or(0, <[u8]>::len);
-        match expected == found {
-            true => Ok(()),
-            false => Err(self.wrong_timestamp(expected, found)),
+        if expected != found {
+            return Err(self.wrong_timestamp(expected, found));
+        }
+        let is_kept = self.family.persist_user_defined_timestamps;
+        match timestamp {
+            Some(timestamp) if !is_kept && timestamp.iter().any(|&byte| byte != 0) => {
+                Err(Error::invalid_argument(
+                    "only the oldest timestamp, of zeros, is accepted: tables of families with \
+                     persist_user_defined_timestamps=false have no timestamps",
+                ))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -76,19 +76,7 @@ impl Sink for Memtables<'_> {
         let Some(family) = self.families.get(family) else {
             return;
         };
-        let memtable = &family.view().memtable;
-        if family.persist_timestamps || !self.shared.context.read_only {
-            memtable.add(seq, kind, key, value);
-            return;
-        }
-        // The timestamps of this family are kept until a flush, and an open for writing would flush: a read-only open
-        // returns the same.
-        let size = family.order().timestamp_size();
-        let key = without_time(key, size);
-        match kind {
-            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value, size)),
-            _ => memtable.add(seq, kind, &key, value),
-        };
+        family.view().memtable.add(seq, kind, key, value);
     }
 
     fn check_blob(
@@ -128,14 +116,6 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
-fn without_time(key: &[u8], size: usize) -> Vec<u8> {
-    let mut key = key.to_vec();
-    let end = key.len();
-    key[end.saturating_sub(size)..].fill(0);
-    key
 }
 
 /// A replayed log.

@@ -9,7 +9,7 @@ use cairn_format::manifest::LogReach;
 use cairn_format::names::FileName;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
-use cairn_version::manifest::Recovered;
+use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_wal::{WalEvent, WalFile, WalReader};
 
 use super::dropped_records::Dropped;
@@ -186,6 +186,8 @@ impl Shared {
             )));
         }
         self.check_tracked(recovered, &logs)?;
+        // Somebody has left the logs out, such as a backup without them: a crash does not remove all.
+        let left_out = logs.is_empty();
         let unneeded = logs.iter().filter(|log| log.number < min_log);
         let kept: Vec<WalFile> = unneeded
             .filter(|log| recovered.min_log_to_keep <= log.number)
@@ -238,6 +240,7 @@ impl Shared {
         if let Some(reach) = recovered.log_reach
             && reach.number >= min_log
             && !salvages
+            && !left_out
         {
             refuse_unreached(reach, &replayed)?;
         }
@@ -287,8 +290,20 @@ impl Shared {
         }
     }
 
-    /// Checks that the logs recorded in the MANIFEST exist.
+    /// Checks that there is a log, with `track_and_verify_wals`, and that the logs recorded in the MANIFEST exist, with
+    /// `track_and_verify_wals_in_manifest`.
     fn check_tracked(&self, recovered: &Recovered, logs: &[WalFile]) -> Result<()> {
+        if self.options().track_and_verify_wals
+            && !self.options().best_efforts_recovery
+            && logs.is_empty()
+            && !is_blank(recovered)
+        {
+            return Err(Error::corruption(format!(
+                "{} has no log, although an open database always has one: its logs were removed, or are in another \
+                 directory (wal_dir). track_and_verify_wals=false opens what the tables contain",
+                self.context.wal_dir.display()
+            )));
+        }
         if !self.options().track_and_verify_wals_in_manifest {
             return Ok(());
         }
@@ -509,6 +524,12 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// True if a database has no data in tables: it may be new, without a log so far.
+fn is_blank(recovered: &Recovered) -> bool {
+    let tables = |family: &RecoveredFamily| family.version.files().next().is_some();
+    recovered.last_sequence == SequenceNumber::ZERO && !recovered.families.iter().any(tables)
 }
 
 /// Rejects a state in which one family has data that another has lost in the damaged `log`.

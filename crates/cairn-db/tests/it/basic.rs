@@ -306,6 +306,20 @@ fn a_read_only_database_changes_nothing() {
     assert_eq!(before, after);
 }
 
+/// Regression: a family without a name could be opened, but not created.
+#[test]
+fn the_name_of_a_family_may_be_empty() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let nameless = db.create_family("", &small()).unwrap();
+    nameless.put(b"a", b"1").unwrap();
+    drop((nameless, db));
+    let db = open_at(&world, &[FamilyDescriptor::new("", small())]).unwrap();
+    let nameless = db.family("").unwrap();
+    assert_eq!(nameless.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.create_family("", &small()).is_err());
+}
+
 #[test]
 fn a_batch_with_records_that_cannot_be_inserted_is_rejected_before_it_is_logged() {
     // A header with a count of zero, and the marker of a prepared transaction.

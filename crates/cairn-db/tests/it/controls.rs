@@ -7,8 +7,8 @@ use std::thread;
 
 use cairn_db::{Db, SstFileWriter};
 use cairn_options::{
-    BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, FamilyOptions,
-    IngestExternalFileOptions, WaitForCompactOptions,
+    BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle,
+    FamilyOptions, IngestExternalFileOptions, WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, KeyOrder, Subcode};
@@ -86,6 +86,22 @@ fn a_range_that_is_not_in_memory_is_compacted_without_a_flush() {
         db.property_number("rocksdb.num-entries-active-mem-table"),
         Some(0)
     );
+}
+
+/// Regression: files of the FIFO style could be moved below level 0, where they did not expire.
+#[test]
+fn fifo_has_one_output_level() {
+    let fifo = FamilyOptions {
+        compaction_style: CompactionStyle::Fifo,
+        ..manual_only()
+    };
+    let db = open_with(&World::in_memory(), &fifo).unwrap();
+    put_and_flush(&db, &["a"], "1");
+    let to = |level| db.compact_files(&CompactionOptions::default(), &[&newest(&db)], level, None);
+    let error = to(2).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    to(0).unwrap();
+    assert_eq!(files(&db, 3), [1, 0, 0]);
 }
 
 #[test]

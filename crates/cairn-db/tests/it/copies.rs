@@ -282,3 +282,37 @@ fn destroying_a_database_leaves_other_files() {
     assert!(!world.fs.exists("/db".as_ref()).unwrap());
     destroy().unwrap();
 }
+
+/// Regression: the directory behind a symbolic link was removed, and the next opening through the link failed.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file system under test makes no links"
+)]
+fn destroying_a_database_behind_a_symbolic_link_keeps_the_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let (real, link) = (place.path().join("real"), place.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let world = World::posix();
+    let options = db_options();
+    let opened = || {
+        open(&OpenRequest {
+            path: &link,
+            options: &options,
+            families: &[],
+            others: Some(&small()),
+            read_only: false,
+            world: world.clone(),
+        })
+    };
+    for _ in 0..2 {
+        let db = opened().unwrap();
+        assert!(get(&db, "k").is_none());
+        db.put(b"k", b"1").unwrap();
+        db.close().unwrap();
+        drop(db);
+        cairn_db::destroy(&world, &link, &options, &[]).unwrap();
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
+    }
+}

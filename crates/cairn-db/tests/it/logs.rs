@@ -17,10 +17,14 @@ use cairn_platform::fs::FileMode;
 use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
 
 fn open_as(world: &World, options: &DbOptions, read_only: bool) -> Result<Db> {
+    open_in(world, "/db", options, read_only)
+}
+
+fn open_in(world: &World, dir: &str, options: &DbOptions, read_only: bool) -> Result<Db> {
     let families =
         ["default", "other"].map(|name| FamilyDescriptor::new(name, FamilyOptions::default()));
     open(&OpenRequest {
-        path: Path::new("/db"),
+        path: Path::new(dir),
         options,
         families: &families,
         others: None,
@@ -385,9 +389,13 @@ fn a_log_that_ends_before_an_ingestion_is_rejected() {
         let reader = opens(&whole[..third]).unwrap();
         assert!(reader.get(b"second").unwrap().is_some());
         assert!(reader.get(b"third").unwrap().is_none());
+        // A newer log does not replace it.
         world.fs.remove(&log).unwrap();
+        let newer = Path::new("/db").join(FileName::Wal(FileNumber(99)).to_string());
+        replace(&world, &newer, &[]);
         let error = open_as(&world, &options, true).err().expect("no log");
         assert!(error.text().contains("missing"), "{error}");
+        world.fs.remove(&newer).unwrap();
 
         replace(&world, &log, &flipped);
         let salvaging = mode(WalRecoveryMode::SkipAnyCorruptedRecords);
@@ -398,6 +406,49 @@ fn a_log_that_ends_before_an_ingestion_is_rejected() {
         drop(db);
         // The salvaged state is the current one from then on.
         open_as(&world, &options, false).unwrap();
+    }
+}
+
+/// Regression: a database with an ingested table and unflushed data, restored from a backup without logs, was rejected.
+/// Without any log, the state of the tables is opened, unless `track_and_verify_wals` is set.
+#[test]
+fn a_database_opens_without_any_log() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        ..DbOptions::default()
+    };
+    let world = World::in_memory();
+    let (log, _) = ingested_behind_logged(&world, &options);
+    world.fs.remove(&log).unwrap();
+    let verifying = DbOptions {
+        track_and_verify_wals: true,
+        ..options.clone()
+    };
+    for read_only in [true, false] {
+        let error = open_as(&world, &verifying, read_only).err();
+        let error = error.expect("the logs are gone");
+        assert!(error.is_corruption(), "{error}");
+        assert!(error.text().contains("has no log"), "{error}");
+    }
+    for read_only in [true, false, true, false] {
+        let db = open_as(&world, &options, read_only).unwrap();
+        assert!(db.get(b"first").unwrap().is_none());
+        let other = db.family("other").unwrap();
+        assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"ingested"[..]));
+        if !read_only {
+            db.put(b"later", b"1").unwrap();
+        }
+        db.close().unwrap();
+    }
+    let db = open_as(&world, &verifying, false).unwrap();
+    assert!(db.get(b"later").unwrap().is_some());
+    // Copies have a log.
+    for (copy, limit) in [("/flushed", 0), ("/logged", u64::MAX)] {
+        db.create_checkpoint(Path::new(copy), limit).unwrap();
+        let read_only = open_in(&world, copy, &verifying, true).unwrap();
+        assert!(read_only.get(b"later").unwrap().is_some());
+        open_in(&world, copy, &verifying, false).unwrap();
     }
 }
 

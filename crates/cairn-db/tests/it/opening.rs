@@ -13,7 +13,7 @@ use cairn_sim::trace::Call;
 use cairn_sim::{DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result};
 
-use super::basic::{db_options, small};
+use super::basic::{db_options, open_at, small};
 use super::errors::{after_power_cut, failing, get, open_on, synced};
 use super::hooked_files::{Operation, hooked};
 use super::wal::open_with;
@@ -404,4 +404,24 @@ fn a_read_only_opening_without_a_table_fails_once() {
     assert!(opened.is_err());
     // Each attempt reads it, and so does each look at whether the database has changed.
     assert_eq!(attempts.load(SeqCst), 3);
+}
+
+/// Regression: an opening failed at a directory with the name of a file to delete.
+#[test]
+fn a_directory_with_the_name_of_an_obsolete_file_is_kept() {
+    let world = World::in_memory();
+    let places = ["/db/000200.dbtmp", "/db/000010.sst", "/db/MANIFEST-000099"];
+    open_at(&world, &[]).unwrap().put(b"k", b"v").unwrap();
+    for place in places {
+        world.fs.create_dir_all(Path::new(place)).unwrap();
+    }
+    for _ in 0..2 {
+        let db = open_at(&world, &[]).unwrap();
+        assert!(db.get(b"k").unwrap().is_some());
+        db.flush().unwrap();
+        db.close().unwrap();
+    }
+    for place in places {
+        assert!(world.fs.exists(Path::new(place)).unwrap(), "{place}");
+    }
 }

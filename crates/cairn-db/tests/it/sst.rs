@@ -11,7 +11,7 @@ use cairn_options::{
     Options, ReadOptions,
 };
 use cairn_platform::World;
-use cairn_types::{Code, Result};
+use cairn_types::{Code, KeyOrder, Result};
 
 use crate::basic::{open_at, small};
 
@@ -476,4 +476,30 @@ fn a_sorted_run_requires_valid_options() {
     refused(|options| options.write_buffer_size = 0);
     refused(|options| options.max_write_buffer_number = 1);
     refused(|options| options.target_file_size_bytes = 0);
+}
+
+/// Regression: timestamps that the table would not have were accepted, and lost.
+#[test]
+fn only_the_oldest_timestamp_can_be_left_out() {
+    let world = World::in_memory();
+    let family = FamilyOptions {
+        comparator: KeyOrder::BytewiseU64Ts,
+        persist_user_defined_timestamps: false,
+        ..small()
+    };
+    world.fs.create_dir_all("/out".as_ref()).unwrap();
+    let mut writer = SstFileWriter::new(&world, &DbOptions::default(), &family);
+    writer.open("/out/x.sst".as_ref()).unwrap();
+    let (oldest, later) = (0_u64.to_le_bytes(), 13_u64.to_le_bytes());
+    for refused in [
+        writer.put_with_timestamp(b"a", &later, b"1"),
+        writer.delete_with_timestamp(b"a", &later),
+        writer.delete_range_with_timestamp(b"a", b"b", &later),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    }
+    writer.put_with_timestamp(b"a", &oldest, b"1").unwrap();
+    writer.delete_with_timestamp(b"b", &oldest).unwrap();
+    assert_eq!(writer.finish().unwrap().num_entries, 2);
 }

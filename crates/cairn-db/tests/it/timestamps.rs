@@ -740,6 +740,35 @@ fn tables_without_timestamps_keep_the_newest_version() {
     );
 }
 
+/// Regression: a read-only opening replayed such entries without their timestamps, so that reads saw later versions.
+#[test]
+fn a_read_only_opening_keeps_the_timestamps_of_the_log() {
+    let world = World::in_memory();
+    let in_memory = FamilyOptions {
+        persist_user_defined_timestamps: false,
+        ..stamped()
+    };
+    let db = opened_as(&world, &in_memory, open).unwrap();
+    for number in [10, 20] {
+        let value = number.to_string();
+        db.put_with_timestamp(b"a", &ts(number), value.as_bytes())
+            .unwrap();
+    }
+    db.close().unwrap();
+    drop(db);
+    let read_only = |request: &OpenRequest<'_>| {
+        open(&OpenRequest {
+            read_only: true,
+            world: request.world.clone(),
+            ..*request
+        })
+    };
+    let db = opened_as(&world, &in_memory, read_only).unwrap();
+    assert_eq!(get(&db, b"a", 5), None);
+    assert_eq!(get(&db, b"a", 15), Some((b"10".to_vec(), 10)));
+    assert_eq!(get(&db, b"a", 25), Some((b"20".to_vec(), 20)));
+}
+
 /// The flush of a recovery is recorded in the reused MANIFEST.
 #[test]
 fn a_reused_manifest_knows_the_history_of_tables_without_timestamps() {

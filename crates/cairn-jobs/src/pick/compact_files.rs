@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use cairn_format::key::InternalKey;
-use cairn_options::{CompactionOptions, Temperature};
+use cairn_options::{CompactionOptions, CompactionStyle, Temperature};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, bounds};
@@ -147,7 +147,11 @@ pub fn pick_exactly(
 
 /// Rejects an output level that the tree does not have.
 fn check_output_level(tree: &Tree, output_level: usize) -> Result<()> {
-    let last = tree.version.num_levels() - 1;
+    let last = match tree.options.style {
+        // Files of the FIFO style expire in level 0 only.
+        CompactionStyle::Fifo => 0,
+        _ => tree.version.num_levels() - 1,
+    };
     match output_level <= last {
         true => Ok(()),
         false => Err(Error::invalid_argument(format!(

@@ -90,9 +90,13 @@ pub(super) fn write_tables(
         let path = PathBuf::from(format!("{DIR}/{name}{number}.sst"));
         let mut writer = SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
         writer.open(&path)?;
+        let timestamp = match cairn.strips_timestamps() {
+            true => Default::default(),
+            false => cairn.now(),
+        };
         for write in writes {
             match cairn.has_timestamps() {
-                true => add_at(&mut writer, write, &cairn.now())?,
+                true => add_at(&mut writer, write, &timestamp)?,
                 false => add(&mut writer, write)?,
             }
         }

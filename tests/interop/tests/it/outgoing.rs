@@ -313,6 +313,6 @@ fn cairn_and_rocksdb_take_turns() {
         return;
     }
     every(50, |database, shape, seed| {
-        turns::<RocksDb, Cairn>(database, shape, 26, seed)
+        turns::<RocksDb, Cairn>(database, shape, 12, seed)
     });
 }

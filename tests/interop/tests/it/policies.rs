@@ -158,7 +158,7 @@ fn both_engines_take_turns_with_prepared_transactions() {
         return;
     }
     let seeds = std::env::var("CAIRN_TURNS").ok();
-    let seeds = seeds.and_then(|text| text.parse().ok()).unwrap_or(5);
+    let seeds = seeds.and_then(|text| text.parse().ok()).unwrap_or(2);
     for seed in 0..seeds {
         for policy in [
             WritePolicy::Committed,

@@ -19,13 +19,16 @@ fn lengths() -> impl Iterator<Item = usize> {
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
-    let mut next = || {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
+        // The upper half of the state is the more random one.
+        bytes.extend_from_slice(&(state >> 32).to_le_bytes()[..4]);
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// A value of `len` bytes, and a key of that length if keys can be that long.
@@ -42,6 +45,7 @@ fn rocksdb_reads_sizes_around_every_limit() {
     let Some(library) = crate::library() else {
         return;
     };
+    let rows: Vec<_> = lengths().map(|len| (len, rows(len))).collect();
     // Without a flush, values are in the log, whose form only the options of the database determine.
     for (options, family, flushes) in [
         ("", "compression=kNoCompression", &[false, true][..]),
@@ -62,10 +66,10 @@ fn rocksdb_reads_sizes_around_every_limit() {
             let dir = place.path().join("db");
             let options = format!("avoid_flush_during_shutdown=true;{options}");
             let mut db = Cairn::open(&dir, &options, family).unwrap();
-            for len in lengths() {
-                let rows = rows(len).into_iter();
+            for (_, rows) in &rows {
                 let changes: Vec<_> = rows
-                    .map(|(key, value)| Change::Put(0, key, value))
+                    .iter()
+                    .map(|(key, value)| Change::Put(0, key.clone(), value.clone()))
                     .collect();
                 db.write(&changes);
             }
@@ -80,9 +84,9 @@ fn rocksdb_reads_sizes_around_every_limit() {
                 .collect();
             let mode = OpenMode::Existing;
             let theirs = Db::open(&library, &dir, "", &families, mode).unwrap();
-            for len in lengths() {
-                for (key, value) in rows(len) {
-                    let found = theirs.get(Family(0), &key).unwrap();
+            for (len, rows) in &rows {
+                for (key, value) in rows {
+                    let found = theirs.get(Family(0), key).unwrap();
                     assert!(
                         found.as_deref() == Some(&value[..]),
                         "{options}, {family}, flushed {flushed}: length {len}, key of {} bytes",
