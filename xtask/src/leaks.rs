@@ -13,7 +13,7 @@ use crate::exchange::fetch;
 use crate::tool_requirements::Selection;
 
 /// Number of measured rounds.
-const ROUNDS: u64 = 200;
+const ROUNDS: u64 = 60;
 
 /// Kinds of leaks: none; a handle, value or list of each kind; an iterator of each kind. The program
 /// also accepts the name of a single kind.
@@ -25,9 +25,9 @@ const KIB_A_ROUND: i64 = 64;
 
 /// Number of objects of each kind that are alive before all are destroyed.
 const RELEASED: [(&str, u64); 5] = [
-    ("released-snapshot", 1_000_000),
+    ("released-snapshot", 300_000),
     ("released-iterator", 20_000),
-    ("released-pinned", 200_000),
+    ("released-pinned", 100_000),
     ("released-batch", 200_000),
     ("released-options", 200_000),
 ];

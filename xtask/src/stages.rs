@@ -15,7 +15,7 @@ use crate::{
 const FUZZ_INPUTS: &str = "16000";
 
 /// Operations that RocksDB's library and Cairn's execute side by side.
-const TWIN_OPERATIONS: &str = "240000";
+const TWIN_OPERATIONS: &str = "160000";
 
 /// The Python module, which is compiled apart: it enables features of crates that generate code, with which those of the
 /// other packages would be compiled twice.
@@ -247,7 +247,7 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "crash",
-        &["--count", "1", "--ops", "36", "--images", "1"],
+        &["--count", "1", "--ops", "28", "--images", "1"],
     )?;
     // A file-system layer between engine and simulator must not lose more than the simulator does.
     let once = ["--count", "1", "--ops", "20", "--images", "1"];
@@ -264,12 +264,12 @@ fn fault(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "fault",
-        &["--count", "3", "--ops", "30", "--runs", "48"],
+        &["--count", "2", "--ops", "30", "--runs", "48"],
     )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, ENGINE, "meta", &["--count", "26", "--ops", "400"])
+    model(root, ENGINE, "meta", &["--count", "18", "--ops", "400"])
 }
 
 fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<(), String> {

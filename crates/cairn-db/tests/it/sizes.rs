@@ -25,13 +25,16 @@ fn open_with(world: &World, db: &DbOptions, family: &FamilyOptions) -> Db {
 /// Returns `len` hardly compressible bytes that depend on `seed`.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
-    let mut next = || {
+    let mut bytes = Vec::with_capacity(len + 4);
+    while bytes.len() < len {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
+        // The upper half of the state is the more random one.
+        bytes.extend_from_slice(&(state >> 32).to_le_bytes()[..4]);
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// Lengths around powers of two at which encodings change: varints, log blocks, 16 bits.

@@ -435,7 +435,7 @@ fn unfinished_records_start_anywhere_in_a_sector() {
         let mut file = framed(Framing::Legacy, &[before.clone(), vec![2; 300]]);
         let at = 512 - back;
         file[at..at + 8].fill(0);
-        for cut in at + 9..file.len() {
+        for cut in (at + 9..file.len()).step_by(5) {
             let mut now = file[..cut].to_vec();
             now.resize(2 * BLOCK_LEN, 0);
             let seen = read(&now, 0);

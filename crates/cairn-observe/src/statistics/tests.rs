@@ -36,8 +36,9 @@ fn the_numbers_are_rocksdbs() {
 
 #[test]
 fn counts_are_exact_with_short_lived_threads() {
+    const ROUNDS: u64 = 60;
     let statistics = Statistics::new(StatsLevel::All);
-    for _ in 0..250 {
+    for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
             for number in 0..16 {
                 let statistics = &statistics;
@@ -53,12 +54,15 @@ fn counts_are_exact_with_short_lived_threads() {
             }
         });
     }
-    assert_eq!(statistics.ticker(Ticker::NumberKeysRead), 250 * 16 * 25);
-    assert_eq!(statistics.ticker(Ticker::BytesRead), 250 * 25 * 120);
+    assert_eq!(statistics.ticker(Ticker::NumberKeysRead), ROUNDS * 16 * 25);
+    assert_eq!(statistics.ticker(Ticker::BytesRead), ROUNDS * 25 * 120);
     let sizes = statistics.histogram(Histogram::BytesPerRead);
-    assert_eq!((sizes.count, sizes.sum), (250 * 16 * 25, 250 * 25 * 120));
+    assert_eq!(
+        (sizes.count, sizes.sum),
+        (ROUNDS * 16 * 25, ROUNDS * 25 * 120)
+    );
     assert_eq!((sizes.min, sizes.max), (0, 15));
-    assert_eq!(sizes.buckets[0], 2 * 250 * 25);
+    assert_eq!(sizes.buckets[0], 2 * ROUNDS * 25);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
-    let mut bytes = Vec::with_capacity(len + 8);
+    let mut bytes = Vec::with_capacity(len + 4);
     while bytes.len() < len {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
