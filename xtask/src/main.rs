@@ -78,6 +78,7 @@ mod sources;
 mod stages;
 mod tidy;
 mod tool_requirements;
+mod untested;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -206,7 +206,8 @@ fn lock_file_of_fuzz(root: &Path) -> Result<(), String> {
     printed(cargo.args(resolve).current_dir(root.join("fuzz"))).map(|_| ())
 }
 
-/// Without its default features the Rust crate needs no C compiler, and rejects the codecs that it lacks.
+/// Without its default features the Rust crate needs no C compiler, and rejects the codecs that it lacks. The stage `counts`
+/// compiles the engine so.
 fn without_c(root: &Path) -> Result<(), String> {
     let bare = ["--no-default-features", "--locked", "-p"];
     let tree = [
@@ -219,27 +220,32 @@ fn without_c(root: &Path) -> Result<(), String> {
     if packages.lines().any(|package| package.starts_with("cc ")) {
         return Err("cairn without default features compiles C: see cargo tree -i cc".to_owned());
     }
-    cargo(root, &[&["check"], &bare[..], &["cairn"]].concat())?;
     cargo(root, &[&["test"], &bare[..], &["cairn-compress"]].concat())
 }
 
+/// The cases of each property that does not specify a number.
+const PROPERTY_CASES: &str = "96";
+
 fn unit(root: &Path) -> Result<(), String> {
-    cargo(
-        root,
-        &[
-            "test",
-            "--workspace",
-            // Tested in the stage `interop`, with RocksDB's library.
-            "--exclude",
-            "cairn-interop",
-            "--exclude",
-            "cairn-bench",
-            "--exclude",
-            PYTHON,
-            "--locked",
-            "--no-fail-fast",
-        ],
-    )
+    let packages = [
+        "--workspace",
+        // Tested in the stage `interop`, with RocksDB's library.
+        "--exclude",
+        "cairn-interop",
+        "--exclude",
+        "cairn-bench",
+        "--exclude",
+        PYTHON,
+        "--locked",
+        "--no-fail-fast",
+    ];
+    // Without the examples, which clippy has compiled, and which are no tests.
+    for targets in [&["--lib", "--bins", "--tests"][..], &["--doc"]] {
+        let test = [&["test"], targets, &packages[..]].concat();
+        let mut tests = command(root, "cargo", &test);
+        finish(tests.env("PROPTEST_CASES", PROPERTY_CASES))?;
+    }
+    Ok(())
 }
 
 fn crash(root: &Path) -> Result<(), String> {

@@ -6,6 +6,7 @@ use crate::circles;
 use crate::compat;
 use crate::limits;
 use crate::sources::{self, Source};
+use crate::untested;
 
 /// The crates, lowest layer first: a crate depends only on crates before it.
 const LAYERS: [&str; 34] = [
@@ -134,6 +135,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     modules(&rust, &mut complaints);
     limits::check(&rust, &mut complaints);
     layers(root, &mut complaints);
+    untested::check(&manifests(root), &rust, &mut complaints);
     architecture(root, &mut complaints);
     dependencies(root, &mut complaints);
     compat::check(root, &mut complaints);
