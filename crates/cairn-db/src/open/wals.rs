@@ -34,6 +34,9 @@ struct Outcome {
     logs: Vec<Replayed>,
     /// True if the logs have prepared sections, decided or not.
     has_sections: bool,
+    /// True if an existing database has no log at all. Families keep the numbers of their logs until a flush: if those are
+    /// in a directory that was not there, such as one that was not mounted, an opening that finds them replays them.
+    may_return: bool,
 }
 
 impl Shared {
@@ -253,6 +256,9 @@ impl Shared {
             newest,
             logs: replayed,
             has_sections: replay.replay.has_sections(),
+            may_return: left_out
+                && recovered.manifest > FileNumber(0)
+                && recovered.log_reach.is_none(),
         })
     }
 
@@ -386,7 +392,7 @@ impl Shared {
         let families = self.catalog.families().clone();
         let dropped = self.opening.has_dropped();
         // A kept log with a prepared section could be released before the memtables with its entries are flushed.
-        let keep_logs = self.options().avoid_flush_during_recovery
+        let keep_logs = (self.options().avoid_flush_during_recovery || outcome.may_return)
             && !outcome.flushed
             && !outcome.has_sections
             && !dropped;

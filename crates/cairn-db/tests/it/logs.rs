@@ -452,6 +452,42 @@ fn a_database_opens_without_any_log() {
     }
 }
 
+/// Regression: after one opening without the directory of the logs, such as one that was not mounted, the logs were obsolete,
+/// and were deleted once they were there again.
+#[test]
+fn logs_that_were_not_there_are_replayed_later() {
+    let with_logs_in = |dir: &str| DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        wal_dir: dir.into(),
+        ..DbOptions::default()
+    };
+    let (usual, wrong) = (with_logs_in("/logs"), with_logs_in("/empty"));
+    let world = World::in_memory();
+    let db = open_as(&world, &usual, false).unwrap();
+    db.put(b"flushed", b"1").unwrap();
+    db.flush().unwrap();
+    for n in 0..100_u8 {
+        db.put(&[n], b"logged").unwrap();
+    }
+    db.close().unwrap();
+    drop(db);
+    let db = open_as(&world, &wrong, false).unwrap();
+    assert!(db.get(b"flushed").unwrap().is_some());
+    assert!(db.get(&[7]).unwrap().is_none());
+    db.put(b"meanwhile", b"1").unwrap();
+    db.close().unwrap();
+    drop(db);
+    for _ in 0..2 {
+        let db = open_as(&world, &usual, false).unwrap();
+        for n in 0..100_u8 {
+            assert!(db.get(&[n]).unwrap().is_some(), "{n}");
+        }
+        db.put(b"later", b"1").unwrap();
+        db.close().unwrap();
+    }
+}
+
 /// The end of the logs at an ingestion is kept when the MANIFEST is rewritten, and dropped with the log.
 #[test]
 fn the_end_of_the_logs_at_an_ingestion_survives_a_new_manifest_but_not_its_log() {
