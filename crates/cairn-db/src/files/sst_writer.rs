@@ -311,18 +311,23 @@ impl SstFileWriter {
     fn check_timestamp(&self, timestamp: Option<&[u8]>) -> Result<()> {
         let expected = self.family.comparator.timestamp_size();
         let found = timestamp.map_or(0, <[u8]>::len);
-        if expected != found {
-            return Err(self.wrong_timestamp(expected, found));
+        match expected == found {
+            true if found == 0 => Ok(()),
+            true => self.check_kept(timestamp.unwrap_or_default()),
+            false => Err(self.wrong_timestamp(expected, found)),
         }
-        let is_kept = self.family.persist_user_defined_timestamps;
-        match timestamp {
-            Some(timestamp) if !is_kept && timestamp.iter().any(|&byte| byte != 0) => {
-                Err(Error::invalid_argument(
-                    "only the oldest timestamp, of zeros, is accepted: tables of families with \
-                     persist_user_defined_timestamps=false have no timestamps",
-                ))
-            }
-            _ => Ok(()),
+    }
+
+    /// Checks that the table stores `timestamp`, or that it is the one that entries without a timestamp have.
+    #[cold]
+    fn check_kept(&self, timestamp: &[u8]) -> Result<()> {
+        let is_oldest = timestamp.iter().all(|&byte| byte == 0);
+        match is_oldest || self.family.persist_user_defined_timestamps {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(
+                "only the oldest timestamp, of zeros, is accepted: tables of families with \
+                 persist_user_defined_timestamps=false have no timestamps",
+            )),
         }
     }
 
