@@ -97,7 +97,7 @@ impl TimestampRules {
 }
 
 /// Replaces `newest` with `timestamp` if that is newer.
-pub(crate) fn raise(order: &KeyOrder, newest: &mut Vec<u8>, timestamp: &[u8]) {
+pub fn raise(order: &KeyOrder, newest: &mut Vec<u8>, timestamp: &[u8]) {
     if newest.is_empty() || compare(order, timestamp, newest).is_gt() {
         newest.clear();
         newest.extend_from_slice(timestamp);
@@ -105,7 +105,7 @@ pub(crate) fn raise(order: &KeyOrder, newest: &mut Vec<u8>, timestamp: &[u8]) {
 }
 
 /// Returns the timestamp after `timestamp`, which is a little-endian number; `None` if there is none.
-pub(crate) fn successor(timestamp: &[u8]) -> Option<Vec<u8>> {
+pub fn successor(timestamp: &[u8]) -> Option<Vec<u8>> {
     let number = u64::from_le_bytes(timestamp.try_into().ok()?);
     Some(number.checked_add(1)?.to_le_bytes().to_vec())
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cairn_format::log::{Predecessor, RecoveryMode, Verdict};
+use cairn_jobs::history::raise;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
 use cairn_types::{
@@ -43,6 +44,8 @@ pub(super) struct Memtables<'a> {
     pub(super) flushed: bool,
     /// Blob files that entries refer to, by family.
     pub(super) blobs: BTreeSet<(u32, FileNumber)>,
+    /// The newest timestamp that a read-only opening has left out, by family.
+    pub(super) left_out: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Memtables<'_> {
@@ -76,7 +79,22 @@ impl Sink for Memtables<'_> {
         let Some(family) = self.families.get(family) else {
             return;
         };
-        family.view().memtable.add(seq, kind, key, value);
+        let memtable = &family.view().memtable;
+        if family.persist_timestamps || !self.shared.context.read_only {
+            memtable.add(seq, kind, key, value);
+            return;
+        }
+        // The timestamps of this family are kept until a flush, and an open for writing would flush: a read-only open
+        // returns the same.
+        let size = family.order().timestamp_size();
+        let timestamp = &key[key.len().saturating_sub(size)..];
+        let newest = self.left_out.entry(family.id()).or_default();
+        raise(family.order(), newest, timestamp);
+        let key = without_time(key, size);
+        match kind {
+            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value, size)),
+            _ => memtable.add(seq, kind, &key, value),
+        };
     }
 
     fn check_blob(
@@ -116,6 +134,14 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
+fn without_time(key: &[u8], size: usize) -> Vec<u8> {
+    let mut key = key.to_vec();
+    let end = key.len();
+    key[end.saturating_sub(size)..].fill(0);
+    key
 }
 
 /// A replayed log.

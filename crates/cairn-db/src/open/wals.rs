@@ -1,14 +1,16 @@
 //! Recovery of the logs, and the steps from a recovered state to an open database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::log::RecoveryMode;
 use cairn_format::manifest::LogReach;
 use cairn_format::names::FileName;
+use cairn_jobs::history::successor;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_version::TreeEdit;
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_wal::{WalEvent, WalFile, WalReader};
 
@@ -211,6 +213,7 @@ impl Shared {
                 above: self.opening.replay_above().clone(),
                 flushed: false,
                 blobs: BTreeSet::new(),
+                left_out: BTreeMap::new(),
                 enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
             stopped_at: None,
@@ -247,6 +250,7 @@ impl Shared {
         {
             refuse_unreached(reach, &replayed)?;
         }
+        end_history(&families, &replay.sink.left_out)?;
         self.keep_undecided(&mut replay)?;
         let last = replay.replay.last;
         Ok(Outcome {
@@ -530,6 +534,24 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Ends the histories of families after the newest timestamps that were left out, as the flushes of an opening for writing
+/// do.
+fn end_history(families: &Families, left_out: &BTreeMap<u32, Vec<u8>>) -> Result<()> {
+    for (family, newest) in left_out {
+        let Some(family) = families.get(*family) else {
+            continue;
+        };
+        let view = family.view_full();
+        let edit = TreeEdit {
+            history_low: successor(newest),
+            ..TreeEdit::default()
+        };
+        let version = Arc::new(view.version.with_edit(&edit)?);
+        family.set_view(view.with_version(version, &[]));
+    }
+    Ok(())
 }
 
 /// True if a database has no data in tables: it may be new, without a log so far.
