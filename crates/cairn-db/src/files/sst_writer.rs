@@ -232,6 +232,7 @@ impl SstFileWriter {
     ///
     /// Those of [`SstFileWriter::put`]; `InvalidArgument` for a timestamp of the wrong length, or one that would be lost.
     pub fn put_with_timestamp(&mut self, key: &[u8], timestamp: &[u8], value: &[u8]) -> Result<()> {
+        self.check_kept(timestamp)?;
         self.add(ValueKind::Value, key, Some(timestamp), value)
     }
 
@@ -279,6 +280,7 @@ impl SstFileWriter {
     ///
     /// Those of [`SstFileWriter::put_with_timestamp`].
     pub fn delete_with_timestamp(&mut self, key: &[u8], timestamp: &[u8]) -> Result<()> {
+        self.check_kept(timestamp)?;
         self.add(ValueKind::DeletionWithTimestamp, key, Some(timestamp), &[])
     }
 
@@ -297,13 +299,14 @@ impl SstFileWriter {
     /// # Errors
     ///
     /// Those of [`SstFileWriter::delete_range`], and `InvalidArgument` for a timestamp of the wrong
-    /// length.
+    /// length, or one that would be lost.
     pub fn delete_range_with_timestamp(
         &mut self,
         begin: &[u8],
         end: &[u8],
         timestamp: &[u8],
     ) -> Result<()> {
+        self.check_kept(timestamp)?;
         self.add_range(begin, end, Some(timestamp))
     }
 
@@ -312,14 +315,12 @@ impl SstFileWriter {
         let expected = self.family.comparator.timestamp_size();
         let found = timestamp.map_or(0, <[u8]>::len);
         match expected == found {
-            true if found == 0 => Ok(()),
-            true => self.check_kept(timestamp.unwrap_or_default()),
+            true => Ok(()),
             false => Err(self.wrong_timestamp(expected, found)),
         }
     }
 
     /// Checks that the table stores `timestamp`, or that it is the one that entries without a timestamp have.
-    #[cold]
     fn check_kept(&self, timestamp: &[u8]) -> Result<()> {
         let is_oldest = timestamp.iter().all(|&byte| byte == 0);
         match is_oldest || self.family.persist_user_defined_timestamps {
