@@ -227,19 +227,23 @@ fn without_c(root: &Path) -> Result<(), String> {
 const PROPERTY_CASES: &str = "96";
 
 fn unit(root: &Path) -> Result<(), String> {
-    let packages = [
-        "--workspace",
-        // Tested in the stage `interop`, with RocksDB's library.
-        "--exclude",
-        "cairn-interop",
-        "--exclude",
-        "cairn-bench",
-        "--exclude",
-        PYTHON,
-        "--locked",
-        "--no-fail-fast",
-    ];
-    let mut tests = command(root, "cargo", &[&["test"], &packages[..]].concat());
+    let mut tests = command(
+        root,
+        "cargo",
+        &[
+            "test",
+            "--workspace",
+            // Tested in the stage `interop`, with RocksDB's library.
+            "--exclude",
+            "cairn-interop",
+            "--exclude",
+            "cairn-bench",
+            "--exclude",
+            PYTHON,
+            "--locked",
+            "--no-fail-fast",
+        ],
+    );
     finish(tests.env("PROPTEST_CASES", PROPERTY_CASES))
 }
 

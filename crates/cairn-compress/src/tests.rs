@@ -15,14 +15,19 @@ const KINDS: [Compression; 7] = [
     Compression::Zstd,
 ];
 
+/// Random numbers, without a crate for properties: it would take longer to compile for builds without C than all else.
+fn random(state: &mut u64, below: usize) -> usize {
+    *state = state
+        .wrapping_mul(6364136223846793005)
+        .wrapping_add(1442695040888963407);
+    (*state >> 33) as usize % below
+}
+
 fn text(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut out = Vec::with_capacity(len + 8);
     while out.len() < len {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        out.extend_from_slice(format!("word{:03} ", (state >> 33) % 200).as_bytes());
+        out.extend_from_slice(format!("word{:03} ", random(&mut state, 200)).as_bytes());
     }
     out.truncate(len);
     out
@@ -167,14 +172,6 @@ fn impossible_declared_sizes_are_not_allocated() {
             "{kind}"
         );
     }
-}
-
-/// Random numbers, without a crate for properties: it would take longer to compile for builds without C than all else.
-fn random(state: &mut u64, below: usize) -> usize {
-    *state = state
-        .wrapping_mul(6364136223846793005)
-        .wrapping_add(1442695040888963407);
-    (*state >> 33) as usize % below
 }
 
 #[test]

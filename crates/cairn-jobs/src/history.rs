@@ -111,7 +111,7 @@ pub fn successor(timestamp: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Appends the user key `user` with the smallest timestamp, of `size` bytes.
-pub(crate) fn push_with_minimum(out: &mut Vec<u8>, user: &[u8], size: usize) {
+pub fn push_with_minimum(out: &mut Vec<u8>, user: &[u8], size: usize) {
     let plain = key::strip_timestamp(user, size);
     out.extend_from_slice(plain);
     out.resize(out.len() + user.len() - plain.len(), 0);

@@ -47,13 +47,13 @@ impl Keep {
 pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
     for name in &names {
         match FileName::parse(name) {
-            Some(kind) if keep.is_obsolete(kind) => clear(fs, &dir.join(name))?,
-            None if is_trash(name) => clear(fs, &dir.join(name))?,
+            Some(kind) if keep.is_obsolete(kind) => remove_unless_dir(fs, &dir.join(name))?,
+            None if is_trash(name) => remove_unless_dir(fs, &dir.join(name))?,
             _ => {}
         }
     }
     for name in old_options(names) {
-        clear(fs, &dir.join(name))?;
+        remove_unless_dir(fs, &dir.join(name))?;
     }
     Ok(())
 }
@@ -66,9 +66,9 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
             Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
                 if keep.is_obsolete(kind) =>
             {
-                clear(fs, &dir.join(&name))?;
+                remove_unless_dir(fs, &dir.join(&name))?;
             }
-            None if is_trash(&name) => clear(fs, &dir.join(&name))?,
+            None if is_trash(&name) => remove_unless_dir(fs, &dir.join(&name))?,
             _ => {}
         }
     }
@@ -90,8 +90,8 @@ pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     options.into_iter().map(|(_, name)| name)
 }
 
-/// Removes a file, but not a directory with the name of one.
-fn clear(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+/// Removes a file. A directory with the name of one stays.
+fn remove_unless_dir(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     let is_dir = || {
         let status = fs.status(path);
         status.is_ok_and(|status| status.kind == PathKind::Directory)

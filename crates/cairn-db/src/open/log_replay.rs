@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cairn_format::log::{Predecessor, RecoveryMode, Verdict};
-use cairn_jobs::history::raise;
+use cairn_jobs::history::{push_with_minimum, raise};
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
 use cairn_types::{
@@ -44,8 +44,8 @@ pub(super) struct Memtables<'a> {
     pub(super) flushed: bool,
     /// Blob files that entries refer to, by family.
     pub(super) blobs: BTreeSet<(u32, FileNumber)>,
-    /// The newest timestamp that a read-only opening has left out, by family.
-    pub(super) left_out: BTreeMap<u32, Vec<u8>>,
+    /// The newest timestamp that a read-only opening has replaced by the smallest one, by family.
+    pub(super) stripped: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Memtables<'_> {
@@ -88,11 +88,16 @@ impl Sink for Memtables<'_> {
         // returns the same.
         let size = family.order().timestamp_size();
         let timestamp = &key[key.len().saturating_sub(size)..];
-        let newest = self.left_out.entry(family.id()).or_default();
+        let newest = self.stripped.entry(family.id()).or_default();
         raise(family.order(), newest, timestamp);
-        let key = without_time(key, size);
+        let without_time = |key: &[u8]| {
+            let mut out = Vec::with_capacity(key.len());
+            push_with_minimum(&mut out, key, size);
+            out
+        };
+        let key = without_time(key);
         match kind {
-            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value, size)),
+            ValueKind::RangeDeletion => memtable.add(seq, kind, &key, &without_time(value)),
             _ => memtable.add(seq, kind, &key, value),
         };
     }
@@ -134,14 +139,6 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
-fn without_time(key: &[u8], size: usize) -> Vec<u8> {
-    let mut key = key.to_vec();
-    let end = key.len();
-    key[end.saturating_sub(size)..].fill(0);
-    key
 }
 
 /// A replayed log.

@@ -191,8 +191,8 @@ impl Shared {
             )));
         }
         self.check_tracked(recovered, &logs)?;
-        // Somebody has left the logs out, such as a backup without them: a crash does not remove all.
-        let left_out = logs.is_empty();
+        // As in a backup without logs: a crash does not remove all of them.
+        let without_logs = logs.is_empty();
         let unneeded = logs.iter().filter(|log| log.number < min_log);
         let kept: Vec<WalFile> = unneeded
             .filter(|log| recovered.min_log_to_keep <= log.number)
@@ -213,7 +213,7 @@ impl Shared {
                 above: self.opening.replay_above().clone(),
                 flushed: false,
                 blobs: BTreeSet::new(),
-                left_out: BTreeMap::new(),
+                stripped: BTreeMap::new(),
                 enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
             stopped_at: None,
@@ -246,11 +246,11 @@ impl Shared {
         if let Some(reach) = recovered.log_reach
             && reach.number >= min_log
             && !salvages
-            && !left_out
+            && !without_logs
         {
             refuse_unreached(reach, &replayed)?;
         }
-        end_history(&families, &replay.sink.left_out)?;
+        end_history(&families, &replay.sink.stripped)?;
         self.keep_undecided(&mut replay)?;
         let last = replay.replay.last;
         Ok(Outcome {
@@ -260,7 +260,7 @@ impl Shared {
             newest,
             logs: replayed,
             has_sections: replay.replay.has_sections(),
-            may_return: left_out
+            may_return: without_logs
                 && recovered.manifest > FileNumber(0)
                 && recovered.log_reach.is_none(),
         })
@@ -309,7 +309,7 @@ impl Shared {
             && !is_blank(recovered)
         {
             return Err(Error::corruption(format!(
-                "{} has no log, although an open database always has one: its logs were removed, or are in another \
+                "{} has no log, which every opening for writing leaves: the logs were removed, or are in another \
                  directory (wal_dir). track_and_verify_wals=false opens what the tables contain",
                 self.context.wal_dir.display()
             )));
@@ -536,10 +536,10 @@ impl Shared {
     }
 }
 
-/// Ends the histories of families after the newest timestamps that were left out, as the flushes of an opening for writing
-/// do.
-fn end_history(families: &Families, left_out: &BTreeMap<u32, Vec<u8>>) -> Result<()> {
-    for (family, newest) in left_out {
+/// Ends the histories of families after the newest timestamps that were stripped from their entries, as the flushes of an
+/// opening for writing do.
+fn end_history(families: &Families, stripped: &BTreeMap<u32, Vec<u8>>) -> Result<()> {
+    for (family, newest) in stripped {
         let Some(family) = families.get(*family) else {
             continue;
         };

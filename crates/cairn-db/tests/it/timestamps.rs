@@ -35,6 +35,14 @@ fn stamped() -> FamilyOptions {
     }
 }
 
+/// [`stamped`], with timestamps in memtables only.
+fn stamped_in_memory() -> FamilyOptions {
+    FamilyOptions {
+        persist_user_defined_timestamps: false,
+        ..stamped()
+    }
+}
+
 /// Opens a database whose default family and whose family `reverse` have timestamps, but not its family `plain`.
 fn opened(world: &World) -> Db {
     opened_as(world, &stamped(), open).expect("it opens")
@@ -684,10 +692,7 @@ fn newer_versions_are_dropped_from_tables_of_a_compaction_that_the_open_started(
 #[test]
 fn tables_without_timestamps_keep_the_newest_version() {
     let world = World::in_memory();
-    let in_memory = FamilyOptions {
-        persist_user_defined_timestamps: false,
-        ..stamped()
-    };
+    let in_memory = stamped_in_memory();
     let opened = || opened_as(&world, &in_memory, open);
     let db = opened().unwrap();
     for number in [5, 7] {
@@ -745,10 +750,7 @@ fn tables_without_timestamps_keep_the_newest_version() {
 #[test]
 fn a_read_only_opening_has_the_history_of_an_opening_for_writing() {
     let world = World::in_memory();
-    let in_memory = FamilyOptions {
-        persist_user_defined_timestamps: false,
-        ..stamped()
-    };
+    let in_memory = stamped_in_memory();
     let db = opened_as(&world, &in_memory, open).unwrap();
     for number in [10, 20] {
         let value = number.to_string();
@@ -783,10 +785,7 @@ fn a_read_only_opening_has_the_history_of_an_opening_for_writing() {
 #[test]
 fn a_reused_manifest_knows_the_history_of_tables_without_timestamps() {
     let world = World::in_memory();
-    let in_memory = FamilyOptions {
-        persist_user_defined_timestamps: false,
-        ..stamped()
-    };
+    let in_memory = stamped_in_memory();
     let reusing = || {
         opened_as(&world, &in_memory, |request| {
             let options = DbOptions {
