@@ -63,6 +63,7 @@ pub struct Inert {
 fn default_family() -> FamilyOptions {
     let mut family = FamilyOptions::default();
     family.table.format_version = crate::versions::format_version();
+    family.table.checksum = crate::versions::checksum();
     family
 }
 

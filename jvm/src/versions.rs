@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_observe::StallCondition;
+use cairn_options::ChecksumKind;
 
 use crate::env::{Env, Fail, JString, Object, Outcome};
 
@@ -33,9 +34,11 @@ const NEW_STATISTICS: u8 = 1;
 const NEW_STALLS: u8 = 2;
 /// RocksDB's library of the classes reads format version 7 of tables.
 const NEW_TABLES: u8 = 4;
+/// The classes know the checksum XXH3.
+const NEW_CHECKSUM: u8 = 8;
 
 /// What is known of the classes that were loaded last; those of the newest release if there are none.
-static LOADED: AtomicU8 = AtomicU8::new(NEW_STATISTICS | NEW_STALLS | NEW_TABLES);
+static LOADED: AtomicU8 = AtomicU8::new(NEW_STATISTICS | NEW_STALLS | NEW_TABLES | NEW_CHECKSUM);
 
 fn is_loaded(bit: u8) -> bool {
     LOADED.load(Relaxed) & bit != 0
@@ -66,6 +69,15 @@ pub fn format_version() -> u32 {
     }
 }
 
+/// Returns the default checksum of tables, which RocksDB's library of these classes can verify.
+pub fn checksum() -> ChecksumKind {
+    match is_loaded(NEW_CHECKSUM) {
+        true => ChecksumKind::Xxh3,
+        // RocksDB before 6.27 does not read XXH3. RocksDB 6.29 and 7.1 do, although their classes do not know it.
+        false => ChecksumKind::Crc32c,
+    }
+}
+
 /// Checks that the classes of the loading class loader are those of a release that the library serves, and finds out
 /// what their numbers mean.
 ///
@@ -88,7 +100,8 @@ pub fn check(env: Env) -> Outcome<()> {
         let bit = |is: bool, bit: u8| if is { bit } else { 0 };
         let bits = bit(has_new_statistics, NEW_STATISTICS)
             | bit(has_new_stalls, NEW_STALLS)
-            | bit(*has_new_tables, NEW_TABLES);
+            | bit(*has_new_tables, NEW_TABLES)
+            | bit(has_constant(env, "ChecksumType", "kXXH3"), NEW_CHECKSUM);
         LOADED.store(bits, Relaxed);
         return Ok(());
     }
@@ -107,9 +120,8 @@ pub fn check(env: Env) -> Outcome<()> {
 
 /// Returns true if a constant of an enumeration has the number `expected`, or does not exist.
 fn is_number(env: Env, class: &str, name: &str, expected: i8) -> bool {
-    let class = format!("org/rocksdb/{class}");
     let number = || {
-        let constant = env.constant(&class, name, &format!("L{class};"))?;
+        let constant = constant(env, class, name)?;
         let get = env.method_of(constant, "getValue", "()B")?;
         env.call_byte(constant, get, &[])
     };
@@ -120,6 +132,25 @@ fn is_number(env: Env, class: &str, name: &str, expected: i8) -> bool {
         },
         |number| number == expected,
     )
+}
+
+/// Returns true if an enumeration has a constant, or does not exist.
+fn has_constant(env: Env, class: &str, name: &str) -> bool {
+    if env.class(&format!("org/rocksdb/{class}")).is_err() {
+        env.take_exception();
+        return true;
+    }
+    let found = constant(env, class, name).is_ok();
+    if !found {
+        env.take_exception();
+    }
+    found
+}
+
+/// A constant of an enumeration.
+fn constant(env: Env, class: &str, name: &str) -> Outcome<Object> {
+    let class = format!("org/rocksdb/{class}");
+    env.constant(&class, name, &format!("L{class};"))
 }
 
 /// The location of the jar of a class.

@@ -265,6 +265,15 @@ public final class Releases {
     equal(seen.toString(), "[DELAYED to NORMAL, NORMAL to DELAYED]", "stalls");
   }
 
+  /** Whether the loaded library is Cairn's, which has a property that RocksDB does not know. */
+  private static boolean isCairn(final RocksDB db) {
+    try {
+      return db.getProperty("cairn.memory") != null;
+    } catch (final RocksDBException unknown) {
+      return false;
+    }
+  }
+
   /** Reads the databases, which another library wrote. */
   private static void reread(final Path scratch) throws Exception {
     final StringBuilder found = new StringBuilder();
@@ -280,6 +289,7 @@ public final class Releases {
           families.add(new ColumnFamilyDescriptor(family, each));
         }
         try (final RocksDB db = RocksDB.open(all, path, families, handles)) {
+          equal(isCairn(db), false, "the library of the second run");
           long records = 0;
           for (final ColumnFamilyHandle handle : handles) {
             records += count(db.newIterator(handle));

@@ -2,8 +2,8 @@
 //!
 //! A crate tested with loom is compiled with `--cfg loom`, which replaces its atomics by loom's. Its
 //! dependencies are compiled without it and shared with the other tests. Shuttle tests the block cache as a
-//! whole, over two crates, the lock manager and reads in flight; these crates and their dependencies are compiled
-//! with `--cfg shuttle` in a target folder of their own.
+//! whole, over two crates, the lock manager and reads in flight; `.ci/rustc-shuttle` compiles these crates and those of
+//! the workspace that they depend on with `--cfg shuttle`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,28 +29,25 @@ pub fn run(root: &Path) -> Result<(), String> {
 /// Crates with shuttle tests. The full names of such tests contain `shuttle`.
 const SHUTTLED: [&str; 3] = ["cairn-memory", "cairn-locks", "cairn-platform"];
 
-/// Crates that those depend on. Shuttle tests hardly run them, so optimizing them takes longer than it saves, as
-/// for external crates.
-const UNOPTIMIZED: [&str; 5] = [
-    "'*'",
-    "cairn-compress",
-    "cairn-format",
-    "cairn-sim",
-    "cairn-types",
-];
+/// The compiler for the tests under shuttle.
+const SHUTTLE_COMPILER: &str = ".ci/rustc-shuttle";
+
+/// Crates of the workspace that those depend on. Shuttle tests hardly run them, so optimizing them takes longer than it
+/// saves.
+const UNOPTIMIZED: [&str; 4] = ["cairn-compress", "cairn-format", "cairn-sim", "cairn-types"];
 
 /// Runs the shuttle tests, one at a time: they share the headers of buffers.
 fn shuttle(root: &Path) -> Result<(), String> {
     let packages = SHUTTLED.map(|name| format!("-p {name} ")).concat();
-    let test = format!(
-        "test --locked {packages}--lib --target-dir target/shuttle -- --test-threads=1 shuttle"
-    );
-    announce(&format!("RUSTFLAGS=\"--cfg shuttle\" cargo {test}"));
+    let test = format!("test --locked {packages}--lib -- --test-threads=1 shuttle");
+    announce(&format!(
+        "RUSTC_WORKSPACE_WRAPPER={SHUTTLE_COMPILER} cargo {test}"
+    ));
     let unoptimized = UNOPTIMIZED.map(|name| format!("profile.dev.package.{name}.opt-level=0"));
     let run = Command::new("cargo")
         .args(unoptimized.iter().flat_map(|setting| ["--config", setting]))
         .args(test.split(' '))
-        .env("RUSTFLAGS", "--cfg shuttle")
+        .env("RUSTC_WORKSPACE_WRAPPER", root.join(SHUTTLE_COMPILER))
         .current_dir(root)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

@@ -72,6 +72,7 @@ mod python;
 mod python_module;
 mod reference;
 mod registry;
+mod rocksdb_crate;
 mod side_by_side;
 mod soak;
 mod sources;

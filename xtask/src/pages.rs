@@ -22,6 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::commands::{fresh, read, target};
+use crate::rocksdb_crate::{REPLACEMENT, StandIn};
 use crate::tool_requirements::Selection;
 
 /// Commands that are not run: how each begins, and the reason.
@@ -85,6 +86,10 @@ pub struct Stand {
 pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), String> {
     let mut unused: Vec<&str> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
     let mut failures = Vec::new();
+    let stand_in = match selection.has("rocksdb-crate") {
+        true => Some(StandIn::write(root)?),
+        false => None,
+    };
     let works = std::env::temp_dir().join(format!("cairn-pages-{}", std::process::id()));
     for page in pages(root)? {
         let name = page
@@ -103,8 +108,8 @@ pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), Stri
             .filter(|block| left_out(block.section).is_none())
             .collect();
         let page = Page {
-            root,
             stand,
+            stand_in: stand_in.as_ref(),
             work: works.join(name.replace('/', "-")),
         };
         let started = Instant::now();
@@ -303,8 +308,8 @@ fn absent(blocks: &[Block], section: usize, selection: &Selection) -> Option<&'s
 
 /// A page and the directories in which its commands run.
 struct Page<'a> {
-    root: &'a Path,
     stand: &'a Stand,
+    stand_in: Option<&'a StandIn>,
     work: PathBuf,
 }
 
@@ -382,7 +387,6 @@ impl Page<'_> {
     fn shell(&self, script: &str) -> Result<String, String> {
         let path = std::env::var("PATH").unwrap_or_default();
         let stand = self.stand;
-        let target = target(self.root);
         let mut shell = Command::new("bash");
         shell
             .args(["--noprofile", "--norc", "-s"])
@@ -390,10 +394,10 @@ impl Page<'_> {
             .env("PATH", format!("{}:{path}", stand.programs.display()))
             .env("LD_LIBRARY_PATH", &stand.lib)
             .env("PKG_CONFIG_PATH", stand.lib.join("pkgconfig"))
-            .env("CMAKE_PREFIX_PATH", stand.lib.join("cmake"))
-            .env("CARGO_TARGET_DIR", target.join("rocksdb-crate-target"))
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("RUSTFLAGS", "-Awarnings");
+            .env("CMAKE_PREFIX_PATH", stand.lib.join("cmake"));
+        if let Some(stand_in) = self.stand_in {
+            stand_in.prepare(&mut shell);
+        }
         let file = self.work.with_extension("sh");
         fs::write(&file, script).map_err(|error| format!("{}: {error}", file.display()))?;
         let input =
@@ -416,7 +420,7 @@ impl Page<'_> {
         self.places()
             .iter()
             .fold(text.to_owned(), |text, (page, here)| {
-                text.replace(page, here)
+                text.replace(page.as_str(), here)
             })
     }
 
@@ -429,12 +433,18 @@ impl Page<'_> {
         })
     }
 
-    fn places(&self) -> [(&'static str, String); 3] {
-        [
-            ("/usr/local/lib", self.stand.lib.display().to_string()),
-            ("/usr/local", self.stand.prefix.display().to_string()),
-            ("/path/to/cairn", self.root.display().to_string()),
-        ]
+    fn places(&self) -> Vec<(String, String)> {
+        let replacement = self.stand_in.map(|stand_in| {
+            let page = format!("/path/to/cairn/{REPLACEMENT}");
+            (page, &stand_in.directory)
+        });
+        let others = [
+            ("/usr/local/lib".to_owned(), &self.stand.lib),
+            ("/usr/local".to_owned(), &self.stand.prefix),
+        ];
+        let all = replacement.into_iter().chain(others);
+        all.map(|(page, here)| (page, here.display().to_string()))
+            .collect()
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! `cairn-paths` (in `bench/paths/`) runs each path in a function of its own, under Callgrind and under DHAT in
 //! two modes. Per operation and on the thread of the caller, the runs count instructions, system calls,
-//! allocations and bytes copied by `memcpy`. The counts hardly depend on the machine, and not at all on its
-//! load. Valgrind hides the kernel's functions for reading clocks, so that each such read is counted as a system call. The
+//! allocations and bytes copied by `memcpy`. The counts hardly depend on the machine and its load, except for system
+//! calls: where a log is slow in growing, its writer makes each page writable again that was written back meanwhile.
+//! Valgrind hides the kernel's functions for reading clocks, so that each such read is counted as a system call. The
 //! check fails if one exceeds the record in `bench/path_costs.txt` by more than [`Count::allowed`].
 //! If one is that much lower, the check requests an update (`cargo xtask counts update`).
 
@@ -32,7 +33,7 @@ const COUNTS: [Count; 4] = [
     },
     Count {
         name: "system_calls",
-        slack: 0.06,
+        slack: 0.2,
     },
     Count {
         name: "allocations",
@@ -329,7 +330,7 @@ mod tests {
         assert!(get("1029 0.004 1.04 102.9").is_ok());
         for (costs, grown) in [
             ("1031 0 1 100", "get: instructions from 1000 to 1031"),
-            ("1000 0.1 1 100", "get: system_calls from 0 to 0.100"),
+            ("1000 0.3 1 100", "get: system_calls from 0 to 0.300"),
             ("1000 0 2 100", "get: allocations from 1 to 2.000"),
             ("1000 0 1 200", "get: copied_bytes from 100 to 200"),
         ] {

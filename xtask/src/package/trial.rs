@@ -289,9 +289,11 @@ fn jar(build: &Build) -> Result<(), String> {
     let classes = crate::jni::classes()?;
     let path = std::env::join_paths([&file(build, ".jar")?, &classes, &home])
         .map_err(|error| error.to_string())?;
+    // Without a library in this path, the classes take that of the jar.
+    let no_libraries = format!("-Djava.library.path={}", home.display());
     for (program, arguments) in [
         ("javac", ["Stones.java"].as_slice()),
-        ("java", &["Stones", "db"]),
+        ("java", &[&no_libraries, "Stones", "db"]),
     ] {
         let said = printed(
             Command::new(program)
