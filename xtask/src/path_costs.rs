@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::commands::{cargo, has, printed, read, target};
 
 const STORED: &str = "bench/path_costs.txt";
-const OPERATIONS: u64 = 20_000;
+const OPERATIONS: u64 = 10_000;
 /// The largest relative deviation from a recorded count.
 const TOLERANCE: f64 = 0.03;
 /// The architecture of the recorded counts.

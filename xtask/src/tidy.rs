@@ -9,7 +9,7 @@ use crate::sources::{self, Source};
 use crate::untested;
 
 /// The crates, lowest layer first: a crate depends only on crates before it.
-const LAYERS: [&str; 34] = [
+const LAYERS: [&str; 35] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
@@ -36,6 +36,7 @@ const LAYERS: [&str; 34] = [
     "librocksdb-sys",
     "cairn-rocksdbjni",
     "cairn-bench",
+    "cairn-microbench",
     "cairn-paths",
     "cairn-cli",
     "cairn-sim",

@@ -15,7 +15,7 @@ use cairn::{
     World, WriteBatch, WriteOptions,
 };
 
-const OPERATIONS: u64 = 20_000;
+const OPERATIONS: u64 = 10_000;
 const BATCH: u64 = 100;
 const TOGETHER: u64 = 32;
 const OPERANDS: u64 = 1000;

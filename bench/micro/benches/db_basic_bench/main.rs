@@ -1,8 +1,8 @@
 //! The cases of RocksDB's `db_basic_bench`.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench db_basic_bench -- DBOpen
-//! cargo bench -p cairn-bench --bench db_basic_bench -- 'DBGet/comp_style:0/max_data:1048576/.*/threads:1$'
+//! cargo bench -p cairn-microbench --bench db_basic_bench -- DBOpen
+//! cargo bench -p cairn-microbench --bench db_basic_bench -- 'DBGet/comp_style:0/max_data:1048576/.*/threads:1$'
 //! ```
 //!
 //! Databases are created in the directory `TEST_TMPDIR`, or in that for temporary files, and destroyed after the case.

@@ -1,7 +1,7 @@
 //! The cases of RocksDB's `cache_bench`: operations on a block cache without a database.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench cache_bench -- 'threads:1$'
+//! cargo bench -p cairn-microbench --bench cache_bench -- 'threads:1$'
 //! ```
 //!
 //! Parameters have the names and default values of RocksDB's flags, except for a cache of 64 MiB instead of 1 GiB, so

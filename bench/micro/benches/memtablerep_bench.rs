@@ -1,7 +1,7 @@
 //! The cases of RocksDB's `memtablerep_bench`: writes and reads of a memtable without a database.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench memtablerep_bench -- 'fillrandom|readrandom'
+//! cargo bench -p cairn-microbench --bench memtablerep_bench -- 'fillrandom|readrandom'
 //! ```
 //!
 //! Parameters have the names and default values of RocksDB's flags, except for 100,000 instead of a million

@@ -1,8 +1,8 @@
 //! The cases of RocksDB's `ribbon_bench`: building and querying Bloom and Ribbon filters.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench ribbon_bench -- FilterBuild
-//! cargo bench -p cairn-bench --bench ribbon_bench -- 'FilterQuery.*/filter_impl:3/bits_per_key:10/.*:1048576'
+//! cargo bench -p cairn-microbench --bench ribbon_bench -- FilterBuild
+//! cargo bench -p cairn-microbench --bench ribbon_bench -- 'FilterQuery.*/filter_impl:3/bits_per_key:10/.*:1048576'
 //! ```
 
 mod support;

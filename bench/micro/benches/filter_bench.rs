@@ -2,7 +2,7 @@
 //! modes.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench filter_bench -- 'Inside/mode:random_filter'
+//! cargo bench -p cairn-microbench --bench filter_bench -- 'Inside/mode:random_filter'
 //! ```
 //!
 //! Parameters have the names and default values of RocksDB's flags: 10,000 keys per filter, varying by up to 40 %

@@ -1,7 +1,7 @@
 //! The cases of RocksDB's `table_reader_bench`: gets and short scans of one table, directly or through a database.
 //!
 //! ```text
-//! cargo bench -p cairn-bench --bench table_reader_bench -- 'iterator:0/.*through_db:1'
+//! cargo bench -p cairn-microbench --bench table_reader_bench -- 'iterator:0/.*through_db:1'
 //! ```
 //!
 //! Parameters have the names of RocksDB's flags; `num_keys1` is 512 instead of 4,096. The table has `num_keys2` keys
