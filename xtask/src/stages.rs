@@ -270,7 +270,7 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         ENGINE,
         "crash",
-        &["--count", "1", "--ops", "28", "--images", "1"],
+        &["--count", "1", "--ops", "24", "--images", "1"],
     )?;
     // A file-system layer between engine and simulator must not lose more than the simulator does.
     let once = ["--count", "1", "--ops", "20", "--images", "1"];
