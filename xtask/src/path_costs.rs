@@ -3,7 +3,7 @@
 //! `cairn-paths` (in `bench/paths/`) runs each path in a function of its own, under Callgrind and under DHAT in
 //! two modes. Per operation and on the thread of the caller, the runs count instructions, system calls,
 //! allocations and bytes copied by `memcpy`. The counts hardly depend on the machine and its load, except for system
-//! calls: where a log is slow in growing, its writer makes each page writable again that was written back meanwhile.
+//! calls: if a log grows slowly, its writer makes each page writable again that may have been written back meanwhile.
 //! Valgrind hides the kernel's functions for reading clocks, so that each such read is counted as a system call. The
 //! check fails if one exceeds the record in `bench/path_costs.txt` by more than [`Count::allowed`].
 //! If one is that much lower, the check requests an update (`cargo xtask counts update`).
