@@ -134,12 +134,8 @@ fn is_number(env: Env, class: &str, name: &str, expected: i8) -> bool {
     )
 }
 
-/// Returns true if an enumeration has a constant, or does not exist.
+/// Returns true if an enumeration has a constant.
 fn has_constant(env: Env, class: &str, name: &str) -> bool {
-    if env.class(&format!("org/rocksdb/{class}")).is_err() {
-        env.take_exception();
-        return true;
-    }
     let found = constant(env, class, name).is_ok();
     if !found {
         env.take_exception();

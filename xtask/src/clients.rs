@@ -8,14 +8,16 @@
 use std::path::Path;
 
 use crate::commands::cargo;
+use crate::rocksdb_crate::{self, StandIn};
 use crate::tool_requirements::Selection;
-use crate::{jni, pages, prefix, python_module, rocksdb_crate};
+use crate::{jni, pages, prefix, python_module};
 
 /// Runs the stage.
 pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let stand = prefix::run(root, selection)?;
-    if selection.has("rocksdb-crate") {
-        rocksdb_crate::test(root)?;
+    let stand_in = StandIn::write(root, selection)?;
+    if let Some(stand_in) = &stand_in {
+        rocksdb_crate::test(root, stand_in)?;
     }
     if selection.has("javac") {
         jni::smoke(root)?;
@@ -24,5 +26,5 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
         python_module::run(root, &[])?;
     }
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
-    pages::run(root, &stand, selection)
+    pages::run(root, &stand, stand_in.as_ref(), selection)
 }

@@ -60,6 +60,11 @@ pub fn has(name: &str) -> bool {
         .is_ok_and(|done| done.status.success())
 }
 
+/// The directory of the Rust toolchain.
+pub fn sysroot() -> Result<PathBuf, String> {
+    printed(Command::new("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
+}
+
 /// The C compiler.
 pub fn compiler() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))

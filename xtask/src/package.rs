@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{fresh, printed, read, target};
+use crate::commands::{fresh, printed, read, sysroot, target};
 use crate::install::{self, Versions};
 use crate::python_module;
 
@@ -162,12 +162,12 @@ impl Build {
     /// Compiler flags that remove the places of the sources from the libraries.
     fn flags(&self) -> Result<OsString, String> {
         let home = cargo_home()?;
-        let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let sysroot = sysroot()?;
         let mut flags = OsString::new();
         for (from, to) in [
             (self.root.as_path(), "/cairn"),
             (home.as_path(), "/cargo"),
-            (Path::new(&sysroot), "/rust"),
+            (sysroot.as_path(), "/rust"),
         ] {
             flags.push("--remap-path-prefix=");
             flags.push(from);

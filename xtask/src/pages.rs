@@ -82,14 +82,15 @@ pub struct Stand {
     pub lib: PathBuf,
 }
 
-/// Runs the sessions of the README and of every page of the guide.
-pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), String> {
+/// Runs the sessions of the README and of every page of the guide. Programs over the crate `rocksdb` use `stand_in`.
+pub fn run(
+    root: &Path,
+    stand: &Stand,
+    stand_in: Option<&StandIn>,
+    selection: &Selection,
+) -> Result<(), String> {
     let mut unused: Vec<&str> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
     let mut failures = Vec::new();
-    let stand_in = match selection.has("rocksdb-crate") {
-        true => Some(StandIn::write(root)?),
-        false => None,
-    };
     let works = std::env::temp_dir().join(format!("cairn-pages-{}", std::process::id()));
     for page in pages(root)? {
         let name = page
@@ -109,7 +110,7 @@ pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), Stri
             .collect();
         let page = Page {
             stand,
-            stand_in: stand_in.as_ref(),
+            stand_in,
             work: works.join(name.replace('/', "-")),
         };
         let started = Instant::now();
@@ -465,7 +466,8 @@ pub fn alone(root: &Path, words: &[String]) -> Result<(), String> {
         lib: prefix.join("lib"),
         prefix,
     };
-    run(root, &stand, &selection)
+    let stand_in = StandIn::write(root, &selection)?;
+    run(root, &stand, stand_in.as_ref(), &selection)
 }
 
 /// True if the lines of a page match those of an output. The line `...` matches any lines.

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{has, printed, target};
+use crate::commands::{has, printed, sysroot, target};
 
 /// The profiled workload: each line is a run of `cairn bench`.
 const RUNS: [&str; 4] = [
@@ -99,8 +99,7 @@ fn triple() -> Result<String, String> {
 
 /// The llvm-profdata of the compiler's LLVM.
 fn merger() -> Result<PathBuf, String> {
-    let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let component = Path::new(&sysroot)
+    let component = sysroot()?
         .join("lib/rustlib")
         .join(triple()?)
         .join("bin/llvm-profdata");

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::commands::{announce, fresh, printed, read, target};
 use crate::registry;
+use crate::tool_requirements::Selection;
 
 /// The version of the crate whose tests run.
 const VERSION: &str = "0.25.0";
@@ -31,8 +32,12 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Compiles the replacement and writes the stand-in.
-    pub fn write(root: &Path) -> Result<StandIn, String> {
+    /// Compiles the replacement and writes the stand-in, unless it is left out. Programs over an earlier stand-in are then
+    /// compiled anew.
+    pub fn write(root: &Path, selection: &Selection) -> Result<Option<StandIn>, String> {
+        if !selection.has("rocksdb-crate") {
+            return Ok(None);
+        }
         let library = compile(root)?;
         let target = target(root);
         let directory = target.join("rocksdb-crate-sys");
@@ -45,11 +50,11 @@ impl StandIn {
             let file = directory.join(file);
             std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
         }
-        Ok(StandIn {
+        Ok(Some(StandIn {
             directory,
             library,
             target,
-        })
+        }))
     }
 
     /// Lets `cargo`, or what runs it, compile programs over the stand-in.
@@ -109,13 +114,10 @@ fn manifest(replacement: &str) -> String {
         if line.starts_with('[') {
             section = line;
         }
-        let line = match line {
-            "edition.workspace = true" => EDITION,
-            line => line,
-        };
+        let line = line.replace("edition.workspace = true", EDITION);
         let kept = matches!(section, "[package]" | "[features]");
         if kept && !line.contains(".workspace = true") {
-            text += line;
+            text += &line;
             text.push('\n');
         }
     }
@@ -123,10 +125,9 @@ fn manifest(replacement: &str) -> String {
 }
 
 /// Runs the tests of the published crate, and an example program.
-pub fn test(root: &Path) -> Result<(), String> {
-    let stand_in = StandIn::write(root)?;
-    published(root, &stand_in)?;
-    example(root, &stand_in)
+pub fn test(root: &Path, stand_in: &StandIn) -> Result<(), String> {
+    published(root, stand_in)?;
+    example(root, stand_in)
 }
 
 /// Runs the tests of the published crate.

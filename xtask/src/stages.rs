@@ -1,10 +1,10 @@
 //! The stages of continuous integration. All use one profile, so that nothing is built twice.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::commands::{announce, printed};
+use crate::commands::{announce, printed, sysroot};
 use crate::tool_requirements::Selection;
 use crate::{
     capi, clients, deny, header, kafka_streams, loom, packages, path_costs, side_by_side, soak,
@@ -198,21 +198,17 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
     );
     if selection.has("clippy") {
         // The crates that Clippy has checked need no further check.
-        doc.env("RUSTC_WORKSPACE_WRAPPER", clippy_driver(root)?)
-            .env("CLIPPY_ARGS", CLIPPY_ARGUMENTS);
+        doc.env(
+            "RUSTC_WORKSPACE_WRAPPER",
+            sysroot()?.join("bin/clippy-driver"),
+        )
+        .env("CLIPPY_ARGS", CLIPPY_ARGUMENTS);
     }
     finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// `-D warnings`, in the form in which `cargo clippy` passes it to its compiler.
 const CLIPPY_ARGUMENTS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
-
-/// The compiler that `cargo clippy` uses for the crates of the workspace.
-fn clippy_driver(root: &Path) -> Result<PathBuf, String> {
-    let mut rustc = Command::new("rustc");
-    let toolchain = printed(rustc.args(["--print", "sysroot"]).current_dir(root))?;
-    Ok(Path::new(toolchain.trim()).join("bin/clippy-driver"))
-}
 
 /// Fails if the lock file of the fuzz targets, a workspace of its own, does not fit the crates of this one.
 fn lock_file_of_fuzz(root: &Path) -> Result<(), String> {
