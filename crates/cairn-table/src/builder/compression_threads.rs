@@ -1,8 +1,9 @@
 //! The compression of data blocks by other threads (`parallel_threads` of the compression options).
 //!
 //! The builder gives finished blocks to its threads in turn, and takes the results in the same order, always after the same
-//! number of further blocks: the content of the file does not depend on the timing of the threads. A thread has a
-//! compressor of its own and two channels, which hold all of its blocks, so that no thread waits to give one. Dropping the
+//! number of further blocks: the content of the file does not depend on the timing of the threads. Nor does it depend on
+//! their number, unless `auto_skip` is on: its estimate does not include the blocks that the threads still have. A thread has
+//! a compressor of its own and two channels, which hold all of its blocks, so that no thread waits to give one. Dropping the
 //! sender of its blocks ends it.
 //!
 //! Codecs that compress a block in a few microseconds are left to the builder, as in RocksDB, and so are small tables, for

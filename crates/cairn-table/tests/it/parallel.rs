@@ -77,7 +77,8 @@ proptest! {
         let params = BuildParams {
             options: Arc::new(options),
             compression,
-            compression_options: codec,
+            // The estimate of `auto_skip` lags behind by the blocks that the threads have.
+            compression_options: CompressionOptions { auto_skip: false, ..codec },
             ..BuildParams::default()
         };
         let entries = entries(count, mixed);
@@ -85,6 +86,30 @@ proptest! {
         let together = table(&params, threads, &entries);
         prop_assert_eq!(alone.1, together.1);
         prop_assert!(alone.0 == together.0, "{threads} threads wrote another file");
+    }
+
+    #[test]
+    fn the_timing_of_threads_does_not_change_which_blocks_are_skipped(
+        block_size in 64_u64..2000,
+        threads in 2_u32..6,
+        sample_every in 1_i32..8,
+    ) {
+        let params = BuildParams {
+            options: Arc::new(TableOptions { block_size, ..TableOptions::default() }),
+            compression: Compression::Zlib,
+            compression_options: CompressionOptions {
+                auto_skip: true,
+                auto_skip_min_sample_every: sample_every,
+                max_compressed_bytes_per_kb: 300,
+                ..CompressionOptions::default()
+            },
+            ..BuildParams::default()
+        };
+        let entries = entries(1200, true);
+        let [first, second] = [(); 2].map(|()| table(&params, threads, &entries));
+        prop_assert!(first.1[5] > 0, "no block was skipped");
+        prop_assert_eq!(first.1, second.1);
+        prop_assert!(first.0 == second.0, "{threads} threads wrote another file");
     }
 }
 
