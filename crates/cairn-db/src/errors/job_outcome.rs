@@ -12,7 +12,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
-use cairn_types::{Error, FileNumber, Result};
+use cairn_types::{Error, FileNumber, Result, Subcode};
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
@@ -159,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// Quarantines the input of `pick` that `error` names, if it is damage of a table. The remaining result
-    /// is not a background error then.
+    /// Quarantines the input of `pick` that `error` names, if it is a table that is damaged or missing. The remaining
+    /// result is not a background error then.
     pub(crate) fn set_aside_damaged(
         &self,
         tree: &mut Tree,
@@ -168,7 +168,7 @@ impl Shared {
         pick: &Pick,
         error: &Error,
     ) -> bool {
-        if !error.is_corruption() {
+        if !error.is_corruption() && error.subcode() != Subcode::PathNotFound {
             return false;
         }
         let blamed = pick
@@ -189,7 +189,7 @@ impl Shared {
             });
         }
         self.context.info.error(format_args!(
-            "[{}] table {} of level {level} is damaged and left out of compactions from now on; \
+            "[{}] table {} of level {level} is damaged or missing, and left out of compactions from now on; \
              `cairn repair --quarantine` sets it aside for good: {error}",
             family.name(),
             file.number

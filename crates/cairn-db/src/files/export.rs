@@ -40,7 +40,7 @@ impl Family {
     /// # Errors
     ///
     /// `InvalidArgument` if `dir` exists; `Busy` if another thread is creating it; `NotSupported` if values are in blob
-    /// files; those of a flush; `IoError`. `dir` does not exist then.
+    /// files, and for a read-only database; those of a flush; `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         export(&self.db.shared, &self.state, dir)
     }
@@ -54,10 +54,13 @@ fn export<H: Host>(
 ) -> Result<ExportImportFilesMetaData> {
     let database = host.components();
     let fs = &*database.context.world.fs;
-    let staging = Staging::create(fs, dir)?;
-    if !database.context.read_only {
-        host.flush(std::slice::from_ref(family))?;
+    if database.context.read_only {
+        return Err(Error::not_supported(
+            "an export from a read-only database, which cannot flush what the logs have",
+        ));
     }
+    let staging = Staging::create(fs, dir)?;
+    host.flush(std::slice::from_ref(family))?;
     let _kept = keep_files(&**host);
     let metadata = family_metadata(&**host, family, &ColumnFamilyMetaDataOptions::default());
     if !metadata.blob_files.is_empty() {

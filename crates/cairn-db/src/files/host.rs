@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::manifest::LogReach;
 use cairn_jobs::pick::InProgress;
+use cairn_observe::FlushReason;
 use cairn_types::{FileNumber, Result, SequenceNumber};
 
 use super::capture::Capture;
@@ -75,7 +76,11 @@ pub(crate) trait JobHost {
     fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()>;
 
     /// [`JobHost::flush`] for a caller that leads and keeps the lead.
-    fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()>;
+    fn flush_led(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        reason: FlushReason,
+    ) -> Result<()>;
 
     /// Flushes all families for a copy of the database if the logs have at least `wal_bytes`, or do not have
     /// all writes; together if `atomic`.

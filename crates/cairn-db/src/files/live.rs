@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
+use cairn_observe::FlushReason;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
 use cairn_options::FileChecksum;
@@ -221,9 +222,10 @@ pub(crate) fn capture<H: Host>(host: &Arc<H>) -> Result<Capture> {
     let direct = families.iter().filter(|family| family.direct.has_files());
     let direct: Vec<_> = direct.cloned().collect();
     if !direct.is_empty() {
-        host.flush_led(&direct).map_err(|error| {
-            error.context("values in blob files that no version has are flushed for a copy")
-        })?;
+        host.flush_led(&direct, FlushReason::GetLiveFiles)
+            .map_err(|error| {
+                error.context("values in blob files that no version has are flushed for a copy")
+            })?;
     }
     // Buffered records belong to the state, too.
     host.flush_wal(false)?;

@@ -9,6 +9,7 @@ use cairn_format::key::InternalKey;
 use cairn_format::names::{self, FileName};
 use cairn_jobs::pick::InProgress;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::FlushReason;
 use cairn_options::{DbOptions, FamilyOptions, IngestExternalFileOptions};
 use cairn_platform::FileSystem;
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
@@ -177,7 +178,7 @@ impl JobHost for FakeHost {
         Ok(())
     }
 
-    fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+    fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>], _: FlushReason) -> Result<()> {
         assert!(self.leads());
         self.flush(families)
     }

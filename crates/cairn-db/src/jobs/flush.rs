@@ -273,13 +273,18 @@ impl Shared {
     /// # Errors
     ///
     /// `NotSupported` while `lock_wal` is held, which blocks flushes.
-    pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+    pub(crate) fn flush_led(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        reason: FlushReason,
+    ) -> Result<()> {
         if self.tree.lock().wal_locks.is_held() {
             return Err(Error::not_supported(
                 "a flush, which writes to a new log, while lock_wal is held",
             ));
         }
         let families = self.flushed_with(families);
+        self.flush_because(&families, reason);
         self.retry_flushes(&families);
         self.switch_memtables(&families, true)?;
         // A listener may write, which waits for the lead.

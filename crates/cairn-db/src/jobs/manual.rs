@@ -75,7 +75,7 @@ impl Shared {
         };
         if needs_flush && (options.allow_write_stall || self.wait_for_room_to_flush(family)?) {
             let families = std::slice::from_ref(family);
-            self.flush_because(families, FlushReason::ManualCompaction);
+            self.flush_because(&self.flushed_with(families), FlushReason::ManualCompaction);
             self.flush(families)?;
         }
         self.retry_damaged(family);

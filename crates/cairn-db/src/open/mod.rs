@@ -37,6 +37,7 @@ use cairn_platform::{Io, Process, ReadDriver, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
+use cairn_wal::WalFile;
 
 use crate::catalog::Catalog;
 use crate::catalog::create::new_database;
@@ -83,10 +84,10 @@ pub struct OpenRequest<'a> {
 }
 
 /// How often a read-only opening reads a database that changes meanwhile.
-const READ_ONLY_ATTEMPTS: usize = 10;
+const READ_ONLY_ATTEMPTS: usize = 50;
 
-/// Opens the database specified by `request`. A read-only opening that fails starts again if the database has changed
-/// meanwhile.
+/// Opens the database specified by `request`. A read-only opening that fails, or may have missed a log, starts again if the
+/// database has changed meanwhile.
 ///
 /// # Errors
 ///
@@ -259,6 +260,13 @@ fn open_with(
     check_numbers(&recovered)?;
     // Listed once for all uses, and after the MANIFEST was read: files in it existed before.
     let names = fs.list(&dir)?;
+    let logs = match replay {
+        Replay::Logs(_) => find_logs(request, &options, &dir, &names)?,
+        Replay::ManifestOnly => Vec::new(),
+    };
+    if request.read_only && matches!(replay, Replay::Logs(_)) {
+        read_only::check_logs(request, &options, &dir, &recovered)?;
+    }
     let recorded = files::RecordedOptions::new(request, &names);
     let named = match_families(request, &options, &recovered, &recorded)?;
     let foundation = Foundation {
@@ -282,8 +290,12 @@ fn open_with(
     shared.connect();
     match replay {
         Replay::Logs(_) => {
-            shared.finish_opening(&recovered, names)?;
-            shared.hold_tables()?;
+            shared.finish_opening(&recovered, names, logs)?;
+            if request.read_only && shared.options().recycle_log_file_num > 0 {
+                // A log may have been overwritten while it was read.
+                read_only::check_logs(request, &shared.options(), &shared.context.dir, &recovered)?;
+            }
+            shared.hold_files()?;
         }
         Replay::ManifestOnly => shared.finish_without_logs(&recovered),
     }
@@ -306,6 +318,20 @@ fn open_with(
         db,
         manifest: (recovered.manifest, recovered.manifest_bytes),
     })
+}
+
+/// Returns the logs of the database in `dir`, which holds the files `names`.
+fn find_logs(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    dir: &Path,
+    names: &[String],
+) -> Result<Vec<WalFile>> {
+    let wal_dir = options.wal_dir_of(dir);
+    match wal_dir == dir {
+        true => Ok(cairn_wal::among(names, dir)),
+        false => cairn_wal::list(&*request.world.fs, wal_dir),
+    }
 }
 
 /// Creates the directories of the database and of its logs if they are missing.

@@ -4,9 +4,10 @@
 //! MANIFEST, the tables in it (including those of families that were not opened), and the replayed part of
 //! each log. The entries of the logs are in memtables, and nothing is flushed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_options::DbOptions;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::{self, Recovered};
 use cairn_version::table_dir;
@@ -16,7 +17,7 @@ use crate::catalog::live_files::LiveFiles;
 use crate::files::capture::Capture;
 use crate::shared::Shared;
 
-use super::OpenRequest;
+use super::{OpenRequest, recover_manifest};
 
 /// Returns the number and the length of the MANIFEST, which change with the state of the database; `None` if they are
 /// unknown.
@@ -28,28 +29,62 @@ pub(super) fn position(request: &OpenRequest<'_>) -> Option<(FileNumber, u64)> {
     Some((number, fs.status(&path).ok()?.len))
 }
 
+/// Checks that the process that writes the database still needs the logs that it needed according to `recovered`: it may
+/// have deleted or overwritten others before they were listed or read.
+///
+/// # Errors
+///
+/// `TryAgain` if it does not; those of reading the MANIFEST.
+pub(super) fn check_logs(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    dir: &Path,
+    recovered: &Recovered,
+) -> Result<()> {
+    if position(request) == Some((recovered.manifest, recovered.manifest_bytes)) {
+        return Ok(());
+    }
+    let needed = |state: &Recovered| {
+        let logs = state.families.iter().map(|family| family.log_number);
+        (state.min_log_to_keep, logs.min())
+    };
+    let now = recover_manifest(request, options, dir)?;
+    match needed(&now) == needed(recovered) {
+        true => Ok(()),
+        false => Err(Error::try_again(format!(
+            "{}: a log may have been deleted during the read-only opening, since another process writes the database",
+            dir.display()
+        ))),
+    }
+}
+
 impl Shared {
-    /// Opens all tables, so that they stay readable when the process that writes the database deletes them.
+    /// Opens all tables and blob files, so that they stay readable when the process that writes the database deletes them.
     /// If `max_open_files` limits their number, that cannot be guaranteed, and they are opened on first use.
     /// Damage is an error of the reads that encounter it.
     ///
     /// # Errors
     ///
-    /// A table was already deleted: the database has changed in the meantime, and can be opened again.
-    pub(super) fn hold_tables(&self) -> Result<()> {
+    /// A file was already deleted: the database has changed in the meantime, and can be opened again.
+    pub(super) fn hold_files(&self) -> Result<()> {
         let options = self.options();
         if !self.context.read_only || options.max_open_files >= 0 {
             return Ok(());
         }
+        let is_gone =
+            |error: &Error| options.paranoid_checks && error.subcode() == Subcode::PathNotFound;
         for family in self.catalog.families().iter() {
-            for (level, file) in family.view().version.files() {
-                match family.tables().open(file, level, &self.context.io) {
-                    Err(error)
-                        if options.paranoid_checks && error.subcode() == Subcode::PathNotFound =>
-                    {
-                        return Err(error);
-                    }
-                    _ => {}
+            let view = family.view();
+            for (level, file) in view.version.files() {
+                let opened = family.tables().open(file, level, &self.context.io);
+                if let Some(error) = opened.err().filter(is_gone) {
+                    return Err(error);
+                }
+            }
+            for number in view.version.blob_files().keys() {
+                let opened = view.family.blobs.file(*number);
+                if let Some(error) = opened.err().filter(is_gone) {
+                    return Err(error);
                 }
             }
         }

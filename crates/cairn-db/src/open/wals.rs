@@ -57,12 +57,13 @@ impl Shared {
         self.opening.add_dropped(dropped);
     }
 
-    /// Replays the logs, makes the recovered state the current one, and starts background work. `names` are
+    /// Replays `logs`, makes the recovered state the current one, and starts background work. `names` are
     /// the files in the directory of the database.
     pub(super) fn finish_opening(
         self: &Arc<Self>,
         recovered: &Recovered,
         names: Vec<String>,
+        logs: Vec<WalFile>,
     ) -> Result<()> {
         if !self.context.read_only {
             for family in self.catalog.families().iter() {
@@ -77,10 +78,6 @@ impl Shared {
             self.check_tables()?;
         }
         self.note_lost_states(recovered);
-        let logs = match self.context.wal_dir == self.context.dir {
-            true => cairn_wal::among(&names, &self.context.dir),
-            false => cairn_wal::list(&*self.context.world.fs, &self.context.wal_dir)?,
-        };
         let job = self.log_recovery_start(&names, &logs);
         let found = match self.context.read_only {
             true => logs.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_jobs::pick::InProgress;
+use cairn_observe::FlushReason;
 use cairn_types::Result;
 
 use crate::catalog::create::NewFamily;
@@ -51,8 +52,12 @@ impl JobHost for Shared {
         Shared::flush(self, families)
     }
 
-    fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        Shared::flush_led(self, families)
+    fn flush_led(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        reason: FlushReason,
+    ) -> Result<()> {
+        Shared::flush_led(self, families, reason)
     }
 
     fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64, atomic: bool) -> Result<()> {

@@ -211,6 +211,18 @@ fn an_exported_family_becomes_one_of_another_database() {
     fill(&db, 1000, 1500);
     db.delete(b"k00007").unwrap();
     db.delete_range(b"k00010", b"k00020").unwrap();
+    // It would lack what is in the logs.
+    let reader = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &[],
+        others: Some(&small()),
+        read_only: true,
+        world: world.clone(),
+    })
+    .unwrap();
+    let error = reader.export("/export".as_ref()).unwrap_err();
+    assert_eq!(error.code(), Code::NotSupported, "{error}");
     let export = db.export("/export".as_ref()).unwrap();
     assert!(export.files.len() >= 2);
     let other = open_dir(&world, "/second").unwrap();

@@ -425,6 +425,41 @@ fn a_damaged_table_does_not_stop_the_database() {
     db.close().unwrap();
 }
 
+/// Regression: compactions of a table that was removed were retried for ever, until level 0 was full and writes waited.
+#[test]
+fn a_missing_table_does_not_stop_the_database() {
+    let sim = SimWorld::new(8);
+    let family = FamilyOptions {
+        level0_file_num_compaction_trigger: 2,
+        level0_slowdown_writes_trigger: 6,
+        level0_stop_writes_trigger: 8,
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"c", b"1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    // It is not open.
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    sim.world.fs.remove(&the_table(&sim)).unwrap();
+    db.default_family()
+        .set_options(&[("disable_auto_compactions", "false")])
+        .unwrap();
+    for n in 0..40_u8 {
+        db.put(b"b", &[n]).unwrap();
+        db.flush().unwrap();
+        wait_a_minute(&sim);
+    }
+    assert_eq!(db.background_error_state(), None);
+    assert_eq!(db.damaged_tables().len(), 1);
+    assert_eq!(get(&db, b"b"), Some(vec![39]));
+    let files = db.property("rocksdb.num-files-at-level0").unwrap();
+    assert!(files.parse::<u32>().unwrap() < 8, "{files}");
+    db.close().unwrap();
+}
+
 /// Writes, flushes and compacts with one fault at operation `at`. Returns true if the fault occurred.
 fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
     let sim = SimWorld::new(at as u64);

@@ -1,4 +1,4 @@
-//! A file system that calls a function before each opening, sync and removal of a file, which may block or panic.
+//! A file system that calls a function before each opening, sync and removal of a file and each listing of a directory, which may block or panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ pub enum Operation {
     Open,
     Sync,
     Remove,
+    /// Of a directory.
+    List,
 }
 
 type Hook = Arc<dyn Fn(Operation, &Path) + Send + Sync>;
@@ -82,6 +84,11 @@ impl wrapper::FileSystemWrapper for HookedFiles {
 
     fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
         self.inner.status_each(dir, names)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        (self.hook)(Operation::List, dir);
+        self.inner.list(dir)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {

@@ -159,6 +159,49 @@ impl EventListener for Clumsy {
     }
 }
 
+/// Regression: the flush before an ingestion, and those of the other families with `atomic_flush`, had the reason "Write Buffer
+/// Full".
+#[test]
+fn flushes_have_the_reason_of_the_operation_that_needs_them() {
+    for atomic_flush in [false, true] {
+        let diary = Arc::new(Diary::default());
+        let mut options = DbOptions {
+            atomic_flush,
+            ..db_options()
+        };
+        options.listeners.push(diary.clone());
+        let world = World::in_memory();
+        let db = crate::basic::open_with(&world, &options, &small()).unwrap();
+        let other = db.create_family("other", &small()).unwrap();
+        let flushed_by = |operation: &dyn Fn()| {
+            db.put(b"k", b"1").unwrap();
+            other.put(b"k", b"1").unwrap();
+            diary.0.lock().clear();
+            operation();
+            let lines = diary.0.lock();
+            let begun = lines
+                .iter()
+                .filter_map(|line| line.strip_prefix("flush begins: "));
+            begun.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let count = if atomic_flush { 2 } else { 1 };
+        let reasons = flushed_by(&|| {
+            db.compact_range(None, None, &CompactRangeOptions::default())
+                .unwrap();
+        });
+        assert_eq!(reasons, vec!["Manual Compaction"; count]);
+        let mut table = cairn_db::SstFileWriter::new(&world, &options, &small());
+        table.open("/table.sst".as_ref()).unwrap();
+        table.put(b"k", b"2").unwrap();
+        table.finish().unwrap();
+        let reasons = flushed_by(&|| {
+            db.ingest_external_file(["/table.sst"], &Default::default())
+                .unwrap();
+        });
+        assert_eq!(reasons, vec!["External File Ingestion"; count]);
+    }
+}
+
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 

@@ -182,6 +182,35 @@ fn old_content_in_the_middle_of_a_recycled_log_is_damage() {
     assert!(other.get(b"later").unwrap().is_some());
 }
 
+/// Regression: a log that another one describes as longer was rejected in the mode that salvages what is readable.
+#[test]
+fn logs_need_not_verify_each_other_where_damage_is_skipped() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        track_and_verify_wals: true,
+        ..DbOptions::default()
+    };
+    let salvaging = DbOptions {
+        wal_recovery_mode: WalRecoveryMode::SkipAnyCorruptedRecords,
+        ..options.clone()
+    };
+    let world = World::in_memory();
+    let log = two_recycled_logs(&world, &options);
+    let path = Path::new("/db").join(format!("{log:06}.log"));
+    let bytes = bytes_of(&world, &path);
+    replace(&world, &path, &bytes[..bytes.len() - 3]);
+    let error = open_as(&world, &options, true)
+        .err()
+        .expect("it is shorter");
+    assert!(error.is_corruption(), "{error}");
+    let reader = open_as(&world, &salvaging, true).unwrap();
+    let other = reader.family("other").unwrap();
+    for key in [&b"\0"[..], b"\x01", b"\x02", b"later"] {
+        assert!(other.get(key).unwrap().is_some(), "{key:?}");
+    }
+}
+
 /// Flips a bit of the record at `at` of `log`.
 fn damage(world: &World, log: u64, at: impl FnOnce(&[u8]) -> usize) {
     let path = Path::new("/db").join(format!("{log:06}.log"));

@@ -373,6 +373,65 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
     assert!(openings.load(SeqCst) > 2);
 }
 
+/// Regression: a read-only opening lacked the writes of a log that the process that writes the database deleted between the
+/// reading of the MANIFEST and the listing of the logs.
+#[test]
+fn a_read_only_opening_does_not_miss_a_log_that_is_deleted_before_it_is_listed() {
+    for wal_dir in ["", "/logs"] {
+        let options = DbOptions {
+            wal_dir: wal_dir.into(),
+            ..db_options()
+        };
+        let world = World::in_memory();
+        let db = open_with(&world, &options, false);
+        db.put(b"a", b"1").unwrap();
+        let listings = Arc::new(AtomicUsize::new(0));
+        let reader = hooked(world.clone(), {
+            let (db, listings) = (db.clone(), listings.clone());
+            let logs = if wal_dir.is_empty() { "/db" } else { wal_dir };
+            move |operation, path| {
+                if operation == Operation::List
+                    && path == Path::new(logs)
+                    && listings.fetch_add(1, SeqCst) < 20
+                {
+                    db.flush().unwrap();
+                    db.put(b"b", b"2").unwrap();
+                }
+            }
+        });
+        let copy = open_with(&reader, &options, true);
+        assert_eq!(copy.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(copy.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+        assert!(listings.load(SeqCst) > 20);
+    }
+}
+
+/// Regression: blob files were opened by the first read of a read-only database, when the process that writes it could have
+/// deleted them.
+#[test]
+fn a_read_only_database_keeps_its_files() {
+    let world = World::in_memory();
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        ..small()
+    };
+    let db = crate::basic::open_with(&world, &db_options(), &family).unwrap();
+    db.put(b"a", b"in a blob file").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let reader = open_with(&world, &db_options(), true);
+    let names = world.fs.list("/db".as_ref()).unwrap();
+    let files = names
+        .iter()
+        .filter(|name| name.ends_with(".sst") || name.ends_with(".blob"));
+    let removed = files.map(|name| world.fs.remove(&Path::new("/db").join(name)));
+    assert_eq!(removed.collect::<Result<Vec<()>>>().unwrap().len(), 2);
+    assert_eq!(
+        reader.get(b"a").unwrap().as_deref(),
+        Some(&b"in a blob file"[..])
+    );
+}
+
 /// A file that is missing without a change of the database is reported.
 #[test]
 fn a_read_only_opening_without_a_table_fails_once() {
@@ -402,8 +461,8 @@ fn a_read_only_opening_without_a_table_fails_once() {
         world: reader,
     });
     assert!(opened.is_err());
-    // Each attempt reads it, and so does each look at whether the database has changed.
-    assert_eq!(attempts.load(SeqCst), 3);
+    // The attempt reads it, and so does each look at whether the database has changed: before, in and after the attempt.
+    assert_eq!(attempts.load(SeqCst), 4);
 }
 
 /// Regression: an opening failed at a directory with the name of a file to delete.

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use cairn_db::{Db, FamilyDescriptor, Quarantine, RepairReport};
-use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions};
 use cairn_platform::World;
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, FaultPlan, SimWorld};
-use cairn_types::{Code, FileNumber, Result};
+use cairn_types::{Code, FileNumber, KeyOrder, Result};
 
 use crate::basic::{db_options, open_at, open_with, small};
 use crate::errors::failing;
@@ -224,6 +224,87 @@ fn an_older_value_does_not_reappear_if_tables_overlap() {
     let db = open_at(&world, &[]).unwrap();
     assert_eq!(get(&db, "k").as_deref(), Some("new"));
     assert_eq!(get(&db, "z").as_deref(), Some("old"));
+}
+
+/// Regression: tables whose version edits were cut off from the MANIFEST were moved aside.
+#[test]
+fn a_manifest_that_was_cut_off_is_rebuilt() {
+    for lost in [1, 5, 60] {
+        let world = World::in_memory();
+        three_tables(&world);
+        let before = tables(&world).len();
+        let name = names(&world, DIR)
+            .into_iter()
+            .find(|name| name.starts_with("MANIFEST"));
+        let path = Path::new(DIR).join(name.unwrap());
+        let len = world.fs.status(&path).unwrap().len;
+        let file = world.fs.open_overwrite(&path, Default::default()).unwrap();
+        file.truncate(len - lost).unwrap();
+        drop(file);
+        let report = repair(&world).unwrap();
+        assert!(report.rebuilt, "{lost}");
+        assert_eq!((report.kept, report.lost.len()), (before, 0), "{lost}");
+        let db = open_at(&world, &[]).unwrap();
+        for key in ["a", "a2", "m", "m2", "z", "z2"] {
+            assert_eq!(get(&db, key).as_deref(), Some("flushed"), "{lost}: {key}");
+        }
+        assert_eq!(get(&db, "later").as_deref(), Some("logged"));
+    }
+}
+
+/// Regression: a repair with `best_efforts_recovery` left the logs out.
+#[test]
+fn a_repair_replays_the_logs_with_best_efforts_recovery() {
+    let world = World::in_memory();
+    three_tables(&world);
+    let options = DbOptions {
+        best_efforts_recovery: true,
+        ..db_options()
+    };
+    cairn_db::repair(&world, DIR.as_ref(), &options, &[], &small()).unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("flushed"));
+    assert_eq!(get(&db, "later").as_deref(), Some("logged"));
+}
+
+/// Regression: a family without timestamps in its tables was opened neither by the repair nor after it, if the options of the
+/// repair had the default of `persist_user_defined_timestamps`.
+#[test]
+fn a_repair_takes_from_the_tables_whether_they_have_timestamps() {
+    for is_rebuilt in [false, true] {
+        let world = World::in_memory();
+        let keeping = FamilyOptions {
+            comparator: KeyOrder::BytewiseU64Ts,
+            ..small()
+        };
+        let stripping = FamilyOptions {
+            persist_user_defined_timestamps: false,
+            ..keeping.clone()
+        };
+        let families = [FamilyDescriptor::new("default", stripping.clone())];
+        let db = open_at(&world, &families).unwrap();
+        let default = db.default_family();
+        let stamp = 7_u64.to_le_bytes();
+        default
+            .put_with_timestamp(b"flushed", &stamp, b"1")
+            .unwrap();
+        db.flush().unwrap();
+        default.put_with_timestamp(b"logged", &stamp, b"2").unwrap();
+        db.close().unwrap();
+        if is_rebuilt {
+            world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+        }
+        let report = cairn_db::repair(&world, DIR.as_ref(), &db_options(), &[], &keeping).unwrap();
+        assert_eq!((report.rebuilt, report.lost.len()), (is_rebuilt, 0));
+        let db = open_at(&world, &families).unwrap();
+        let now = ReadOptions {
+            timestamp: Some(u64::MAX.to_le_bytes().to_vec()),
+            ..ReadOptions::default()
+        };
+        let value = |key: &[u8]| db.default_family().get_with(key, &now).unwrap();
+        assert_eq!(value(b"flushed").as_deref(), Some(&b"1"[..]));
+        assert_eq!(value(b"logged").as_deref(), Some(&b"2"[..]));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use cairn_format::key::InternalKey;
 use cairn_jobs::checksum as file_checksum;
 use cairn_jobs::ingest::{self, AssignedLevel, Incoming, Rules};
 use cairn_jobs::pick::{InProgress, PickOptions};
+use cairn_observe::FlushReason;
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
@@ -115,7 +116,7 @@ fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()>
     if overlapped.is_empty() {
         return Ok(());
     }
-    host.flush_led(&overlapped)
+    host.flush_led(&overlapped, FlushReason::ExternalFileIngestion)
 }
 
 /// Finds and reserves a place for every file. Returns the changes that add the files there, one for each

@@ -2,9 +2,10 @@
 //! reports possible losses.
 //!
 //! [`quarantine`] removes damaged tables from a database whose MANIFEST is intact. [`repair`] does the same,
-//! and if the MANIFEST is lost it creates a new one from the tables and logs. Neither deletes nor overwrites
-//! a data file: files that are no longer part of the database are moved to the directory `lost` inside it,
-//! and logs are kept there before they are replayed.
+//! and if the MANIFEST is lost, damaged or cut off it creates a new one from the tables and logs: an opening
+//! ignores a torn append at the end, but edits that were durable may be missing there, too. Neither deletes nor
+//! overwrites a data file: files that are no longer part of the database are moved to the directory `lost`
+//! inside it, and logs are kept there before they are replayed.
 
 mod scan;
 mod table_checks;
@@ -46,7 +47,7 @@ pub struct LostTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// True if a new MANIFEST was created from the tables because the old one was lost.
+    /// True if a new MANIFEST was created from the tables because the old one was lost, damaged or cut off.
     pub rebuilt: bool,
     /// Tables now in the database.
     pub kept: usize,
@@ -69,6 +70,18 @@ pub enum Quarantine {
     AllDamaged,
     /// The listed ones.
     Tables(Vec<FileNumber>),
+}
+
+/// What the opening at the end of a repair has to know of families.
+#[derive(Default)]
+struct Opening {
+    /// The numbers up to which logs add nothing, by family.
+    floors: BTreeMap<u32, SequenceNumber>,
+    /// The names of those to be compacted.
+    mixed: Vec<String>,
+    /// The names of those whose tables have no timestamps (`persist_user_defined_timestamps=false`), whatever the options of
+    /// the repair say.
+    stripped: Vec<String>,
 }
 
 /// A database under repair, which is not open.
@@ -117,23 +130,34 @@ pub fn repair(
     unknown: &FamilyOptions,
 ) -> Result<RepairReport> {
     let mut repairer = Repairer::new(world, path, options, families, unknown)?;
-    let mut floors = BTreeMap::new();
-    let mut mixed = Vec::new();
+    let opening;
     {
         let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
         repairer.keep_logs()?;
-        match repairer.whole_manifest() {
-            Ok(recovered) => repairer.take_out(recovered, &Quarantine::AllDamaged)?,
-            Err(error) if !is_lost(&error) => return Err(error),
-            Err(_) => {
-                let found = Found::look(&mut repairer)?;
-                floors = found.floors();
-                mixed = found.mixed();
-                repairer.rebuild(&found)?;
-            }
+        let manifest = match repairer.whole_manifest() {
+            Ok(recovered) if repairer.is_cut_off(&recovered)? => None,
+            Ok(recovered) => Some(recovered),
+            Err(error) if is_lost(&error) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(recovered) = manifest {
+            opening = Opening {
+                stripped: stripped(&recovered),
+                ..Opening::default()
+            };
+            repairer.take_out(recovered, &Quarantine::AllDamaged)?;
+        } else {
+            let found = Found::look(&mut repairer)?;
+            let recovered = found.recovered()?;
+            opening = Opening {
+                floors: found.floors(),
+                mixed: found.mixed(),
+                stripped: stripped(&recovered),
+            };
+            repairer.rebuild(&found.gone, recovered)?;
         }
     }
-    repairer.open_and_close(&floors, &mixed)?;
+    repairer.open_and_close(&opening)?;
     Ok(repairer.report)
 }
 
@@ -206,6 +230,12 @@ impl<'a> Repairer<'a> {
         let recovered = manifest::replay(self.fs(), &self.dir, number, &order)?;
         check_numbers(&recovered)?;
         Ok(recovered)
+    }
+
+    /// True if the MANIFEST has more bytes than the edits of `recovered`.
+    fn is_cut_off(&self, recovered: &Recovered) -> Result<bool> {
+        let path = self.path_of(FileName::Manifest(recovered.manifest));
+        Ok(self.fs().status(&path)?.len > recovered.manifest_bytes)
     }
 
     /// Returns the directories of tables, by path id.
@@ -373,10 +403,10 @@ impl<'a> Repairer<'a> {
         Ok(())
     }
 
-    /// Makes a MANIFEST of `found` the current one. All other files are moved aside.
-    fn rebuild(&mut self, found: &Found) -> Result<()> {
+    /// Makes a MANIFEST of `recovered` the current one. Other ones are moved aside, like the files in `gone`.
+    fn rebuild(&mut self, gone: &[PathBuf], mut recovered: Recovered) -> Result<()> {
         self.report.rebuilt = true;
-        let mut gone = found.gone.clone();
+        let mut gone = gone.to_vec();
         for name in table_checks::list(self.fs(), &self.dir)? {
             if let Some(FileName::Manifest(_)) = FileName::parse(&name) {
                 let path = self.dir.join(&name);
@@ -386,7 +416,6 @@ impl<'a> Repairer<'a> {
             }
         }
         self.sync_lost()?;
-        let mut recovered = found.recovered()?;
         // A missing predecessor of the first log is accepted: it is not known whether it was needed.
         let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
         recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
@@ -451,13 +480,8 @@ impl<'a> Repairer<'a> {
         Ok(number)
     }
 
-    /// Opens the database once: logs are replayed as far as they can be read, and flushed to tables. The
-    /// families in `mixed` are compacted.
-    fn open_and_close(
-        &mut self,
-        floors: &BTreeMap<u32, SequenceNumber>,
-        mixed: &[String],
-    ) -> Result<()> {
+    /// Opens the database once: logs are replayed as far as they can be read, and flushed to tables.
+    fn open_and_close(&mut self, opening: &Opening) -> Result<()> {
         let options = DbOptions {
             create_if_missing: false,
             error_if_exists: false,
@@ -468,14 +492,18 @@ impl<'a> Repairer<'a> {
             recycle_log_file_num: 0,
             track_and_verify_wals_in_manifest: false,
             track_and_verify_wals: false,
+            // It would leave the logs out.
+            best_efforts_recovery: false,
             ..self.options.clone()
         };
         let known = crate::open::list_families(&self.dir, self.world)?;
-        let families: Vec<FamilyDescriptor> = self
-            .families
+        let families: Vec<FamilyDescriptor> = known
             .iter()
-            .filter(|given| known.contains(&given.name))
-            .cloned()
+            .map(|name| {
+                let mut options = self.options_of(name).clone();
+                options.persist_user_defined_timestamps &= !opening.stripped.contains(name);
+                FamilyDescriptor::new(name, options)
+            })
             .collect();
         let request = OpenRequest {
             path: &self.dir,
@@ -485,10 +513,10 @@ impl<'a> Repairer<'a> {
             read_only: false,
             world: self.world.clone(),
         };
-        let db = open_above(&request, floors)?;
+        let db = open_above(&request, &opening.floors)?;
         self.report.dropped = db.dropped_at_recovery();
         self.report.last_sequence = db.latest_sequence();
-        for name in mixed {
+        for name in &opening.mixed {
             if let Some(family) = db.family(name) {
                 family.compact_range(None, None, &CompactRangeOptions::default())?;
             }
@@ -500,6 +528,15 @@ impl<'a> Repairer<'a> {
 /// True if a MANIFEST that is read with `error` is damaged or missing. Another attempt may succeed after any other error.
 fn is_lost(error: &Error) -> bool {
     error.is_corruption() || error.subcode() == Subcode::PathNotFound
+}
+
+/// Returns the names of the families whose tables have no timestamps.
+fn stripped(recovered: &Recovered) -> Vec<String> {
+    let stripped = recovered
+        .families
+        .iter()
+        .filter(|it| !it.persist_timestamps);
+    stripped.map(|family| family.name.clone()).collect()
 }
 
 /// Returns the range of user keys that a table may contain.

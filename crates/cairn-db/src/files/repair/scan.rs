@@ -241,7 +241,13 @@ impl<'a> Found<'a> {
                 version: version.with_epochs(false),
                 log_number: FileNumber(0),
                 full_history_ts_low: Vec::new(),
-                persist_timestamps: family.options.persist_user_defined_timestamps,
+                // The tables know: a caller that repairs may not.
+                persist_timestamps: match family.tables.first() {
+                    Some(table) if family.order.timestamp_size() > 0 => {
+                        table.meta.timestamps.persisted
+                    }
+                    _ => family.options.persist_user_defined_timestamps,
+                },
             });
         }
         Ok(Recovered {
