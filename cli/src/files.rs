@@ -218,7 +218,7 @@ fn which(named: &[String]) -> Result<Quarantine> {
 fn print_report(report: &RepairReport, out: &mut dyn Write) -> Result<()> {
     let mut line = |text: String| printed(writeln!(out, "{text}"));
     if report.rebuilt {
-        line("the MANIFEST was lost; a new one was built from the tables".to_owned())?;
+        line("the MANIFEST is missing or damaged: a new one was built from the tables".to_owned())?;
     }
     for table in &report.lost {
         line(format!(

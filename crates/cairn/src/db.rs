@@ -41,7 +41,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::open`].
+    /// Those of [`Db::open`]; `TryAgain` beside a process that keeps deleting logs faster than they can be read.
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         let builder = Db::builder(path).options(options.clone());
         builder.read_only(true).open()

@@ -93,7 +93,8 @@ const READ_ONLY_ATTEMPTS: usize = 50;
 ///
 /// `InvalidArgument` if it does not exist (or must not), if a family is not listed or missing, or for invalid
 /// options; `NotSupported` for unsupported options and files; `IoError` if it is open elsewhere, or does not exist
-/// and `read_only` is set; `Corruption` with file and offset.
+/// and `read_only` is set; `Corruption` with file and offset; `TryAgain` for a read-only opening beside a process that keeps
+/// deleting logs faster than they can be read.
 pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     open_above(request, &BTreeMap::new())
 }

@@ -72,18 +72,6 @@ pub enum Quarantine {
     Tables(Vec<FileNumber>),
 }
 
-/// What the opening at the end of a repair has to know of families.
-#[derive(Default)]
-struct Opening {
-    /// The numbers up to which logs add nothing, by family.
-    floors: BTreeMap<u32, SequenceNumber>,
-    /// The names of those to be compacted.
-    mixed: Vec<String>,
-    /// The names of those whose tables have no timestamps (`persist_user_defined_timestamps=false`), whatever the options of
-    /// the repair say.
-    stripped: Vec<String>,
-}
-
 /// A database under repair, which is not open.
 struct Repairer<'a> {
     world: &'a World,
@@ -130,34 +118,25 @@ pub fn repair(
     unknown: &FamilyOptions,
 ) -> Result<RepairReport> {
     let mut repairer = Repairer::new(world, path, options, families, unknown)?;
-    let opening;
+    let mut floors = BTreeMap::new();
+    let mut mixed = Vec::new();
     {
         let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
         repairer.keep_logs()?;
-        let manifest = match repairer.whole_manifest() {
-            Ok(recovered) if repairer.is_cut_off(&recovered)? => None,
-            Ok(recovered) => Some(recovered),
-            Err(error) if is_lost(&error) => None,
-            Err(error) => return Err(error),
-        };
-        if let Some(recovered) = manifest {
-            opening = Opening {
-                stripped: stripped(&recovered),
-                ..Opening::default()
-            };
-            repairer.take_out(recovered, &Quarantine::AllDamaged)?;
-        } else {
-            let found = Found::look(&mut repairer)?;
-            let recovered = found.recovered()?;
-            opening = Opening {
-                floors: found.floors(),
-                mixed: found.mixed(),
-                stripped: stripped(&recovered),
-            };
-            repairer.rebuild(&found.gone, recovered)?;
+        match repairer.whole_manifest() {
+            Ok(recovered) if !repairer.is_cut_off(&recovered)? => {
+                repairer.take_out(recovered, &Quarantine::AllDamaged)?;
+            }
+            Err(error) if !is_lost(&error) => return Err(error),
+            _ => {
+                let found = Found::look(&mut repairer)?;
+                floors = found.floors();
+                mixed = found.mixed();
+                repairer.rebuild(&found)?;
+            }
         }
     }
-    repairer.open_and_close(&opening)?;
+    repairer.open_and_close(&floors, &mixed)?;
     Ok(repairer.report)
 }
 
@@ -403,10 +382,10 @@ impl<'a> Repairer<'a> {
         Ok(())
     }
 
-    /// Makes a MANIFEST of `recovered` the current one. Other ones are moved aside, like the files in `gone`.
-    fn rebuild(&mut self, gone: &[PathBuf], mut recovered: Recovered) -> Result<()> {
+    /// Makes a MANIFEST of `found` the current one. All other files are moved aside.
+    fn rebuild(&mut self, found: &Found) -> Result<()> {
         self.report.rebuilt = true;
-        let mut gone = gone.to_vec();
+        let mut gone = found.gone.clone();
         for name in table_checks::list(self.fs(), &self.dir)? {
             if let Some(FileName::Manifest(_)) = FileName::parse(&name) {
                 let path = self.dir.join(&name);
@@ -416,6 +395,7 @@ impl<'a> Repairer<'a> {
             }
         }
         self.sync_lost()?;
+        let mut recovered = found.recovered()?;
         // A missing predecessor of the first log is accepted: it is not known whether it was needed.
         let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
         recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
@@ -480,8 +460,13 @@ impl<'a> Repairer<'a> {
         Ok(number)
     }
 
-    /// Opens the database once: logs are replayed as far as they can be read, and flushed to tables.
-    fn open_and_close(&mut self, opening: &Opening) -> Result<()> {
+    /// Opens the database once: logs are replayed as far as they can be read, and flushed to tables. The
+    /// families in `mixed` are compacted.
+    fn open_and_close(
+        &mut self,
+        floors: &BTreeMap<u32, SequenceNumber>,
+        mixed: &[String],
+    ) -> Result<()> {
         let options = DbOptions {
             create_if_missing: false,
             error_if_exists: false,
@@ -497,13 +482,11 @@ impl<'a> Repairer<'a> {
             ..self.options.clone()
         };
         let known = crate::open::list_families(&self.dir, self.world)?;
-        let families: Vec<FamilyDescriptor> = known
+        let families: Vec<FamilyDescriptor> = self
+            .families
             .iter()
-            .map(|name| {
-                let mut options = self.options_of(name).clone();
-                options.persist_user_defined_timestamps &= !opening.stripped.contains(name);
-                FamilyDescriptor::new(name, options)
-            })
+            .filter(|given| known.contains(&given.name))
+            .cloned()
             .collect();
         let request = OpenRequest {
             path: &self.dir,
@@ -513,10 +496,10 @@ impl<'a> Repairer<'a> {
             read_only: false,
             world: self.world.clone(),
         };
-        let db = open_above(&request, &opening.floors)?;
+        let db = open_above(&request, floors)?;
         self.report.dropped = db.dropped_at_recovery();
         self.report.last_sequence = db.latest_sequence();
-        for name in &opening.mixed {
+        for name in mixed {
             if let Some(family) = db.family(name) {
                 family.compact_range(None, None, &CompactRangeOptions::default())?;
             }
@@ -528,15 +511,6 @@ impl<'a> Repairer<'a> {
 /// True if a MANIFEST that is read with `error` is damaged or missing. Another attempt may succeed after any other error.
 fn is_lost(error: &Error) -> bool {
     error.is_corruption() || error.subcode() == Subcode::PathNotFound
-}
-
-/// Returns the names of the families whose tables have no timestamps.
-fn stripped(recovered: &Recovered) -> Vec<String> {
-    let stripped = recovered
-        .families
-        .iter()
-        .filter(|it| !it.persist_timestamps);
-    stripped.map(|family| family.name.clone()).collect()
 }
 
 /// Returns the range of user keys that a table may contain.
