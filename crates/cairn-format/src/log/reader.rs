@@ -102,7 +102,7 @@ pub struct End {
 pub enum Reason {
     /// The file ends within a header.
     TornHeader,
-    /// The file ends within a payload.
+    /// The file ends within a record, or has only zeros from a sector of the record on.
     TornBody,
     /// The file ends between fragments of a record.
     TornRecord,
@@ -366,10 +366,32 @@ impl<S: Source> LogReader<S> {
             Ok(record) => Ok(self.logical(record)),
             Err(reason) => {
                 let bad = self.at;
+                let is_torn = matches!(reason, Reason::BadChecksum | Reason::BadLength)
+                    && self.lacks_its_end(rest.clone())?;
                 self.at += rest.len() as u64;
+                let reason = if is_torn { Reason::TornBody } else { reason };
                 Ok(self.dropped(reason, bad))
             }
         }
+    }
+
+    /// True if the record at the start of `rest`, the rest of its block, has only zeros from a sector on, and nothing is stored
+    /// after it: a mapped file, which is longer than its content, after a power failure.
+    fn lacks_its_end(&mut self, rest: Range<usize>) -> Result<bool> {
+        let bytes = &self.window.bytes[rest];
+        let Some(&[.., low, high, kind]) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Ok(false);
+        };
+        let header_len = match is_recyclable(kind) {
+            true => RECYCLABLE_HEADER_LEN,
+            false => HEADER_LEN,
+        };
+        let len = header_len + usize::from(u16::from_le_bytes([low, high]));
+        let end = self.at + len.min(bytes.len()) as u64;
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        let stored = self.at + (bytes.len() - zeros) as u64;
+        let next = self.at + bytes.len() as u64;
+        Ok(stored.next_multiple_of(SECTOR_LEN as u64) < end && self.only_zeros_from(next)?)
     }
 
     /// Validates the record at the start of `rest`, the rest of its block.
@@ -615,6 +637,18 @@ impl<S: Source> LogReader<S> {
             }
             may_be_begun = false;
             at += BLOCK_LEN as u64;
+        }
+    }
+
+    /// True if the file has only zeros at and after `at`, the start of a block.
+    fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
+        loop {
+            let rest = self.window.rest_of_block(at)?;
+            let bytes = &self.window.bytes[rest];
+            if bytes.is_empty() || !is_zero(bytes) {
+                return Ok(bytes.is_empty());
+            }
+            at += bytes.len() as u64;
         }
     }
 

@@ -391,6 +391,37 @@ fn a_lost_sector_is_not_an_unfinished_record() {
     assert_eq!(read(&file, 0).reasons(), [Reason::Zeroed]);
 }
 
+/// Regression: after a power failure, the last record of a mapped log, which is longer than its content, was taken for damage.
+#[test]
+fn a_record_whose_last_sectors_are_zeros_is_torn() {
+    for framing in [Framing::Legacy, Framing::recyclable(0)] {
+        for before in [100, 490, 500, 505] {
+            let records = [vec![1; before], vec![2; 3000], vec![3; 50]];
+            let file = framed(framing, &records[..2]);
+            let second = framed(framing, &records[..1]).len();
+            // A part of a sector is damaged, not lost.
+            let mut part = file.clone();
+            part[file.len() - 20..].fill(0);
+            assert_eq!(read(&part, 0).reasons(), [Reason::BadChecksum]);
+            for cut in (512..file.len()).step_by(512).filter(|&cut| cut > second) {
+                let mut torn = file.clone();
+                torn[cut..].fill(0);
+                for zeros in [0, 10, BLOCK_LEN, 3 * BLOCK_LEN] {
+                    torn.resize(file.len() + zeros, 0);
+                    let seen = read(&torn, 0);
+                    assert_eq!(seen.records, records[..1]);
+                    assert_eq!(seen.reasons(), [Reason::TornBody], "{second} {cut} {zeros}");
+                    assert_eq!(seen.dropped[0].offset, second as u64);
+                }
+                // A record after it proves that it is damage.
+                torn.resize(2 * BLOCK_LEN, 0);
+                torn.extend_from_slice(&framed(framing, &records[2..]));
+                assert_eq!(read(&torn, 0).reasons()[0], Reason::BadChecksum);
+            }
+        }
+    }
+}
+
 /// A killed process cannot have left a veil with a record after its block: the record has lost
 /// fragments, which is reported.
 #[test]
