@@ -382,11 +382,7 @@ impl<S: Source> LogReader<S> {
         let Some(&[.., low, high, kind]) = bytes.first_chunk::<HEADER_LEN>() else {
             return Ok(false);
         };
-        let header_len = match is_recyclable(kind) {
-            true => RECYCLABLE_HEADER_LEN,
-            false => HEADER_LEN,
-        };
-        let len = header_len + usize::from(u16::from_le_bytes([low, high]));
+        let len = header_len(kind) + usize::from(u16::from_le_bytes([low, high]));
         let end = self.at + len.min(bytes.len()) as u64;
         let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
         let stored = self.at + (bytes.len() - zeros) as u64;
@@ -404,10 +400,7 @@ impl<S: Source> LogReader<S> {
         let Some(&[c0, c1, c2, c3, low, high, kind]) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(too_short);
         };
-        let header_len = match is_recyclable(kind) {
-            true => RECYCLABLE_HEADER_LEN,
-            false => HEADER_LEN,
-        };
+        let header_len = header_len(kind);
         if bytes.len() < header_len {
             return Err(too_short);
         }
@@ -692,6 +685,14 @@ fn is_veil(bytes: &[u8]) -> bool {
 
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
+}
+
+/// The length of the header of a record of type `kind`.
+fn header_len(kind: u8) -> usize {
+    match is_recyclable(kind) {
+        true => RECYCLABLE_HEADER_LEN,
+        false => HEADER_LEN,
+    }
 }
 
 fn is_recyclable(kind: u8) -> bool {
