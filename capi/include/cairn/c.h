@@ -294,7 +294,7 @@ rocksdb_pinnableslice_t *cairn_operands_pin(const struct cairn_operands_t *opera
 // Does nothing for null.
 void cairn_damaged_tables_destroy(struct cairn_damaged_tables_t *handle);
 
-// Returns the tables that the database has found to be corrupt since it was opened, to be
+// Returns the tables that the database has found to be corrupt or missing since it was opened, to be
 // destroyed by the caller. They are excluded from compactions and remain readable as far as
 // possible. Their paths are file names without a directory.
 struct cairn_damaged_tables_t *cairn_damaged_tables(rocksdb_t *db);

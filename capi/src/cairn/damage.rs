@@ -96,7 +96,7 @@ unsafe fn mend(
 }
 
 c_functions! {
-    /// Returns the tables that the database has found to be corrupt since it was opened, to be
+    /// Returns the tables that the database has found to be corrupt or missing since it was opened, to be
     /// destroyed by the caller. They are excluded from compactions and remain readable as far as
     /// possible. Their paths are file names without a directory.
     fn cairn_damaged_tables(db: *mut rocksdb_t) -> *mut cairn_damaged_tables_t {

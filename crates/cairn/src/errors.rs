@@ -33,7 +33,7 @@ impl Db {
         self.inner.resume()
     }
 
-    /// The tables that compactions have found to be damaged. They are excluded from compactions;
+    /// The tables that compactions have found to be damaged or missing. They are excluded from compactions;
     /// the rest of the database works normally.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {

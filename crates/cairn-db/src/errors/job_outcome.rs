@@ -215,7 +215,7 @@ impl FamilyTree {
 }
 
 impl Db {
-    /// Returns the tables that compactions have found damaged since the database was opened. They stay in
+    /// Returns the tables that compactions have found damaged or missing since the database was opened. They stay in
     /// place, are read as far as possible, and are excluded from compactions.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {

@@ -244,7 +244,10 @@ impl Intake {
             arrivals.log_number = found.log_number;
             let largest = version.files().map(|(_, file)| file.seqs.largest).max();
             self.in_files = self.in_files.max(largest.unwrap_or_default());
-            hold_files(&shared, &arrivals.family, &version)?;
+            // Damage is an error of the reads that encounter it.
+            let fails =
+                |error: &Error| error.subcode() == Subcode::PathNotFound || !error.is_corruption();
+            shared.hold_files(&arrivals.family, &version, &fails)?;
             arrivals.version = Some(Arc::new(version));
         }
         Ok(())
@@ -353,31 +356,6 @@ impl Arrivals {
             memtables,
         }
     }
-}
-
-/// Opens the files of `version` that are not open, unless the number of open files is limited.
-fn hold_files(shared: &Shared, family: &FamilyState, version: &Version) -> Result<()> {
-    if shared.options().max_open_files >= 0 {
-        return Ok(());
-    }
-    let tables = family.tables();
-    for (level, file) in version.files() {
-        match tables.open(file, level, &shared.context.io) {
-            // Damage is an error of the reads that encounter it.
-            Err(error) if error.subcode() == Subcode::PathNotFound || !error.is_corruption() => {
-                return Err(error);
-            }
-            _ => {}
-        }
-    }
-    let blobs = &family.view().family.blobs;
-    for number in version.blob_files().keys() {
-        match blobs.file(*number) {
-            Err(error) if !error.is_corruption() => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// The destination of entries of the log `log`.

@@ -296,7 +296,9 @@ fn open_with(
                 // A log may have been overwritten while it was read.
                 read_only::check_logs(request, &shared.options(), &shared.context.dir, &recovered)?;
             }
-            shared.hold_files()?;
+            if request.read_only {
+                shared.hold_all_files()?;
+            }
         }
         Replay::ManifestOnly => shared.finish_without_logs(&recovered),
     }

@@ -10,9 +10,10 @@ use cairn_format::names::FileName;
 use cairn_options::DbOptions;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::{self, Recovered};
-use cairn_version::table_dir;
+use cairn_version::{Version, table_dir};
 use cairn_wal::WalFile;
 
+use crate::catalog::family::FamilyState;
 use crate::catalog::live_files::LiveFiles;
 use crate::files::capture::Capture;
 use crate::shared::Shared;
@@ -66,29 +67,33 @@ impl Shared {
     /// # Errors
     ///
     /// A file was already deleted: the database has changed in the meantime, and can be opened again.
-    pub(super) fn hold_files(&self) -> Result<()> {
-        let options = self.options();
-        if !self.context.read_only || options.max_open_files >= 0 {
-            return Ok(());
-        }
-        let is_gone =
-            |error: &Error| options.paranoid_checks && error.subcode() == Subcode::PathNotFound;
+    pub(super) fn hold_all_files(&self) -> Result<()> {
+        let must_exist = self.options().paranoid_checks;
+        let fails = |error: &Error| must_exist && error.subcode() == Subcode::PathNotFound;
         for family in self.catalog.families().iter() {
-            let view = family.view();
-            for (level, file) in view.version.files() {
-                let opened = family.tables().open(file, level, &self.context.io);
-                if let Some(error) = opened.err().filter(is_gone) {
-                    return Err(error);
-                }
-            }
-            for number in view.version.blob_files().keys() {
-                let opened = view.family.blobs.file(*number);
-                if let Some(error) = opened.err().filter(is_gone) {
-                    return Err(error);
-                }
-            }
+            self.hold_files(family, &family.view().version, &fails)?;
         }
         Ok(())
+    }
+
+    /// Opens the files of `version`, a state of `family`, that are not open, unless `max_open_files` limits their number.
+    /// Returns the first error for which `fails` is true.
+    pub(crate) fn hold_files(
+        &self,
+        family: &FamilyState,
+        version: &Version,
+        fails: &dyn Fn(&Error) -> bool,
+    ) -> Result<()> {
+        if self.options().max_open_files >= 0 {
+            return Ok(());
+        }
+        let judge = |error: Option<Error>| error.filter(fails).map_or(Ok(()), Err);
+        for (level, file) in version.files() {
+            judge(family.tables().open(file, level, &self.context.io).err())?;
+        }
+        let blobs = &family.view().family.blobs;
+        let mut numbers = version.blob_files().keys();
+        numbers.try_for_each(|number| judge(blobs.file(*number).err()))
     }
 
     /// Records what the opening has read, unless it differs from the MANIFEST: `found` are the existing logs,

@@ -12,12 +12,16 @@ use cairn_types::{Code, Result, SequenceNumber, Subcode};
 use crate::basic::{db_options, open_at, small};
 
 fn open_dir(world: &World, dir: &str) -> Result<Db> {
+    open_dir_as(world, dir, false)
+}
+
+fn open_dir_as(world: &World, dir: &str, read_only: bool) -> Result<Db> {
     open(&OpenRequest {
         path: Path::new(dir),
         options: &db_options(),
         families: &[],
         others: Some(&small()),
-        read_only: false,
+        read_only,
         world: world.clone(),
     })
 }
@@ -212,15 +216,7 @@ fn an_exported_family_becomes_one_of_another_database() {
     db.delete(b"k00007").unwrap();
     db.delete_range(b"k00010", b"k00020").unwrap();
     // It would lack what is in the logs.
-    let reader = open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &db_options(),
-        families: &[],
-        others: Some(&small()),
-        read_only: true,
-        world: world.clone(),
-    })
-    .unwrap();
+    let reader = open_dir_as(&world, "/db", true).unwrap();
     let error = reader.export("/export".as_ref()).unwrap_err();
     assert_eq!(error.code(), Code::NotSupported, "{error}");
     let export = db.export("/export".as_ref()).unwrap();

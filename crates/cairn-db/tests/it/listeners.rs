@@ -159,17 +159,23 @@ impl EventListener for Clumsy {
     }
 }
 
+/// Returns options with a listener, and its diary.
+fn with_diary(atomic_flush: bool) -> (Arc<Diary>, DbOptions) {
+    let diary = Arc::new(Diary::default());
+    let mut options = DbOptions {
+        atomic_flush,
+        ..db_options()
+    };
+    options.listeners.push(diary.clone());
+    (diary, options)
+}
+
 /// Regression: the flush before an ingestion, and those of the other families with `atomic_flush`, had the reason "Write Buffer
 /// Full".
 #[test]
 fn flushes_have_the_reason_of_the_operation_that_needs_them() {
     for atomic_flush in [false, true] {
-        let diary = Arc::new(Diary::default());
-        let mut options = DbOptions {
-            atomic_flush,
-            ..db_options()
-        };
-        options.listeners.push(diary.clone());
+        let (diary, options) = with_diary(atomic_flush);
         let world = World::in_memory();
         let db = crate::basic::open_with(&world, &options, &small()).unwrap();
         let other = db.create_family("other", &small()).unwrap();
@@ -286,12 +292,7 @@ fn listeners_are_notified_of_every_job() {
 #[test]
 fn listeners_are_notified_of_requested_flushes_and_of_closing() {
     for atomic_flush in [false, true] {
-        let diary = Arc::new(Diary::default());
-        let mut options = DbOptions {
-            atomic_flush,
-            ..db_options()
-        };
-        options.listeners.push(diary.clone());
+        let (diary, options) = with_diary(atomic_flush);
         let db = open_with(options);
         let other = db.create_family("other", &small()).unwrap();
         db.put(b"a", b"1").unwrap();

@@ -406,6 +406,39 @@ fn a_read_only_opening_does_not_miss_a_log_that_is_deleted_before_it_is_listed()
     }
 }
 
+/// The recycled log of another process may be overwritten while it is read.
+#[test]
+fn a_read_only_opening_starts_again_if_a_recycled_log_may_have_been_overwritten() {
+    for recycle_log_file_num in [0, 2] {
+        let options = DbOptions {
+            recycle_log_file_num,
+            ..db_options()
+        };
+        let world = World::in_memory();
+        let db = open_with(&world, &options, false);
+        db.put(b"a", b"1").unwrap();
+        let openings = Arc::new(AtomicUsize::new(0));
+        let reader = hooked(world.clone(), {
+            let (db, openings) = (db.clone(), openings.clone());
+            move |operation, path| {
+                let is_log = path.extension().is_some_and(|kind| kind == "log");
+                if operation != Operation::Open || !is_log {
+                    return;
+                }
+                if openings.fetch_add(1, SeqCst) == 0 {
+                    // The log is kept for reuse.
+                    db.disable_file_deletions().unwrap();
+                    db.flush().unwrap();
+                    db.put(b"b", b"2").unwrap();
+                }
+            }
+        });
+        let copy = open_with(&reader, &options, true);
+        assert_eq!(copy.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(copy.get(b"b").unwrap().is_some(), recycle_log_file_num > 0);
+    }
+}
+
 /// Regression: blob files were opened by the first read of a read-only database, when the process that writes it could have
 /// deleted them.
 #[test]

@@ -386,7 +386,7 @@ impl<S: Source> LogReader<S> {
         let end = self.at + len.min(bytes.len()) as u64;
         let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
         let stored = self.at + (bytes.len() - zeros) as u64;
-        let next = self.at + bytes.len() as u64;
+        let next = self.at + (BLOCK_LEN - in_block(self.at)) as u64;
         Ok(stored.next_multiple_of(SECTOR_LEN as u64) < end && self.only_zeros_from(next)?)
     }
 
@@ -615,22 +615,11 @@ impl<S: Source> LogReader<S> {
 
     /// True if no record is stored at or after `at`, the start of a block: the block's first
     /// fragment may be incomplete, and nothing follows it.
-    fn only_hidden_from(&mut self, mut at: u64) -> Result<bool> {
-        let mut may_be_begun = true;
-        loop {
-            let rest = self.window.rest_of_block(at)?;
-            let bytes = &self.window.bytes[rest];
-            if bytes.is_empty() {
-                return Ok(true);
-            }
-            let head = &bytes[..bytes.len().min(HEAD_LEN)];
-            let is_begun = may_be_begun && (is_zero(head) || is_veil(bytes));
-            if !is_begun && !is_zero(bytes) {
-                return Ok(false);
-            }
-            may_be_begun = false;
-            at += BLOCK_LEN as u64;
-        }
+    fn only_hidden_from(&mut self, at: u64) -> Result<bool> {
+        let rest = self.window.rest_of_block(at)?;
+        let bytes = &self.window.bytes[rest];
+        let is_begun = is_zero(&bytes[..bytes.len().min(HEAD_LEN)]) || is_veil(bytes);
+        Ok(is_begun && self.only_zeros_from(at + BLOCK_LEN as u64)?)
     }
 
     /// True if the file has only zeros at and after `at`, the start of a block.
@@ -641,7 +630,7 @@ impl<S: Source> LogReader<S> {
             if bytes.is_empty() || !is_zero(bytes) {
                 return Ok(bytes.is_empty());
             }
-            at += bytes.len() as u64;
+            at += BLOCK_LEN as u64;
         }
     }
 
