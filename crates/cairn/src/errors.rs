@@ -33,8 +33,9 @@ impl Db {
         self.inner.resume()
     }
 
-    /// The tables that compactions have found to be damaged or missing. They are excluded from compactions;
-    /// the rest of the database works normally.
+    /// The tables that compactions have found to be damaged or missing, or that may refer to such a blob file, and those
+    /// that could not be read five times in a row. They are excluded from compactions; the rest of the database works
+    /// normally. Unreadable tables are tried again after 64 times `bgerror_resume_retry_interval`.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {
         self.inner.damaged_tables()

@@ -5,6 +5,10 @@
 //! undamaged parts of the table succeed. Damage found by a manual compaction is also a background error, as
 //! in RocksDB. When a caller requests a flush or compaction of the family, waiting retries and quarantined
 //! tables are tried at once, and the outcome is returned.
+//!
+//! A damaged or missing blob file quarantines the inputs that may refer to it. Other errors of an input may pass: the
+//! compaction is retried, and the input quarantined only if it keeps failing, until the longest delay of retries has
+//! passed. Writes that wait for compactions that keep failing get their error.
 
 use std::sync::Arc;
 
@@ -12,7 +16,8 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
-use cairn_types::{Error, FileNumber, Result, Subcode};
+use cairn_types::{Code, Error, Result, Subcode};
+use cairn_version::FileMeta;
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
@@ -20,6 +25,7 @@ use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::jobs::counts::JobKind;
 use crate::shared::{FamilyTree, Shared, Tree};
+use crate::write::stall::{Cause, Condition};
 
 impl Shared {
     /// True if a job with this history has to wait.
@@ -85,11 +91,8 @@ impl Shared {
     /// damage may have been a transient read error.
     pub(crate) fn retry_damaged(&self, family: &FamilyState) {
         let mut tree = self.tree.lock();
-        if let Some(state) = tree.families.get_mut(&family.id())
-            && !state.damaged.is_empty()
-        {
-            state.damaged.clear();
-            state.busy.release_quarantined();
+        if let Some(state) = tree.families.get_mut(&family.id()) {
+            state.release_damaged();
         }
     }
 
@@ -159,46 +162,91 @@ impl Shared {
         }
     }
 
-    /// Quarantines the input of `pick` that `error` names, if it is a table that is damaged or missing. The remaining
-    /// result is not a background error then.
+    /// Quarantines the inputs of `pick` that cause `error`: a table that is damaged, missing, or cannot be read for a
+    /// long time, or those that may refer to such a blob file. The remaining result is not a background error then.
     pub(crate) fn set_aside_damaged(
-        &self,
+        self: &Arc<Self>,
         tree: &mut Tree,
         family: &FamilyState,
         pick: &Pick,
         error: &Error,
     ) -> bool {
-        if !error.is_corruption() && error.subcode() != Subcode::PathNotFound {
-            return false;
-        }
-        let blamed = pick
-            .files()
-            .find(|(_, file)| names_table(error.text(), file.number));
-        let (Some((level, file)), Some(state)) = (blamed, tree.families.get_mut(&family.id()))
-        else {
+        let Some(state) = tree.families.get_mut(&family.id()) else {
             return false;
         };
-        if state.busy.quarantine(file.number) {
-            state.damaged.push(Damaged {
-                family: family.name().to_owned(),
-                number: file.number,
-                level,
-                smallest: file.smallest.user_key().to_vec(),
-                largest: file.largest.user_key().to_vec(),
-                error: error.clone(),
-            });
+        let is_damage = error.is_corruption() || error.subcode() == Subcode::PathNotFound;
+        let may_pass = error.code() == Code::IoError && !is_damage;
+        if !is_damage && !(may_pass && Retry::is_last_attempt(state.retry_compaction.as_ref())) {
+            return false;
         }
-        self.context.info.error(format_args!(
-            "[{}] table {} of level {level} is damaged or missing, and left out of compactions from now on; \
-             `cairn repair --quarantine` sets it aside for good: {error}",
-            family.name(),
-            file.number
-        ));
-        true
+        let named: Vec<FileName> = named_files(error.text()).collect();
+        let blamed: Vec<_> = pick
+            .files()
+            .filter(|(_, file)| is_blamed(file, &named))
+            .collect();
+        for (level, file) in &blamed {
+            if state.busy.quarantine(file.number) {
+                state.damaged.push(Damaged {
+                    family: family.name().to_owned(),
+                    number: file.number,
+                    level: *level,
+                    smallest: file.smallest.user_key().to_vec(),
+                    largest: file.largest.user_key().to_vec(),
+                    error: error.clone(),
+                });
+            }
+            self.context.info.error(format_args!(
+                "[{}] table {} of level {level} or its blob files are damaged, missing or unreadable, and it is left \
+                 out of compactions from now on; `cairn repair --quarantine` sets a damaged table aside for good: \
+                 {error}",
+                family.name(),
+                file.number
+            ));
+        }
+        if may_pass && !blamed.is_empty() {
+            self.retry_damaged_later(family.id());
+        }
+        !blamed.is_empty()
+    }
+
+    /// Starts compactions of the quarantined tables of `family` after the longest delay of retries.
+    fn retry_damaged_later(self: &Arc<Self>, family: u32) {
+        let delay = Retry::longest_delay(self.options().bgerror_resume_retry_interval);
+        let owner = Arc::downgrade(self);
+        let retry = move || {
+            let Some(shared) = owner.upgrade() else {
+                return;
+            };
+            let mut tree = shared.tree.lock();
+            if let Some(state) = tree.families.get_mut(&family) {
+                state.release_damaged();
+            }
+            shared.schedule(&mut tree);
+        };
+        let executor = &self.context.world.executor;
+        executor.spawn_after(delay, Priority::High, Box::new(retry));
     }
 }
 
 impl FamilyTree {
+    /// Allows compactions to read the quarantined tables again.
+    fn release_damaged(&mut self) {
+        if !self.damaged.is_empty() {
+            self.damaged.clear();
+            self.busy.release_quarantined();
+        }
+    }
+
+    /// Returns the error of its compactions if they keep failing while writes are stopped until they succeed.
+    pub(crate) fn failing_compactions(&self) -> Option<&Error> {
+        let retry = self.retry_compaction.as_ref()?;
+        let waits = matches!(
+            self.condition,
+            Condition::Stopped(Cause::LevelZero | Cause::PendingBytes)
+        );
+        (waits && retry.keeps_failing()).then_some(&retry.error)
+    }
+
     /// Checks that a manual compaction, which conflicts with reserved files or ranges, does not wait in vain.
     ///
     /// # Errors
@@ -215,8 +263,9 @@ impl FamilyTree {
 }
 
 impl Db {
-    /// Returns the tables that compactions have found damaged or missing since the database was opened. They stay in
-    /// place, are read as far as possible, and are excluded from compactions.
+    /// Returns the tables that compactions have found damaged or missing since the database was opened, that they could
+    /// not read for a long time, or whose blob files are. They stay in place, are read as far as possible, and are
+    /// excluded from compactions.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {
         let tree = self.shared().tree.lock();
@@ -225,33 +274,43 @@ impl Db {
     }
 }
 
-/// True if `text` has the name of `table`, possibly as the end of a path, and not as a part of a longer name.
-fn names_table(text: &str, table: FileNumber) -> bool {
-    let name = FileName::Table(table).to_string();
-    let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
-    text.match_indices(&name).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + name.len()..]);
-        !goes_on(before.chars().next_back()) && !goes_on(after.chars().next())
+/// Returns the files of a database that `text` names, possibly as the ends of paths.
+fn named_files(text: &str) -> impl Iterator<Item = FileName> {
+    let words = text.split(|letter: char| letter != '.' && !letter.is_alphanumeric());
+    words.filter_map(|word| FileName::parse(word.trim_matches('.')))
+}
+
+/// True if `table`, or a blob file that it may refer to, is among `named`.
+fn is_blamed(table: &FileMeta, named: &[FileName]) -> bool {
+    named.iter().any(|name| match *name {
+        FileName::Table(number) | FileName::LegacyTable(number) => number == table.number,
+        FileName::Blob(number) => table.oldest_blob.is_some_and(|oldest| oldest <= number),
+        _ => false,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use cairn_types::FileNumber;
+
     use super::*;
 
     /// Regression: a table whose name is the end of that of the damaged one was quarantined in its place.
     #[test]
     fn an_error_of_one_table_is_not_blamed_on_another() {
+        let names = |text: &str| named_files(text).collect::<Vec<_>>();
+        let twelve = FileName::Table(FileNumber(12));
         let text = "block checksum mismatch in /db/1000012.sst, at offset 20";
-        assert!(names_table(text, FileNumber(1_000_012)));
-        assert!(!names_table(text, FileNumber(12)));
+        assert_eq!(names(text), [FileName::Table(FileNumber(1_000_012))]);
         for text in [
             "000012.sst",
             "of 000012.sst: damaged",
             "in /a/b/000012.sst.",
         ] {
-            assert!(names_table(text, FileNumber(12)), "{text}");
+            assert_eq!(names(text), [twelve], "{text}");
         }
-        assert!(!names_table("/db/000012.ssta", FileNumber(12)));
+        assert_eq!(names("/db/000012.ssta"), []);
+        let blob = FileName::Blob(FileNumber(7));
+        assert_eq!(names("/db/000012.sst: /db/000007.blob"), [twelve, blob]);
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Retry {
 /// The maximum number of doublings of the interval.
 const DOUBLINGS: u32 = 6;
 
+/// The number of consecutive failures from which success is not expected soon: after 15 intervals.
+const LASTING: u32 = 5;
+
 impl Retry {
     /// Returns the retry of a job that failed with `error` at `now` (nanoseconds), given its previous retry
     /// `before`. The first delay is `interval` microseconds. A listener may have `forgiven` the error.
@@ -52,6 +55,21 @@ impl Retry {
     /// Returns the delay from `now` (nanoseconds) until the job may start.
     pub(crate) fn delay(&self, now: u64) -> Duration {
         Duration::from_nanos(self.not_before.saturating_sub(now))
+    }
+
+    /// Returns the maximum delay if the first one is `interval` microseconds.
+    pub(crate) fn longest_delay(interval: u64) -> Duration {
+        Duration::from_micros(interval.max(1).saturating_mul(1 << DOUBLINGS))
+    }
+
+    /// True if the job keeps failing, so that nobody should wait for its success.
+    pub(crate) fn keeps_failing(&self) -> bool {
+        self.failures >= LASTING
+    }
+
+    /// True if a job with this history keeps failing if it fails once more.
+    pub(crate) fn is_last_attempt(before: Option<&Retry>) -> bool {
+        before.is_some_and(|before| before.failures + 1 >= LASTING)
     }
 
     /// True if callers that wait for the job get its error. They wait through one failure that a listener
@@ -99,6 +117,20 @@ mod tests {
         assert_eq!(retry.unwrap().delay(u64::MAX), Duration::ZERO);
         let longest = Retry::after(None, &error, false, u64::MAX, 1);
         assert_eq!(longest.delay(0), Duration::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn a_job_that_failed_five_times_in_a_row_keeps_failing() {
+        let error = Error::io_text("broken");
+        let mut retry: Option<Retry> = None;
+        for failure in 1..8 {
+            assert_eq!(Retry::is_last_attempt(retry.as_ref()), failure >= 5);
+            let next = Retry::after(retry.as_ref(), &error, false, 1, 0);
+            assert_eq!(next.keeps_failing(), failure >= 5);
+            retry = Some(next);
+        }
+        assert_eq!(Retry::longest_delay(10), Duration::from_micros(640));
+        assert!(Retry::longest_delay(u64::MAX) > Duration::from_secs(1 << 40));
     }
 
     #[test]

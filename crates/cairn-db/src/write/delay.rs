@@ -68,9 +68,12 @@ impl Shared {
                 !matches!(worst(tree, &written), Condition::Stopped(_))
                     || self.check_writable().is_err()
                     || self.check_stall().is_err()
+                    || failing_compactions(tree, &written).is_some()
             })?;
             self.check_writable()?;
             self.check_stall()?;
+            let failing = failing_compactions(&self.tree.lock(), &written);
+            failing.map_or(Ok(()), Err)?;
         }
         let waited = self
             .context
@@ -187,5 +190,16 @@ fn worst(tree: &Tree, families: &[&Arc<FamilyState>]) -> Condition {
         .filter_map(|family| tree.families.get(&family.id()));
     states.fold(Condition::Normal, |worst, state| {
         worst.worse(state.condition)
+    })
+}
+
+/// Returns the error of the compactions of one of `families` for which its writes would wait in vain.
+fn failing_compactions(tree: &Tree, families: &[&Arc<FamilyState>]) -> Option<Error> {
+    families.iter().find_map(|family| {
+        let error = tree.families.get(&family.id())?.failing_compactions()?;
+        Some(error.context(format_args!(
+            "writes to {:?} wait for compactions, which keep failing",
+            family.name()
+        )))
     })
 }

@@ -425,16 +425,41 @@ fn a_damaged_table_does_not_stop_the_database() {
     db.close().unwrap();
 }
 
+/// Options with which writes stop soon if compactions fail.
+fn soon_stopped() -> FamilyOptions {
+    FamilyOptions {
+        level0_file_num_compaction_trigger: 2,
+        level0_slowdown_writes_trigger: 6,
+        level0_stop_writes_trigger: 8,
+        ..small()
+    }
+}
+
+/// Overwrites a key forty times, a minute and a flush apart. Returns the errors of the writes.
+fn write_and_wait(sim: &SimWorld, db: &Db) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for n in 0..40_u8 {
+        errors.extend(db.put(b"b", &[n]).err());
+        db.flush().expect("flushes succeed");
+        wait_a_minute(sim);
+    }
+    errors
+}
+
+fn level_zero_files(db: &Db) -> u64 {
+    let files = db.property("rocksdb.num-files-at-level0");
+    files
+        .and_then(|files| files.parse().ok())
+        .expect("it is a number")
+}
+
 /// Regression: compactions of a table that was removed were retried for ever, until level 0 was full and writes waited.
 #[test]
 fn a_missing_table_does_not_stop_the_database() {
     let sim = SimWorld::new(8);
     let family = FamilyOptions {
-        level0_file_num_compaction_trigger: 2,
-        level0_slowdown_writes_trigger: 6,
-        level0_stop_writes_trigger: 8,
         disable_auto_compactions: true,
-        ..small()
+        ..soon_stopped()
     };
     let db = open_on(&sim, &db_options(), &family).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -447,16 +472,104 @@ fn a_missing_table_does_not_stop_the_database() {
     db.default_family()
         .set_options(&[("disable_auto_compactions", "false")])
         .unwrap();
-    for n in 0..40_u8 {
-        db.put(b"b", &[n]).unwrap();
-        db.flush().unwrap();
-        wait_a_minute(&sim);
-    }
+    assert_eq!(write_and_wait(&sim, &db), []);
     assert_eq!(db.background_error_state(), None);
     assert_eq!(db.damaged_tables().len(), 1);
     assert_eq!(get(&db, b"b"), Some(vec![39]));
-    let files = db.property("rocksdb.num-files-at-level0").unwrap();
-    assert!(files.parse::<u32>().unwrap() < 8, "{files}");
+    assert!(level_zero_files(&db) < 8);
+    db.close().unwrap();
+}
+
+/// Regression: compactions of a table that lies in an unreadable sector were retried for ever, and writes waited.
+#[test]
+fn an_unreadable_table_does_not_stop_the_database_and_is_compacted_when_it_can_be_read() {
+    let sim = SimWorld::new(8);
+    let db = open_on(&sim, &db_options(), &soon_stopped()).unwrap();
+    db.put(b"a", &[1; 5000]).unwrap();
+    db.put(b"c", &[2; 5000]).unwrap();
+    db.flush().unwrap();
+    let table = the_table(&sim);
+    let name = table.file_name().unwrap().to_str().unwrap().to_owned();
+    sim.fs
+        .set_plan(failing(Call::Read, &name, Fault::InputOutput, usize::MAX));
+    assert_eq!(write_and_wait(&sim, &db), []);
+    assert_eq!(db.background_error_state(), None);
+    let damaged = db.damaged_tables();
+    let errors: Vec<_> = damaged.iter().map(|one| one.error.code()).collect();
+    assert_eq!(errors, [Code::IoError]);
+    assert!(level_zero_files(&db) < 8);
+
+    sim.fs.set_plan(FaultPlan::default());
+    assert_eq!(write_and_wait(&sim, &db), []);
+    assert!(db.damaged_tables().is_empty());
+    assert!(sim.fs.image().files().all(|(path, _)| path != table));
+    assert_eq!(get(&db, b"a"), Some(vec![1; 5000]));
+    db.close().unwrap();
+}
+
+/// Regression: compactions that collect garbage of a blob file that was removed were retried for ever, and writes waited.
+#[test]
+fn a_missing_blob_file_does_not_stop_the_database() {
+    let sim = SimWorld::new(8);
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        min_blob_size: 100,
+        enable_blob_garbage_collection: true,
+        blob_garbage_collection_age_cutoff: 1.0,
+        ..soon_stopped()
+    };
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    db.put(b"a", &[1; 5000]).unwrap();
+    db.put(b"c", &[2; 5000]).unwrap();
+    db.flush().unwrap();
+    let image = sim.fs.image();
+    let mut blobs = image
+        .files()
+        .filter(|(path, _)| path.extension().is_some_and(|end| end == "blob"));
+    sim.world.fs.remove(&blobs.next().unwrap().0).unwrap();
+    assert_eq!(write_and_wait(&sim, &db), []);
+    assert_eq!(db.background_error_state(), None);
+    assert_eq!(db.damaged_tables().len(), 1);
+    assert_eq!(get(&db, b"b"), Some(vec![39]));
+    assert!(level_zero_files(&db) < 8);
+    db.close().unwrap();
+}
+
+/// Regression: writes waited for ever for compactions that could not write their outputs.
+#[test]
+fn writes_that_wait_for_compactions_get_their_error_if_they_keep_failing() {
+    let sim = SimWorld::new(8);
+    let family = FamilyOptions {
+        num_levels: 2,
+        ..soon_stopped()
+    };
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    let hold = db.snapshot();
+    for n in 0..8_u8 {
+        // Flushes succeed, and compactions fail.
+        db.put(b"b", &[n]).unwrap();
+        sim.fs.set_plan(FaultPlan::default());
+        db.flush().unwrap();
+        sim.fs
+            .set_plan(failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
+        sim.executor.run(1_000);
+    }
+    assert_eq!(level_zero_files(&db), 8);
+    let error = db.put(b"c", b"1").unwrap_err();
+    assert_eq!(error.code(), Code::IoError);
+    let text = error.text();
+    assert!(
+        text.contains("compactions") && text.contains(".sst"),
+        "{text}"
+    );
+    assert_eq!(db.background_error_state(), None);
+
+    sim.fs.set_plan(FaultPlan::default());
+    wait_a_minute(&sim);
+    wait_a_minute(&sim);
+    db.put(b"c", b"1").unwrap();
+    assert!(level_zero_files(&db) < 8);
+    drop(hold);
     db.close().unwrap();
 }
 
