@@ -60,19 +60,24 @@ pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
         .then_with(|| b.number.cmp(&a.number))
 }
 
+/// Sorts level-0 files from newest to oldest: by epoch, or by sequence number if a file has no epoch.
+pub(crate) fn sort_newest_first(files: &mut [Arc<FileMeta>]) {
+    let by_epoch = files.iter().all(|file| file.epoch != 0);
+    files.sort_by(|a, b| match by_epoch {
+        true => newer_first(a, b),
+        false => newer_first_by_seq(a, b),
+    });
+    debug_assert!(
+        !by_epoch || files.windows(2).all(|pair| pair[0].epoch >= pair[1].epoch),
+        "newer files come first"
+    );
+}
+
 impl LevelFiles {
     /// Creates level 0 from files in any order.
     #[must_use]
     pub(crate) fn level_zero(mut files: Vec<Arc<FileMeta>>) -> LevelFiles {
-        let by_epoch = files.iter().all(|file| file.epoch != 0);
-        files.sort_by(|a, b| match by_epoch {
-            true => newer_first(a, b),
-            false => newer_first_by_seq(a, b),
-        });
-        debug_assert!(
-            !by_epoch || files.windows(2).all(|pair| pair[0].epoch >= pair[1].epoch),
-            "newer files come first"
-        );
+        sort_newest_first(&mut files);
         let bytes = files
             .iter()
             .fold(0, |sum: u64, file| sum.saturating_add(file.size));

@@ -47,8 +47,13 @@ fn written() -> (World, Vec<PathBuf>) {
 }
 
 fn tables(world: &World) -> Vec<PathBuf> {
+    of_kind(world, ".sst")
+}
+
+/// Returns the files of the database whose names end in `end`, in order.
+fn of_kind(world: &World, end: &str) -> Vec<PathBuf> {
     let mut names = world.fs.list(Path::new("/db")).expect("a directory");
-    names.retain(|name| name.ends_with(".sst"));
+    names.retain(|name| name.ends_with(end));
     names.sort();
     let paths = names.iter().map(|name| Path::new("/db").join(name));
     paths.collect()
@@ -297,5 +302,60 @@ fn families_flushed_together_stay_after_one_is_compacted() {
     for name in ["default", "one", "two"] {
         let found = db.family(name).unwrap().get(b"came").unwrap();
         assert_eq!(found.as_deref(), Some(&b"together"[..]), "{name}");
+    }
+}
+
+/// Regression: a MANIFEST whose first state lacked only its newest tables was rejected, which RocksDB recovers.
+#[test]
+fn the_newest_tables_of_level_zero_may_be_missing_from_every_state() {
+    for lost in 1_u8..1 << TABLES {
+        for (with_tables, with_blobs) in [(true, true), (true, false), (false, true)] {
+            let world = World::in_memory();
+            let family = || FamilyOptions {
+                enable_blob_files: true,
+                ..FamilyOptions::default()
+            };
+            let db = try_open_with(&world, &db_options(), family()).unwrap();
+            for key in 0..TABLES {
+                db.put(&[key], b"value").unwrap();
+                db.flush().unwrap();
+            }
+            db.close().unwrap();
+            drop(db);
+            // This starts a MANIFEST with all tables.
+            let db = try_open_with(&world, &best_effort(), family()).unwrap();
+            db.close().unwrap();
+            drop(db);
+            let blobs = of_kind(&world, ".blob");
+            for (number, (table, blob)) in tables(&world).iter().zip(&blobs).enumerate() {
+                if lost >> number & 1 == 1 {
+                    let removed = [(with_tables, table), (with_blobs, blob)];
+                    for (_, path) in removed.iter().filter(|(removes, _)| *removes) {
+                        world.fs.remove(path).unwrap();
+                    }
+                }
+            }
+            let whole = lost.trailing_zeros() as u8;
+            let is_suffix = (lost >> whole) + 1 == 1 << (TABLES - whole);
+            let opened = try_open_with(&world, &best_effort(), family());
+            if !is_suffix || !with_tables {
+                let refused = opened.err().map(|error| error.code());
+                assert_eq!(refused, Some(Code::Corruption), "{lost:b}, {with_tables}");
+                continue;
+            }
+            let db = opened.unwrap();
+            for key in 0..TABLES {
+                let found = db.get(&[key]).unwrap();
+                assert_eq!(found.is_some(), key < whole, "{lost:b}, {with_blobs}");
+            }
+            let blobs = db.property("rocksdb.num-blob-files");
+            assert!(!with_blobs || blobs == Some(whole.to_string()), "{blobs:?}");
+            db.put(b"new", b"value").unwrap();
+            db.close().unwrap();
+            drop(db);
+            let db = try_open_with(&world, &DbOptions::default(), family()).unwrap();
+            assert!(db.get(b"new").unwrap().is_some());
+            db.close().unwrap();
+        }
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! The newest MANIFEST is read up to its first damage. Each column family is recovered to the last
 //! state in which every table, and every blob file that its tables refer to, exists with its full
-//! size; families changed by the same atomic group are recovered together. If a family has no such
-//! state, the previous MANIFEST is tried. Later edits are ignored, and so are WALs, which belong to
+//! size; families changed by the same atomic group are recovered together. Of a family that no atomic
+//! group changed, only the newest tables of level 0 may be missing, and the blob files to which they
+//! alone refer: the state is recovered without them. If a family has no such state, the previous
+//! MANIFEST is tried. Later edits are ignored, and so are WALs, which belong to
 //! later states. The MANIFEST is read twice: to find the states and to build them. Damage counts
 //! only if a second read confirms it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
@@ -16,8 +19,10 @@ use cairn_platform::FileSystem;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, UnreadTail, read_up_to_damage};
+use crate::blob_file_meta::BlobGarbage;
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
+use crate::level::sort_newest_first;
 
 /// Checks whether a file of a family, given by name, exists with its full size.
 pub struct FileProbe<'a> {
@@ -90,13 +95,17 @@ fn replay_one(
     };
     survey.settle();
     let states = survey.states(&path)?;
-    let mut replay = Replay::new(number).up_to(&states);
+    let units = states.iter().map(|(id, state)| (*id, state.unit)).collect();
+    let mut replay = Replay::new(number).up_to(units);
     let (end, _) = read_up_to_damage(fs, &path, &mut |edit, _| match replay.units() {
         units if units == survey.units => Err(Error::corruption("end of the usable part")),
         _ => replay.take(edit),
     })?;
     if replay.units() < survey.units {
         return Err(inconsistent_reads(&path));
+    }
+    for (id, state) in &states {
+        replay.change(*id, &state.without)?;
     }
     let mut recovered = replay.finish(order, end)?;
     debug_assert_eq!(
@@ -124,22 +133,35 @@ fn inconsistent_reads(path: &Path) -> Error {
     ))
 }
 
+/// A state of a family that can be recovered.
+#[derive(Clone, Default)]
+struct State {
+    /// The unit of its last change.
+    unit: usize,
+    /// Removes the files that are missing, and not required.
+    without: TreeEdit,
+}
+
 /// The state of a family during the survey.
 #[derive(Default)]
 struct Family {
     name: String,
     /// Live tables, with the oldest blob file that each refers to.
     tables: BTreeMap<FileNumber, Option<FileNumber>>,
+    /// Those in level 0.
+    level_zero: BTreeMap<FileNumber, Arc<FileMeta>>,
     missing: BTreeSet<FileNumber>,
-    /// Missing blob files with their number of live blobs. A file that is all garbage is obsolete
-    /// and not required.
-    missing_blobs: BTreeMap<FileNumber, u64>,
-    /// The unit of its last complete state.
-    whole_at: Option<usize>,
+    /// Missing blob files with their live blobs. A file that is all garbage is obsolete and not
+    /// required.
+    missing_blobs: BTreeMap<FileNumber, BlobGarbage>,
+    /// Its last recoverable state.
+    whole: Option<State>,
     /// The unit of its last change.
     changed_at: usize,
     /// Families changed by the same unit, including this one.
     group: BTreeSet<u32>,
+    /// True if an atomic group has changed it together with others.
+    was_grouped: bool,
 }
 
 impl Family {
@@ -150,6 +172,52 @@ impl Family {
         // Blob files older than every reference are not needed.
         let oldest = self.tables.values().flatten().min();
         self.missing.is_empty() && oldest.is_none_or(|oldest| oldest > newest_lost)
+    }
+
+    /// True if nothing is missing but the newest tables of level 0 and blob files to which they alone refer. RocksDB
+    /// takes such a state for one of an earlier time, too.
+    fn lacks_only_newest(&self) -> bool {
+        let mut tables: Vec<_> = self.level_zero.values().cloned().collect();
+        sort_newest_first(&mut tables);
+        let is_missing = |file: &Arc<FileMeta>| self.missing.contains(&file.number);
+        let newest = tables.iter().take_while(|file| is_missing(file)).count();
+        if newest < self.missing.len() {
+            return false;
+        }
+        let references = self.tables.iter();
+        let kept: BTreeSet<_> = references
+            .filter(|(number, _)| !self.missing.contains(number))
+            .filter_map(|(_, blob)| *blob)
+            .collect();
+        let alone: BTreeSet<_> = tables[..newest]
+            .iter()
+            .filter_map(|file| file.oldest_blob)
+            .collect();
+        let mut blobs = self.missing_blobs.keys();
+        blobs.all(|blob| {
+            let is_older = kept.first().is_none_or(|oldest| oldest > blob);
+            is_older || alone.contains(blob) && !kept.contains(blob)
+        })
+    }
+
+    /// Returns the state after the unit `unit`.
+    fn state(&self, unit: usize) -> State {
+        let missing = self.missing.iter();
+        State {
+            unit,
+            without: TreeEdit {
+                deleted: missing.map(|number| (0, *number)).collect(),
+                blob_garbage: match self.missing.is_empty() {
+                    true => Vec::new(),
+                    false => self.missing_blobs.values().copied().collect(),
+                },
+                ..TreeEdit::default()
+            },
+        }
+    }
+
+    fn is_whole_since(&self, unit: usize) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.unit >= unit)
     }
 }
 
@@ -194,8 +262,9 @@ impl<'a> Survey<'a> {
             if let Some(family) = self.families.get_mut(id) {
                 family.changed_at = self.units;
                 family.group.clone_from(&touched);
-                if together {
-                    family.whole_at = Some(self.units);
+                family.was_grouped |= touched.len() > 1;
+                if together || !family.was_grouped && family.lacks_only_newest() {
+                    family.whole = Some(family.state(self.units));
                 }
             }
         }
@@ -217,26 +286,35 @@ impl<'a> Survey<'a> {
         let tree = TreeEdit::from(edit.tree.clone());
         for (_, number) in &tree.deleted {
             family.tables.remove(number);
+            family.level_zero.remove(number);
             family.missing.remove(number);
         }
-        for (_, file) in &tree.added {
+        for (level, file) in &tree.added {
             family.tables.insert(file.number, file.oldest_blob);
+            if *level == 0 {
+                family.level_zero.insert(file.number, file.clone());
+            }
             if !(self.present.table)(&family.name, file)? {
                 family.missing.insert(file.number);
             }
         }
         for blob in &tree.added_blobs {
             if !(self.present.blob)(&family.name, blob.number)? {
-                let live = blob.total_count.saturating_sub(blob.garbage_count);
+                let live = BlobGarbage {
+                    number: blob.number,
+                    count: blob.total_count.saturating_sub(blob.garbage_count),
+                    bytes: blob.total_bytes.saturating_sub(blob.garbage_bytes),
+                };
                 family.missing_blobs.insert(blob.number, live);
             }
         }
         for garbage in &tree.blob_garbage {
             if let Some(live) = family.missing_blobs.get_mut(&garbage.number) {
-                *live = live.saturating_sub(garbage.count);
+                live.count = live.count.saturating_sub(garbage.count);
+                live.bytes = live.bytes.saturating_sub(garbage.bytes);
             }
         }
-        family.missing_blobs.retain(|_, live| *live > 0);
+        family.missing_blobs.retain(|_, live| live.count > 0);
         Ok(())
     }
 
@@ -245,13 +323,13 @@ impl<'a> Survey<'a> {
     /// changed together may vouch for each other.
     fn settle(&mut self) {
         let is_candidate =
-            |family: &Family| family.is_whole() && family.whole_at < Some(family.changed_at);
+            |family: &Family| family.is_whole() && !family.is_whole_since(family.changed_at);
         let candidates = self.families.iter().filter(|(_, f)| is_candidate(f));
         let mut candidates: BTreeSet<u32> = candidates.map(|(id, _)| *id).collect();
         loop {
             let settled = |id: &u32, unit: usize| {
                 let mate = self.families.get(id);
-                candidates.contains(id) || mate.is_none_or(|mate| mate.whole_at >= Some(unit))
+                candidates.contains(id) || mate.is_none_or(|mate| mate.is_whole_since(unit))
             };
             let holds = |id: &u32| {
                 let family = self.families.get(id);
@@ -271,15 +349,15 @@ impl<'a> Survey<'a> {
             .iter_mut()
             .filter(|(id, _)| candidates.contains(id))
         {
-            family.whole_at = Some(family.changed_at);
+            family.whole = Some(family.state(family.changed_at));
         }
     }
 
     /// Returns the unit of the last complete state of each family.
-    fn states(&self, path: &Path) -> Result<BTreeMap<u32, usize>> {
+    fn states(&self, path: &Path) -> Result<BTreeMap<u32, State>> {
         let mut states = BTreeMap::new();
         for (id, family) in &self.families {
-            let Some(unit) = family.whole_at else {
+            let Some(state) = &family.whole else {
                 let lost = family.missing.first();
                 let lost = lost.or(family
                     .missing_blobs
@@ -296,18 +374,21 @@ impl<'a> Survey<'a> {
                 )));
             };
             debug_assert!(
-                unit <= family.changed_at,
+                state.unit <= family.changed_at,
                 "a complete state ends with a change"
             );
             debug_assert!(family.changed_at <= self.units);
-            states.insert(*id, unit);
+            states.insert(*id, state.clone());
         }
         Ok(states)
     }
 
-    /// Returns the families with changes after their recovered state.
-    fn set_back(&self, states: &BTreeMap<u32, usize>) -> Vec<String> {
-        let later = |id: &u32, family: &Family| states.get(id) != Some(&family.changed_at);
+    /// Returns the families whose recovered state lacks changes.
+    fn set_back(&self, states: &BTreeMap<u32, State>) -> Vec<String> {
+        let later = |id: &u32, family: &Family| {
+            let state = states.get(id);
+            state.is_none_or(|state| state.unit != family.changed_at || !state.without.is_empty())
+        };
         let set_back = self
             .families
             .iter()

@@ -399,8 +399,8 @@ impl Replay {
     }
 
     /// Limits each family to the given unit.
-    pub(super) fn up_to(mut self, states: &BTreeMap<u32, usize>) -> Replay {
-        self.states = Some(states.clone());
+    pub(super) fn up_to(mut self, states: BTreeMap<u32, usize>) -> Replay {
+        self.states = Some(states);
         self
     }
 
@@ -462,6 +462,12 @@ impl Replay {
             family.persist_timestamps = persist;
         }
         family.tree.apply(&tree)
+    }
+
+    /// Applies a change of `family` that no MANIFEST records.
+    pub(super) fn change(&mut self, family: u32, change: &TreeEdit) -> Result<()> {
+        let family = self.families.get_mut(&family);
+        family.map_or(Ok(()), |family| family.tree.apply(change))
     }
 
     /// Returns the first log that is needed. Old MANIFESTs have it for each family only.
