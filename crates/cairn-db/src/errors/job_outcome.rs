@@ -237,14 +237,29 @@ impl FamilyTree {
         }
     }
 
-    /// Returns the error of its compactions if they keep failing while writes are stopped until they succeed.
-    pub(crate) fn failing_compactions(&self) -> Option<&Error> {
-        let retry = self.retry_compaction.as_ref()?;
-        let waits = matches!(
-            self.condition,
-            Condition::Stopped(Cause::LevelZero | Cause::PendingBytes)
-        );
-        (waits && retry.keeps_failing()).then_some(&retry.error)
+    /// Returns the error for which writes to `family` would wait in vain: they are stopped until compactions succeed, but
+    /// those keep failing, or level 0 is full of tables that they leave out.
+    pub(crate) fn endless_stop(&self, family: &FamilyState) -> Option<Error> {
+        let Condition::Stopped(cause @ (Cause::LevelZero | Cause::PendingBytes)) = self.condition
+        else {
+            return None;
+        };
+        let name = family.name();
+        if let Some(retry) = &self.retry_compaction
+            && retry.keeps_failing()
+        {
+            let text = format_args!("writes to {name:?} wait for compactions, which keep failing");
+            return Some(retry.error.context(text));
+        }
+        let in_level_zero = self.damaged.iter().filter(|table| table.level == 0).count();
+        let limit = usize::try_from(family.options().level0_stop_writes_trigger);
+        // The others become one table at best.
+        let is_full =
+            cause == Cause::LevelZero && limit.is_ok_and(|limit| in_level_zero + 1 >= limit);
+        let first = self.damaged.first().filter(|_| is_full)?;
+        Some(first.error.context(format_args!(
+            "writes to {name:?} stop, because {in_level_zero} tables of level 0 cannot be compacted"
+        )))
     }
 
     /// Checks that a manual compaction, which conflicts with reserved files or ranges, does not wait in vain.

@@ -68,12 +68,12 @@ impl Shared {
                 !matches!(worst(tree, &written), Condition::Stopped(_))
                     || self.check_writable().is_err()
                     || self.check_stall().is_err()
-                    || failing_compactions(tree, &written).is_some()
+                    || endless_stop(tree, &written).is_some()
             })?;
             self.check_writable()?;
             self.check_stall()?;
-            let failing = failing_compactions(&self.tree.lock(), &written);
-            failing.map_or(Ok(()), Err)?;
+            let endless = endless_stop(&self.tree.lock(), &written);
+            endless.map_or(Ok(()), Err)?;
         }
         let waited = self
             .context
@@ -193,13 +193,10 @@ fn worst(tree: &Tree, families: &[&Arc<FamilyState>]) -> Condition {
     })
 }
 
-/// Returns the error of the compactions of one of `families` for which its writes would wait in vain.
-fn failing_compactions(tree: &Tree, families: &[&Arc<FamilyState>]) -> Option<Error> {
-    families.iter().find_map(|family| {
-        let error = tree.families.get(&family.id())?.failing_compactions()?;
-        Some(error.context(format_args!(
-            "writes to {:?} wait for compactions, which keep failing",
-            family.name()
-        )))
-    })
+/// Returns the error for which writes to one of `families` would wait in vain.
+fn endless_stop(tree: &Tree, families: &[&Arc<FamilyState>]) -> Option<Error> {
+    let mut states = families
+        .iter()
+        .filter_map(|family| Some((family, tree.families.get(&family.id())?)));
+    states.find_map(|(family, state)| state.endless_stop(family))
 }

@@ -573,6 +573,46 @@ fn writes_that_wait_for_compactions_get_their_error_if_they_keep_failing() {
     db.close().unwrap();
 }
 
+#[test]
+fn writes_get_the_damage_if_level_zero_is_full_of_damaged_tables() {
+    let sim = SimWorld::new(8);
+    let family = FamilyOptions {
+        disable_auto_compactions: true,
+        ..soon_stopped()
+    };
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    for n in 0..8_u8 {
+        db.put(b"b", &[n]).unwrap();
+        db.flush().unwrap();
+    }
+    for (path, _) in sim.fs.image().files() {
+        if path.extension().is_some_and(|end| end == "sst") {
+            sim.fs.flip_bit(&path, 20, 1).unwrap();
+        }
+    }
+    db.default_family()
+        .set_options(&[("disable_auto_compactions", "false")])
+        .unwrap();
+    wait_a_minute(&sim);
+    let mut flushed = 0;
+    let error = loop {
+        match db.put(b"c", b"1") {
+            Err(error) => break error,
+            Ok(()) => db.flush().unwrap(),
+        }
+        wait_a_minute(&sim);
+        flushed += 1;
+        assert!(flushed < 8, "writes proceed");
+    };
+    assert_eq!(error.code(), Code::Corruption);
+    let text = error.text();
+    assert!(text.contains("7 tables") && text.contains(".sst"), "{text}");
+    // Writes of another family proceed.
+    let other = db.create_family("other", &small()).unwrap();
+    other.put(b"c", b"1").unwrap();
+    db.close().unwrap();
+}
+
 /// Writes, flushes and compacts with one fault at operation `at`. Returns true if the fault occurred.
 fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
     let sim = SimWorld::new(at as u64);

@@ -15,6 +15,7 @@ const MIN_FILES_WITHIN: usize = 4;
 ///
 /// Only one compaction into the base level runs at a time. While it runs, or if the base level is so
 /// large that merging into it would rewrite too much, the newest files are merged within level 0.
+/// A quarantined file holds back those that are newer and overlap it, but none that is older.
 pub(super) fn pick(tree: &Tree, score: f64) -> Option<Pick> {
     let to_base = match tree.busy.takes_level_zero() {
         true => None,
@@ -24,6 +25,7 @@ pub(super) fn pick(tree: &Tree, score: f64) -> Option<Pick> {
         .or_else(|| newest_by_size(tree, score))
         .or_else(|| into_base(tree, score))
         .or_else(|| newest_by_cost(tree, score))
+        .or_else(|| older_than_quarantined(tree, score))
 }
 
 fn start(tree: &Tree, score: f64, files: Vec<Arc<FileMeta>>, output_level: usize) -> Start {
@@ -121,6 +123,25 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     match tree.options.pri {
         CompactionPri::RoundRobin => positions.next().and_then(first),
         _ => positions.find_map(first),
+    }
+}
+
+/// Returns the files that are older than all quarantined ones, and the base-level files below them.
+fn older_than_quarantined(tree: &Tree, score: f64) -> Option<Pick> {
+    if tree.busy.takes_level_zero() {
+        return None;
+    }
+    let base = tree.targets.base_level;
+    let files = tree.version.level(0).files();
+    let oldest = files
+        .iter()
+        .rposition(|file| tree.busy.is_busy(file.number))?;
+    let older = files[oldest + 1..].to_vec();
+    let (smallest, largest) = range(tree.order(), &older)?;
+    let (low, high) = (smallest.as_bytes(), largest.as_bytes());
+    match base == 0 || tree.busy.writes(tree.order(), base, low, high) {
+        true => None,
+        false => expand::finish(tree, start(tree, score, older, base)),
     }
 }
 

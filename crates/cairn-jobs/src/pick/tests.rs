@@ -6,6 +6,7 @@
 //! L0: 12[a..c] 11[b..d]
 //! L1: 7[a..k]:size=40,seq=3
 //! busy 7
+//! damaged 11
 //! pick
 //! ----
 //! compact L0: 12 11 + L1: 7 -> L1
@@ -38,6 +39,7 @@ struct Case {
     limits: AgeLimits,
     edit: TreeEdit,
     busy: Vec<u64>,
+    damaged: Vec<u64>,
     levels: usize,
     output: String,
 }
@@ -66,6 +68,7 @@ impl Case {
             },
             edit: TreeEdit::default(),
             busy: Vec::new(),
+            damaged: Vec::new(),
             levels: LEVELS,
             output: String::new(),
         }
@@ -73,11 +76,11 @@ impl Case {
 
     fn line(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let numbers = || rest.split(' ').map(|n| n.parse::<u64>().unwrap());
         match word {
             "options" => rest.split(' ').for_each(|pair| self.option(pair)),
-            "busy" => self
-                .busy
-                .extend(rest.split(' ').map(|n| n.parse::<u64>().unwrap())),
+            "busy" => self.busy.extend(numbers()),
+            "damaged" => self.damaged.extend(numbers()),
             "pick" => self.pick(),
             "picks" => self.picks(),
             "manual" => self.manual(rest),
@@ -150,7 +153,7 @@ impl Case {
     }
 
     /// Returns the tree and its running compactions: each busy file is the only input of a compaction
-    /// into the next level.
+    /// into the next level. Damaged files are quarantined.
     fn tree(&self) -> (Version, InProgress) {
         let version = Version::empty(KeyOrder::Bytewise, self.levels)
             .with_edit(&self.edit)
@@ -165,6 +168,9 @@ impl Case {
                 files: vec![file.clone()],
             };
             busy.add(&KeyOrder::Bytewise, &running(inputs));
+        }
+        for &number in &self.damaged {
+            busy.quarantine(FileNumber(number));
         }
         (version, busy)
     }
