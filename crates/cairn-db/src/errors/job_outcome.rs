@@ -126,14 +126,25 @@ impl Shared {
         pick: &Pick,
         result: Result<()>,
     ) -> Result<()> {
-        let result = match result {
+        let (noted, result) = match result {
             Err(error) if self.set_aside_damaged(tree, family, pick, &error) => {
                 self.errors.count_failed_job(&error);
-                Ok(())
+                let noted = match may_pass(&error) {
+                    true => Err(error),
+                    false => Ok(()),
+                };
+                (noted, Ok(()))
             }
-            result => result,
+            result => (result.clone(), result),
         };
-        self.note_outcome(tree, family.id(), JobKind::Compaction, &result, false);
+        self.note_outcome(tree, family.id(), JobKind::Compaction, &noted, false);
+        if result.is_ok()
+            && let Some(state) = tree.families.get_mut(&family.id())
+            && let Some(retry) = &mut state.retry_compaction
+        {
+            // Without the quarantined table, the next one may succeed. If not, the failures add up.
+            retry.end_delay();
+        }
         result
     }
 
@@ -174,9 +185,12 @@ impl Shared {
         let Some(state) = tree.families.get_mut(&family.id()) else {
             return false;
         };
-        let is_damage = error.is_corruption() || error.subcode() == Subcode::PathNotFound;
-        let may_pass = error.code() == Code::IoError && !is_damage;
-        if !is_damage && !(may_pass && Retry::is_last_attempt(state.retry_compaction.as_ref())) {
+        let may_pass = may_pass(error);
+        let is_cause = match may_pass {
+            true => Retry::is_last_attempt(state.retry_compaction.as_ref()),
+            false => error.is_corruption() || error.subcode() == Subcode::PathNotFound,
+        };
+        if !is_cause {
             return false;
         }
         let named: Vec<FileName> = named_files(error.text()).collect();
@@ -287,6 +301,11 @@ impl Db {
         let states = tree.families.values();
         states.flat_map(|state| state.damaged.clone()).collect()
     }
+}
+
+/// True if another attempt may succeed: unlike damage, and unlike files that are missing.
+fn may_pass(error: &Error) -> bool {
+    error.code() == Code::IoError && error.subcode() != Subcode::PathNotFound
 }
 
 /// Returns the files of a database that `text` names, possibly as the ends of paths.

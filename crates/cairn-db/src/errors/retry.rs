@@ -57,6 +57,11 @@ impl Retry {
         Duration::from_nanos(self.not_before.saturating_sub(now))
     }
 
+    /// Lets the job start at once.
+    pub(crate) fn end_delay(&mut self) {
+        self.not_before = 0;
+    }
+
     /// Returns the maximum delay if the first one is `interval` microseconds.
     pub(crate) fn longest_delay(interval: u64) -> Duration {
         Duration::from_micros(interval.max(1).saturating_mul(1 << DOUBLINGS))

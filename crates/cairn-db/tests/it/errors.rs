@@ -538,6 +538,16 @@ fn a_missing_blob_file_does_not_stop_the_database() {
 /// Regression: writes waited for ever for compactions that could not write their outputs.
 #[test]
 fn writes_that_wait_for_compactions_get_their_error_if_they_keep_failing() {
+    stopped_while(|| failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
+}
+
+#[test]
+fn writes_that_wait_for_compactions_get_their_error_if_no_table_can_be_read() {
+    stopped_while(|| failing(Call::Read, ".sst", Fault::InputOutput, usize::MAX));
+}
+
+/// Stops writes while the faults of `plan` occur in compactions, but not in flushes, and lets them end.
+fn stopped_while(plan: impl Fn() -> FaultPlan) {
     let sim = SimWorld::new(8);
     let family = FamilyOptions {
         num_levels: 2,
@@ -547,11 +557,10 @@ fn writes_that_wait_for_compactions_get_their_error_if_they_keep_failing() {
     let hold = db.snapshot();
     for n in 0..8_u8 {
         // Flushes succeed, and compactions fail.
-        db.put(b"b", &[n]).unwrap();
+        db.put(b"b", &[n; 5000]).unwrap();
         sim.fs.set_plan(FaultPlan::default());
         db.flush().unwrap();
-        sim.fs
-            .set_plan(failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
+        sim.fs.set_plan(plan());
         sim.executor.run(1_000);
     }
     assert_eq!(level_zero_files(&db), 8);
