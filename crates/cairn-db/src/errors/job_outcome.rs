@@ -154,12 +154,12 @@ impl Shared {
         let old = self
             .errors
             .clear_soft(|reason| (reason == Reason::Compaction) == is_compaction);
-        if let Some(old) = old {
+        if let Some((old, attempts)) = old {
             self.context.info.info(format_args!(
                 "a job that failed has succeeded: {}",
                 old.error
             ));
-            self.end_automatic_recovery(&old.error);
+            self.report_recovery(attempts, Some(&old.error), None);
         }
     }
 

@@ -136,8 +136,7 @@ impl Shared {
 
     /// One attempt of an automatic recovery.
     fn attempt(self: &Arc<Self>) -> Next {
-        let Some(current) = self.errors.current() else {
-            self.end_recovery(None, None);
+        let Some(current) = self.errors.current_or_end() else {
             return Next::Over;
         };
         if current.severity > Severity::Hard {
@@ -181,13 +180,13 @@ impl Shared {
         self.report_recovery(self.errors.end_recovery(), old, new);
     }
 
-    /// Ends an automatic recovery from `old`, which has cleared without it.
-    pub(super) fn end_automatic_recovery(&self, old: &Error) {
-        self.report_recovery(self.errors.end_automatic(), Some(old), None);
-    }
-
     /// Reports the end of a recovery from `old`; `attempts` is their number if it was automatic.
-    fn report_recovery(&self, attempts: Option<u64>, old: Option<&Error>, new: Option<&Error>) {
+    pub(super) fn report_recovery(
+        &self,
+        attempts: Option<u64>,
+        old: Option<&Error>,
+        new: Option<&Error>,
+    ) {
         if let Some(attempts) = attempts {
             self.telemetry.record(|update| {
                 update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
@@ -245,6 +244,8 @@ impl Shared {
         let result = guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
         tree.jobs.end(JobKind::Flush);
+        // An attempt of the next recovery may wait for this one.
+        self.recovery_goes_on(tree.jobs.flushes());
         for state in tree.families.values_mut() {
             state.reporting.clear();
         }
@@ -321,14 +322,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Clears the error, unless a more severe one has occurred in the meantime.
+    /// Clears the error, unless a more severe one has occurred in the meantime. From then on, writes proceed, and their
+    /// errors start another recovery.
     fn clear_error(&self, left: &BackgroundError) -> Result<()> {
-        self.errors.clear(left)?;
+        let attempts = self.errors.clear(left)?;
         self.writes.sections.settle();
         self.context
             .info
             .info(format_args!("resumed from: {}", left.error));
-        self.end_recovery(Some(&left.error), None);
+        self.report_recovery(attempts, Some(&left.error), None);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //! E1. The error that stops writes is the current error if that is severe enough, and none otherwise.
 //! E2. The current error is only replaced by a more severe one.
 //! E3. At most one recovery is in progress, automatic or manual.
+//! E4. A recovery ends when its error is cleared: an error that occurs from then on starts another one.
 
 use std::sync::Arc;
 
@@ -71,6 +72,16 @@ struct Recovery {
     free_before: Option<u64>,
     /// True if an attempt is waiting for the last flush to end.
     waits_for_flushes: bool,
+}
+
+impl Recovery {
+    /// Ends the recovery in progress. Returns the number of attempts if it was automatic.
+    fn end(&mut self) -> Option<u64> {
+        // A waiting attempt belongs to the recovery that ends.
+        self.waits_for_flushes = false;
+        let ended = std::mem::take(&mut self.under_way);
+        (ended == UnderWay::Automatic).then_some(self.attempts)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,12 +207,13 @@ impl Errors {
         judged.is_retryable && passes && (full || retries > 0)
     }
 
-    /// Clears the error `left`, from which the database has resumed.
+    /// Clears the error `left`, from which the database has resumed, and ends the recovery. Returns the number of attempts
+    /// if it was automatic.
     ///
     /// # Errors
     ///
     /// A more severe error that occurred in the meantime.
-    pub(super) fn clear(&self, left: &BackgroundError) -> Result<()> {
+    pub(super) fn clear(&self, left: &BackgroundError) -> Result<Option<u64>> {
         let mut state = self.state.lock();
         if let Some(now) = &state.current
             && now.severity > left.severity
@@ -213,7 +225,7 @@ impl Errors {
         }
         state.current = None;
         self.failure.store(None);
-        Ok(())
+        Ok(state.recovery.end())
     }
 
     /// Checks that the error that stops writes agrees with the current error.
@@ -227,17 +239,31 @@ impl Errors {
         );
     }
 
-    /// Clears an error that stops nothing, if `is_over` accepts it.
+    /// Clears an error that stops nothing, if `is_over` accepts it, and ends an automatic recovery from it. Returns also
+    /// the number of its attempts. A manual one continues.
     pub(super) fn clear_soft(
         &self,
         is_over: impl FnOnce(BackgroundErrorReason) -> bool,
-    ) -> Option<BackgroundError> {
+    ) -> Option<(BackgroundError, Option<u64>)> {
         let mut state = self.state.lock();
         let over = state
             .current
-            .take_if(|current| current.severity == Severity::Soft && is_over(current.reason));
+            .take_if(|current| current.severity == Severity::Soft && is_over(current.reason))?;
         self.check(&state);
-        over
+        let attempts = match state.recovery.under_way {
+            UnderWay::Automatic => state.recovery.end(),
+            UnderWay::Nothing | UnderWay::Manual(_) => None,
+        };
+        Some((over, attempts))
+    }
+
+    /// Returns the current error. If there is none, ends the recovery.
+    pub(super) fn current_or_end(&self) -> Option<BackgroundError> {
+        let mut state = self.state.lock();
+        if state.current.is_none() {
+            state.recovery.end();
+        }
+        state.current.clone()
     }
 }
 
@@ -285,23 +311,7 @@ impl Errors {
 
     /// Ends the recovery in progress. Returns the number of attempts if it was automatic.
     pub(super) fn end_recovery(&self) -> Option<u64> {
-        let recovery = &mut self.state.lock().recovery;
-        // A waiting attempt belongs to the recovery that ends.
-        recovery.waits_for_flushes = false;
-        let ended = std::mem::take(&mut recovery.under_way);
-        (ended == UnderWay::Automatic).then_some(recovery.attempts)
-    }
-
-    /// Ends an automatic recovery, if one is in progress, and returns its number of attempts. A manual one
-    /// continues.
-    pub(super) fn end_automatic(&self) -> Option<u64> {
-        let recovery = &mut self.state.lock().recovery;
-        if recovery.under_way != UnderWay::Automatic {
-            return None;
-        }
-        recovery.waits_for_flushes = false;
-        recovery.under_way = UnderWay::Nothing;
-        Some(recovery.attempts)
+        self.state.lock().recovery.end()
     }
 
     /// Ends the manual recovery `which`, unless it ended when its error was cleared.
@@ -449,9 +459,33 @@ mod tests {
         assert!(errors.may_try_again());
         errors.count_attempt();
         assert!(!errors.may_try_again());
-        errors.clear(&current).unwrap();
+        assert_eq!(errors.clear(&current).unwrap(), Some(2));
         assert!(!errors.stop_writes() && errors.current().is_none());
-        assert_eq!(errors.end_recovery(), Some(2));
+        assert_eq!(errors.end_recovery(), None);
+    }
+
+    /// Regression: a write that failed between the two was never resumed from.
+    #[test]
+    fn a_recovery_ends_when_its_error_is_cleared() {
+        let errors = Errors::new(Locks::new());
+        hard(&errors, "first");
+        assert!(errors.begin_automatic(2));
+        let first = errors.current().unwrap();
+        errors.clear(&first).unwrap();
+        assert!(hard(&errors, "second") && errors.begin_automatic(2), "E4");
+        assert!(errors.current_or_end().is_some() && !errors.begin_automatic(2));
+
+        let errors = Errors::new(Locks::new());
+        let soft = Error::io_text("soft");
+        errors.note(Reason::Compaction, &assessment(Severity::Soft), &soft, 1);
+        assert!(errors.begin_automatic(2));
+        let (cleared, attempts) = errors.clear_soft(|_| true).unwrap();
+        assert_eq!((cleared.error, attempts), (soft, Some(0)));
+        assert!(hard(&errors, "second") && errors.begin_automatic(2), "E4");
+
+        let errors = Errors::new(Locks::new());
+        assert!(errors.begin_automatic(2) && errors.current_or_end().is_none());
+        assert!(errors.begin_automatic(2), "E4");
     }
 
     /// Regression: a soft error that cleared by itself also ended a manual recovery, and an automatic one
@@ -462,13 +496,13 @@ mod tests {
         let soft = Error::io_text("soft");
         errors.note(Reason::Compaction, &assessment(Severity::Soft), &soft, 1);
         let (recovery, _) = errors.begin_manual().unwrap().unwrap();
-        assert!(errors.clear_soft(|_| true).is_some());
-        assert_eq!(errors.end_automatic(), None);
+        let (_, attempts) = errors.clear_soft(|_| true).unwrap();
+        assert_eq!(attempts, None);
         assert!(!errors.begin_automatic(1), "E3");
         errors.end_manual(recovery);
         assert!(errors.begin_automatic(1));
         errors.end_manual(recovery);
-        assert_eq!(errors.end_automatic(), Some(0));
+        assert_eq!(errors.end_recovery(), Some(0));
     }
 
     /// Regression: a caller whose recovery had ended with its error also ended one that another caller had begun since.
@@ -477,8 +511,7 @@ mod tests {
         let errors = Errors::new(Locks::new());
         hard(&errors, "first");
         let (first, current) = errors.begin_manual().unwrap().unwrap();
-        errors.clear(&current).unwrap();
-        assert_eq!(errors.end_recovery(), None);
+        assert_eq!(errors.clear(&current).unwrap(), None);
         hard(&errors, "second");
         let (second, _) = errors.begin_manual().unwrap().unwrap();
         errors.end_manual(first);

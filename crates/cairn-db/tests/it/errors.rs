@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use cairn_db::Db;
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
+use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
     ImportColumnFamilyOptions, WalWriteMode, WriteOptions,
 };
-use cairn_platform::Executor;
 use cairn_platform::sync::Mutex;
+use cairn_platform::{Executor, World};
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
@@ -839,5 +840,66 @@ fn a_listener_of_recoveries_cannot_wait_for_its_own_thread() {
         fails(Call::Sync, ".log", Db::sync_wal);
         fails(Call::Create, ".log", |db| db.flush());
         fails(Call::Create, ".sst", |db| db.flush());
+    });
+}
+
+/// Lets a write of another thread fail when the first recovery ends, and waits for an attempt to resume from that.
+struct FailsAtEnd {
+    sim: SimWorld,
+    statistics: Arc<Statistics>,
+    db: Mutex<Option<Db>>,
+}
+
+impl EventListener for FailsAtEnd {
+    fn on_error_recovery_end(&self, _: &BackgroundErrorRecoveryInfo) {
+        let Some(db) = self.db.lock().take() else {
+            return;
+        };
+        let attempts = || {
+            let ticker = Ticker::ErrorHandlerAutoresumeRetryTotalCount;
+            self.statistics.ticker(ticker)
+        };
+        let before = attempts();
+        self.sim
+            .fs
+            .set_plan(failing(Call::Sync, ".log", Fault::InputOutput, 1));
+        std::thread::scope(|scope| {
+            let write = || db.put_with(b"b", b"1", &synced());
+            scope.spawn(move || write().expect_err("the log fails"));
+        });
+        while attempts() == before {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Regression: an attempt to resume that met the end of the previous recovery waited for a flush for ever.
+#[test]
+fn a_write_that_fails_while_a_recovery_ends_is_recovered_from() {
+    within_bounds("recovery".to_owned(), || {
+        let sim = SimWorld::new(33);
+        let world = World {
+            fs: sim.fs.clone(),
+            ..World::in_memory()
+        };
+        let mut options = db_options();
+        let statistics = Arc::new(Statistics::new(StatsLevel::All));
+        options.statistics = statistics.clone().into();
+        let listener = Arc::new(FailsAtEnd {
+            sim,
+            statistics,
+            db: Mutex::new(None),
+        });
+        options.listeners.push(listener.clone());
+        let db = open_with(&world, &options, &small()).unwrap();
+        *listener.db.lock() = Some(db.clone());
+        let fs = &listener.sim.fs;
+        fs.set_plan(failing(Call::Sync, ".log", Fault::InputOutput, 1));
+        db.put_with(b"a", b"1", &synced()).unwrap_err();
+        while listener.db.lock().is_some() || db.background_error_state().is_some() {
+            std::thread::yield_now();
+        }
+        db.put(b"a", b"2").unwrap();
+        db.close().unwrap();
     });
 }
