@@ -134,8 +134,9 @@ pub struct CompactionIterator<R> {
     input: R,
     rules: Rules,
     timestamps: Timestamps,
-    /// The current user key.
+    /// The current user key, and the sequence number of its last entry.
     user: Vec<u8>,
+    seq: SequenceNumber,
     has_user: bool,
     /// The upper end of the stripe whose older entries of `user` are shadowed.
     decided: Option<SequenceNumber>,
@@ -182,6 +183,7 @@ impl<R: Run> CompactionIterator<R> {
             input,
             rules,
             user: Vec::new(),
+            seq: SequenceNumber::ZERO,
             has_user: false,
             decided: None,
             region: 0,
@@ -298,8 +300,8 @@ impl<R: Run> CompactionIterator<R> {
             return None;
         }
         let user = key::user_key(internal);
-        let is_known = self.has_user && key::is_same_bytes(user, &self.user);
-        if is_known || end.is_some_and(|end| !self.is_before(user, end)) {
+        let is_next = !self.has_user || self.rules.order.compare(user, &self.user).is_gt();
+        if !is_next || end.is_some_and(|end| !self.is_before(user, end)) {
             return None;
         }
         self.until_cancel -= 1;
@@ -308,6 +310,7 @@ impl<R: Run> CompactionIterator<R> {
         debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
         key::copy_user_key(&mut self.user, internal);
         self.has_user = true;
+        self.seq = seq;
         self.newest = false;
         self.decided = Some(stripe);
         self.used = true;
@@ -318,6 +321,18 @@ impl<R: Run> CompactionIterator<R> {
         let suffix = key::pack(SequenceNumber::ZERO, ValueKind::Value);
         self.key.extend_from_slice(&suffix.to_le_bytes());
         Some(Out::Rekeyed)
+    }
+
+    /// The error of an entry that belongs before the last one.
+    #[cold]
+    fn out_of_order(&self) -> Error {
+        Error::corruption(format!(
+            "the keys of an input of a compaction are out of order: user key {} and sequence number {} after {} and {}",
+            key::user_key(self.input.key()).escape_ascii(),
+            key::packed(self.input.key()) >> 8,
+            self.user.escape_ascii(),
+            self.seq
+        ))
     }
 
     /// Advances to the next entry to write.
@@ -343,10 +358,14 @@ impl<R: Run> CompactionIterator<R> {
                 }
                 let user = parsed.user_key;
                 // Under a user-defined comparator, different bytes may still be equal keys.
-                let is_new = !self.has_user
-                    || self.is_plain
-                    || self.rules.order.compare(user, &self.user).is_ne();
-                if is_new && !(self.timestamps.exist() && self.is_older_version(user)) {
+                let step = match self.has_user {
+                    true => self.rules.order.compare(user, &self.user),
+                    false => Ordering::Greater,
+                };
+                if step.is_lt() {
+                    return Err(self.out_of_order());
+                }
+                if step.is_gt() && !(self.timestamps.exist() && self.is_older_version(user)) {
                     self.decided = None;
                     self.newest = true;
                 }
@@ -356,7 +375,10 @@ impl<R: Run> CompactionIterator<R> {
                 if self.timestamps.exist() {
                     self.note_timestamp();
                 }
+            } else if seq > self.seq {
+                return Err(self.out_of_order());
             }
+            self.seq = seq;
             if self.timestamps.is_trimmed {
                 self.count_blobs(kind)?;
                 self.dropped.hidden += 1;

@@ -185,6 +185,11 @@ pub(crate) struct List {
 impl List {
     pub(crate) fn new(mut entries: Vec<Point>) -> List {
         entries.sort_by(|a, b| key::compare(&KeyOrder::Bytewise, &a.0, &b.0));
+        List::unsorted(entries)
+    }
+
+    /// A list of entries in the given order, as a damaged table may have it.
+    pub(crate) fn unsorted(entries: Vec<Point>) -> List {
         List { entries, at: 0 }
     }
 }

@@ -267,6 +267,19 @@ impl TableOptions {
     }
 }
 
+/// The limits from which writes are slowed down and stopped; see [`FamilyOptions::write_limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteLimits {
+    /// The number of files in level 0 from which writes are slowed down; negative for never.
+    pub slowdown_files: i32,
+    /// The number from which they stop.
+    pub stop_files: i32,
+    /// The bytes waiting to be compacted from which writes are slowed down; 0 for never.
+    pub soft_bytes: u64,
+    /// The number from which they stop; 0 for never.
+    pub hard_bytes: u64,
+}
+
 impl FamilyOptions {
     /// Returns the directories of the family's tables; empty for the database directory.
     #[must_use]
@@ -531,31 +544,42 @@ impl FamilyOptions {
             self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     }
 
+    /// The limits that apply to writes: none for the number of files is below that from which they are compacted, and no
+    /// write stops before writes are slowed down.
+    #[must_use]
+    pub fn write_limits(&self) -> WriteLimits {
+        let trigger = self.level0_file_num_compaction_trigger.max(1);
+        let slowdown_files = match self.level0_slowdown_writes_trigger {
+            slowdown if slowdown >= 0 => slowdown.max(trigger),
+            disabled => disabled,
+        };
+        let stop = self.level0_stop_writes_trigger.max(slowdown_files);
+        let hard_bytes = self.hard_pending_compaction_bytes_limit;
+        let soft_bytes = match self.soft_pending_compaction_bytes_limit {
+            0 => hard_bytes,
+            soft if hard_bytes > 0 => soft.min(hard_bytes),
+            soft => soft,
+        };
+        // FIFO deletes excess files, so writes never wait for compactions.
+        let never = (self.compaction_style == CompactionStyle::Fifo).then_some(i32::MAX);
+        WriteLimits {
+            slowdown_files: never.unwrap_or(slowdown_files),
+            stop_files: never.unwrap_or(stop.max(trigger)),
+            soft_bytes,
+            hard_bytes,
+        }
+    }
+
     fn sanitize_tree(&mut self) {
         let leveled = self.compaction_style == CompactionStyle::Level;
         self.num_levels = self.num_levels.max(if leveled { 2 } else { 1 });
         self.level_compaction_dynamic_level_bytes &= leveled;
         let trigger = self.level0_file_num_compaction_trigger.max(1);
         self.level0_file_num_compaction_trigger = trigger;
-        let slowdown = self.level0_slowdown_writes_trigger;
-        // A negative trigger disables slowdowns.
-        if slowdown >= 0 {
-            self.level0_slowdown_writes_trigger = slowdown.max(trigger);
-        }
-        self.level0_stop_writes_trigger = self
-            .level0_stop_writes_trigger
-            .max(self.level0_slowdown_writes_trigger)
-            .max(trigger);
-        if self.compaction_style == CompactionStyle::Fifo {
-            // FIFO deletes excess files, so writes never wait for compactions.
-            self.level0_slowdown_writes_trigger = i32::MAX;
-            self.level0_stop_writes_trigger = i32::MAX;
-        }
-        let hard = self.hard_pending_compaction_bytes_limit;
-        let soft = &mut self.soft_pending_compaction_bytes_limit;
-        if *soft == 0 || (hard > 0 && *soft > hard) {
-            *soft = hard;
-        }
+        let limits = self.write_limits();
+        self.level0_slowdown_writes_trigger = limits.slowdown_files;
+        self.level0_stop_writes_trigger = limits.stop_files;
+        self.soft_pending_compaction_bytes_limit = limits.soft_bytes;
         if self.max_bytes_for_level_multiplier <= 0.0 {
             self.max_bytes_for_level_multiplier = 1.0;
         }

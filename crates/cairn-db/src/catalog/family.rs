@@ -282,12 +282,18 @@ impl FamilyState {
     pub(crate) fn check_not_dropped(&self) -> Result<()> {
         match self.is_dropped() {
             false => Ok(()),
-            true => Err(Error::new(
-                Code::ColumnFamilyDropped,
-                Subcode::None,
-                format!("column family {:?} was dropped", self.name()),
-            )),
+            true => Err(self.dropped_error()),
         }
+    }
+
+    /// The error of an operation that needs the family, which was dropped.
+    #[cold]
+    pub(crate) fn dropped_error(&self) -> Error {
+        Error::new(
+            Code::ColumnFamilyDropped,
+            Subcode::None,
+            format!("column family {:?} was dropped", self.name()),
+        )
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

@@ -266,7 +266,7 @@ impl FamilyTree {
             return Some(retry.error.context(text));
         }
         let in_level_zero = self.damaged.iter().filter(|table| table.level == 0).count();
-        let limit = usize::try_from(family.options().level0_stop_writes_trigger);
+        let limit = usize::try_from(family.options().write_limits().stop_files);
         // The others become one table at best.
         let is_full =
             cause == Cause::LevelZero && limit.is_ok_and(|limit| in_level_zero + 1 >= limit);

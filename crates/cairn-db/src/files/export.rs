@@ -40,7 +40,7 @@ impl Family {
     /// # Errors
     ///
     /// `InvalidArgument` if `dir` exists; `Busy` if another thread is creating it; `NotSupported` if values are in blob
-    /// files, and for a read-only database; those of a flush; `IoError`. `dir` does not exist then.
+    /// files, and for a read-only database; `ColumnFamilyDropped`; those of a flush; `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         export(&self.db.shared, &self.state, dir)
     }
@@ -61,6 +61,8 @@ fn export<H: Host>(
     }
     let staging = Staging::create(fs, dir)?;
     host.flush(std::slice::from_ref(family))?;
+    // Memtables of a family that was dropped are not flushed.
+    family.check_not_dropped()?;
     let _kept = keep_files(&**host);
     let metadata = family_metadata(&**host, family, &ColumnFamilyMetaDataOptions::default());
     if !metadata.blob_files.is_empty() {

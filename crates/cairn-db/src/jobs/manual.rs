@@ -312,6 +312,7 @@ impl Shared {
         include_end: bool,
     ) -> Result<()> {
         self.check_writable()?;
+        family.check_not_dropped()?;
         self.run_chosen(family, &Canceled::default(), |tree| {
             Ok(pick::delete_in_ranges(tree, ranges, include_end))
         })?;

@@ -142,7 +142,14 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        Ok(options.sanitize(&self.options()))
+        let given = options.clone();
+        // Limits of writes depend on other options, which may change back.
+        Ok(FamilyOptions {
+            level0_slowdown_writes_trigger: given.level0_slowdown_writes_trigger,
+            level0_stop_writes_trigger: given.level0_stop_writes_trigger,
+            soft_pending_compaction_bytes_limit: given.soft_pending_compaction_bytes_limit,
+            ..options.sanitize(&self.options())
+        })
     }
 
     /// Changes options of the database, atomically.

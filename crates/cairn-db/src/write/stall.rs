@@ -70,23 +70,19 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
         .max(1);
     let compacts = !options.disable_auto_compactions;
     let over = |limit: u64| compacts && limit > 0 && load.pending_bytes >= limit;
+    let limits = options.write_limits();
 
     if load.immutables >= memtables {
         Condition::Stopped(Cause::Memtables)
-    } else if compacts && at_least(load.level_zero_files, options.level0_stop_writes_trigger) {
+    } else if compacts && at_least(load.level_zero_files, limits.stop_files) {
         Condition::Stopped(Cause::LevelZero)
-    } else if over(options.hard_pending_compaction_bytes_limit) {
+    } else if over(limits.hard_bytes) {
         Condition::Stopped(Cause::PendingBytes)
     } else if memtables > 3 && load.immutables >= memtables - 1 && load.immutables > to_merge {
         Condition::Delayed(Cause::Memtables)
-    } else if compacts
-        && at_least(
-            load.level_zero_files,
-            options.level0_slowdown_writes_trigger,
-        )
-    {
+    } else if compacts && at_least(load.level_zero_files, limits.slowdown_files) {
         Condition::Delayed(Cause::LevelZero)
-    } else if over(options.soft_pending_compaction_bytes_limit) {
+    } else if over(limits.soft_bytes) {
         Condition::Delayed(Cause::PendingBytes)
     } else {
         Condition::Normal
@@ -104,18 +100,19 @@ pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
         true => share(load.immutables as f64, memtables - 2.0, memtables),
         false => 0.0,
     };
-    if options.disable_auto_compactions || options.level0_slowdown_writes_trigger < 0 {
+    let limits = options.write_limits();
+    if options.disable_auto_compactions || limits.slowdown_files < 0 {
         return waiting;
     }
     let files = share(
         load.level_zero_files as f64,
-        f64::from(options.level0_slowdown_writes_trigger),
-        f64::from(options.level0_stop_writes_trigger),
+        f64::from(limits.slowdown_files),
+        f64::from(limits.stop_files),
     );
     let bytes = share(
         load.pending_bytes as f64,
-        options.soft_pending_compaction_bytes_limit as f64,
-        options.hard_pending_compaction_bytes_limit as f64,
+        limits.soft_bytes as f64,
+        limits.hard_bytes as f64,
     );
     let most = waiting.max(files).max(bytes);
     debug_assert!((0.0..=1.0).contains(&most), "a pressure of {most}");
@@ -128,12 +125,13 @@ pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
         return false;
     }
     let trigger = i64::from(options.level0_file_num_compaction_trigger);
-    let slowdown = i64::from(options.level0_slowdown_writes_trigger);
+    let limits = options.write_limits();
+    let slowdown = i64::from(limits.slowdown_files);
     let files = match slowdown >= trigger {
         true => (2 * trigger).min(trigger + (slowdown - trigger) / 4),
         false => 2 * trigger,
     };
-    let soft = options.soft_pending_compaction_bytes_limit;
+    let soft = limits.soft_bytes;
     i64::try_from(load.level_zero_files).unwrap_or(i64::MAX) >= files.max(1)
         || (soft > 0 && load.pending_bytes >= soft / 4)
 }

@@ -131,20 +131,16 @@ impl Shared {
     pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
         let proximity = |family: &Arc<FamilyState>| {
             let load = self.load_of(family, tree.families.get(&family.id())?);
-            let options = family.options();
-            let files = match options.level0_slowdown_writes_trigger > 0 {
-                true => options.level0_slowdown_writes_trigger,
-                false => options.level0_stop_writes_trigger,
-            };
-            let bytes = match options.soft_pending_compaction_bytes_limit {
-                0 => options.hard_pending_compaction_bytes_limit,
-                limit => limit,
+            let limits = family.options().write_limits();
+            let files = match limits.slowdown_files > 0 {
+                true => limits.slowdown_files,
+                false => limits.stop_files,
             };
             let of_files = percent(
                 load.level_zero_files as u64,
                 u64::try_from(files).unwrap_or(0),
             );
-            Some(of_files.max(percent(load.pending_bytes, bytes)))
+            Some(of_files.max(percent(load.pending_bytes, limits.soft_bytes)))
         };
         let families = self.catalog.families();
         BackgroundJobPressure {

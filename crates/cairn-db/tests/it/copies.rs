@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use cairn_db::{
-    ColumnFamilyMetaDataOptions, Db, FileType, LiveFilesStorageInfoOptions, OpenRequest, open,
+    ColumnFamilyMetaDataOptions, Db, FileType, Ingestion, LiveFilesStorageInfoOptions, OpenRequest,
+    open,
 };
-use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions};
+use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions, IngestExternalFileOptions};
 use cairn_platform::World;
 use cairn_types::{Code, Result, SequenceNumber, Subcode};
 
@@ -201,6 +202,36 @@ fn files_stay_while_deletions_are_disabled() {
         ..ColumnFamilyMetaDataOptions::default()
     });
     assert_eq!(none.file_count, 0);
+}
+
+/// Regression: the export of a dropped family succeeded, without what was in memtables.
+#[test]
+fn a_dropped_family_is_neither_exported_nor_ingested_into() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let family = db.create_family("gone", &small()).unwrap();
+    family.put(b"a", b"1").unwrap();
+    db.flush_families(&[&family]).unwrap();
+    let dir = Path::new("/export");
+    let export = family.export(dir).unwrap();
+    let table = dir.join(&export.files[0].relative_filename);
+    family.put(b"b", b"2").unwrap();
+    db.drop_family(&family).unwrap();
+    let as_it_is = IngestExternalFileOptions {
+        allow_db_generated_files: true,
+        ..IngestExternalFileOptions::default()
+    };
+    let ingestion = Ingestion::new(&family, [table], &as_it_is);
+    for refused in [
+        family.export("/again".as_ref()).map(|_| ()),
+        db.ingest_external_files(&[ingestion]),
+        family.delete_files_in_ranges(&[(None, None)], true),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), Code::ColumnFamilyDropped, "{error}");
+    }
+    assert!(world.fs.list("/again".as_ref()).is_err());
+    assert_eq!(family.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]

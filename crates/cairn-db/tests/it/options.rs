@@ -185,12 +185,10 @@ fn a_stall_ends_when_its_trigger_is_raised() {
         ("level0_slowdown_writes_trigger", "2"),
         ("level0_stop_writes_trigger", "3"),
     ];
-    // Sanitized: the rate is not lower than that of the compactions that would end the stall.
+    // In effect, no limit is lower than that of the compactions that would end the stall.
     db.set_options(options).unwrap();
-    assert_eq!(
-        db.default_family().options().level0_stop_writes_trigger,
-        100
-    );
+    let limits = db.default_family().options().write_limits();
+    assert_eq!((limits.slowdown_files, limits.stop_files), (100, 100));
     let quiet: &[_] = &[
         ("disable_auto_compactions", "false"),
         ("level0_file_num_compaction_trigger", "2"),
@@ -396,4 +394,29 @@ fn an_unknown_policy_of_blocks_is_rejected_for_writing_only() {
         "{error}"
     );
     open(true).unwrap();
+}
+
+/// Regression: an option that raised or lowered limits of writes left them there when it was changed back.
+#[test]
+fn limits_of_writes_return_when_the_options_that_they_depend_on_do() {
+    let world = World::in_memory();
+    let db = basic::open_with(&world, &db_options(), &FamilyOptions::default()).unwrap();
+    let family = db.default_family();
+    let before = family.options();
+    for (name, value, default) in [
+        ("level0_file_num_compaction_trigger", "100", "4"),
+        (
+            "hard_pending_compaction_bytes_limit",
+            "5000",
+            "274877906944",
+        ),
+    ] {
+        family.set_options(&[(name, value)]).unwrap();
+        let limits = family.options().write_limits();
+        assert!(limits.slowdown_files == 100 || limits.soft_bytes == 5000);
+        assert!(limits.stop_files >= limits.slowdown_files && limits.stop_files >= 36);
+        family.set_options(&[(name, default)]).unwrap();
+        assert_eq!(family.options().write_limits(), before.write_limits());
+        assert_eq!(family.options().to_text(), before.to_text());
+    }
 }

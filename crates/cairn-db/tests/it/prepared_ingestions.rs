@@ -169,7 +169,7 @@ fn files_for_a_dropped_family_are_refused_and_deleted() {
     db.drop_family(&other).unwrap();
     assert_eq!(
         refused(db.commit_file_ingestion_handles(handles)),
-        Code::InvalidArgument
+        Code::ColumnFamilyDropped
     );
     assert_eq!((get(&db, "k"), tables(&world)), (None, 0));
 }

@@ -5,7 +5,7 @@ mod filtered;
 use cairn_format::key;
 use cairn_observe::statistics::Meter;
 use cairn_platform::sync::Arc;
-use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
@@ -241,17 +241,15 @@ proptest! {
     }
 }
 
-#[test]
-fn a_cancelled_job_ends_with_aborted() {
+/// Reads all of `points` with a compaction that is cancelled from the start if `is_cancelled`.
+fn read_all(points: Vec<(Vec<u8>, Vec<u8>)>, is_cancelled: bool) -> Result<usize> {
     use crate::sorted_runs::{Merge, Run};
-    let mut state = State::default();
-    let many: Vec<Write> = (0..2000_u32).map(|n| Put((n % 12) as u8, 1)).collect();
-    state.write(&many, 1);
     let mut merge = Merge::new(
         KeyOrder::Bytewise,
-        vec![crate::model::List::new(state.points)],
+        vec![crate::model::List::unsorted(points)],
     );
     merge.start(None);
+    let cancelled = Arc::new(cairn_platform::sync::AtomicBool::new(is_cancelled));
     let rules = super::Rules {
         filter: None,
         strict_single_deletions: false,
@@ -263,18 +261,54 @@ fn a_cancelled_job_ends_with_aborted() {
         tombstones: Arc::default(),
         bottommost: false,
         below: LowerLevels::anything(),
-        cancel: crate::Cancel::any([Arc::new(cairn_platform::sync::AtomicBool::new(true))]),
+        cancel: crate::Cancel::any([cancelled]),
         meter: Meter::default(),
         history: TimestampRules::default(),
     };
     let mut visible = super::CompactionIterator::new(merge, rules);
-    let ended = loop {
-        match visible.next(None) {
-            Ok(Some(_)) => {}
-            Ok(None) => panic!("the job was not cancelled"),
-            Err(error) => break error,
-        }
-    };
+    let mut entries = 0;
+    while visible.next(None)?.is_some() {
+        entries += 1;
+    }
+    Ok(entries)
+}
+
+#[test]
+fn a_cancelled_job_ends_with_aborted() {
+    let mut state = State::default();
+    let many: Vec<Write> = (0..2000_u32).map(|n| Put((n % 12) as u8, 1)).collect();
+    state.write(&many, 1);
+    let mut points = state.points;
+    points.sort_by(|a, b| key::compare(&KeyOrder::Bytewise, &a.0, &b.0));
+    let ended = read_all(points, true).unwrap_err();
     assert_eq!(ended.code(), cairn_types::Code::Aborted);
     assert_eq!(user(1), b"key001");
+}
+
+/// Regression: keys out of order were written to the output, or were a panic if assertions are enabled.
+#[test]
+fn keys_out_of_order_are_damage() {
+    let point = |user: &[u8; 2], seq: u64, kind| {
+        let mut key = Vec::new();
+        key::append_internal(&mut key, user, SequenceNumber(seq), kind);
+        (key, b"value".to_vec())
+    };
+    for kind in [ValueKind::Value, ValueKind::Deletion] {
+        let all = [(b"aa", 9), (b"ab", 8), (b"ab", 3), (b"c_", 7), (b"d_", 1)];
+        let points = |order: &[usize]| -> Vec<_> {
+            let chosen = order.iter().map(|at| all[*at]);
+            chosen.map(|(user, seq)| point(user, seq, kind)).collect()
+        };
+        assert!(read_all(points(&[0, 1, 2, 3, 4]), false).is_ok());
+        for (order, named) in [
+            ([0, 1, 3, 2, 4], "ab and sequence number 3 after c_ and 7"),
+            ([0, 2, 1, 3, 4], "ab and sequence number 8 after ab and 3"),
+            ([1, 0, 2, 3, 4], "aa and sequence number 9 after ab and 8"),
+            ([0, 1, 2, 4, 3], "c_ and sequence number 7 after d_ and 1"),
+        ] {
+            let error = read_all(points(&order), false).expect_err(named);
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.text().ends_with(named), "{error}");
+        }
+    }
 }

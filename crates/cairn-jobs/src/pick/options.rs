@@ -68,7 +68,7 @@ impl PickOptions {
             style: family.compaction_style,
             universal: family.compaction_options_universal.clone(),
             fifo: family.compaction_options_fifo.clone(),
-            level0_stop: usize::try_from(family.level0_stop_writes_trigger).unwrap_or(0),
+            level0_stop: usize::try_from(family.write_limits().stop_files).unwrap_or(0),
             write_buffer_bytes: family.write_buffer_size as u64,
             shape: ShapeOptions::from(family),
             pri: family.compaction_pri,

@@ -47,10 +47,7 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> R
     host.wait_for_log()?;
     host.check_writable()?;
     if let Some(job) = prepared.iter().find(|job| job.family().is_dropped()) {
-        return Err(Failed::Nothing(Error::invalid_argument(format!(
-            "column family {:?} was dropped",
-            job.family().name()
-        ))));
+        return Err(Failed::Nothing(job.family().dropped_error()));
     }
     // Twice: a flush switches memtables. Iterators with views from before the ingestion do not see the files.
     stop_derived_ranges(prepared);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
 use cairn_jobs::pick::{InProgress, JobId};
-use cairn_types::{Error, FileNumber, Result};
+use cairn_types::{FileNumber, Result};
 
 use crate::catalog::family::FamilyState;
 use crate::files::host::Host;
@@ -37,7 +37,7 @@ impl<'a, H: Host> Reservations<'a, H> {
     ///
     /// # Errors
     ///
-    /// Those of `choose`; `InvalidArgument` if the family was dropped.
+    /// Those of `choose`; `ColumnFamilyDropped`.
     pub(crate) fn hold(
         &mut self,
         family: &Arc<FamilyState>,
@@ -49,7 +49,7 @@ impl<'a, H: Host> Reservations<'a, H> {
             taken.push((family.clone(), busy.hold(&files)));
             Ok(())
         });
-        held.unwrap_or_else(|| Err(dropped(family)))
+        held.unwrap_or_else(|| Err(family.dropped_error()))
     }
 
     /// Reserves the ranges that `choose` returns along with its result, given the ranges used by compactions
@@ -57,7 +57,7 @@ impl<'a, H: Host> Reservations<'a, H> {
     ///
     /// # Errors
     ///
-    /// Those of `choose`; `InvalidArgument` if the family was dropped.
+    /// Those of `choose`; `ColumnFamilyDropped`.
     pub(crate) fn reserve<T>(
         &mut self,
         family: &Arc<FamilyState>,
@@ -72,13 +72,8 @@ impl<'a, H: Host> Reservations<'a, H> {
             }
             Ok(chosen)
         });
-        chosen.unwrap_or_else(|| Err(dropped(family)))
+        chosen.unwrap_or_else(|| Err(family.dropped_error()))
     }
-}
-
-#[cold]
-fn dropped(family: &FamilyState) -> Error {
-    Error::invalid_argument(format!("column family {:?} was dropped", family.name()))
 }
 
 impl<H: Host> Drop for Reservations<'_, H> {

@@ -123,7 +123,7 @@ impl Watch {
 /// Sets the level-0 trigger flags according to the current number of files in level 0.
 fn note_triggers(info: &mut FlushJobInfo, family: &FamilyState) {
     let files = i32::try_from(family.view().version.level(0).len()).unwrap_or(i32::MAX);
-    let options = family.options();
-    info.triggered_writes_slowdown = files >= options.level0_slowdown_writes_trigger;
-    info.triggered_writes_stop = files >= options.level0_stop_writes_trigger;
+    let limits = family.options().write_limits();
+    info.triggered_writes_slowdown = files >= limits.slowdown_files;
+    info.triggered_writes_stop = files >= limits.stop_files;
 }
