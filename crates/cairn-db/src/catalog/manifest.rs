@@ -227,8 +227,8 @@ impl Catalog {
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
-    /// Closes the MANIFEST, if there is one. If the options require it, the MANIFEST of a `healthy` database
-    /// is first read back, and rewritten if it is damaged.
+    /// Closes the MANIFEST, if there is one. That of a `healthy` database is rewritten if it is missing or has another
+    /// length, or if the options require that it is read back, and it is damaged.
     ///
     /// # Errors
     ///
@@ -242,11 +242,12 @@ impl Catalog {
         }
         let (number, bytes) = (manifest.number(), manifest.size());
         manifest.close()?;
-        if !self.options().verify_manifest_content_on_close || !healthy {
+        if !healthy {
             return Ok(());
         }
+        let reads_it = self.options().verify_manifest_content_on_close;
         let fs = &*self.context.world.fs;
-        match manifest::verify(fs, &self.context.dir, number, bytes) {
+        match manifest::verify(fs, &self.context.dir, number, bytes, reads_it) {
             Err(error) if error.is_corruption() => {
                 self.telemetry
                     .tick(Ticker::ManifestValidationFailureCount, 1);
@@ -259,7 +260,7 @@ impl Catalog {
         let fresh = self.write_manifest(env, &[])?;
         let (next, bytes) = (fresh.number(), fresh.size());
         fresh.close()?;
-        manifest::verify(fs, &self.context.dir, next, bytes)?;
+        manifest::verify(fs, &self.context.dir, next, bytes, reads_it)?;
         self.delete_manifest(number);
         Ok(())
     }

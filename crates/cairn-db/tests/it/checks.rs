@@ -179,6 +179,39 @@ fn a_damaged_manifest_is_replaced_when_the_database_is_closed() {
     }
 }
 
+/// Regression: a database whose MANIFEST was removed while it was open could not be opened again.
+#[test]
+fn a_missing_manifest_is_replaced_when_the_database_is_closed() {
+    for verifies in [true, false] {
+        for cut in [0, 20] {
+            let sim = SimWorld::new(2);
+            let db = open_on(&sim, &db_options()).unwrap();
+            let value = verifies.to_string();
+            db.set_db_options(&[("verify_manifest_content_on_close", &value)])
+                .unwrap();
+            db.put(b"a", b"1").unwrap();
+            let fs = &sim.world.fs;
+            let names = fs.list(Path::new("/db")).unwrap();
+            let name = names.iter().find(|name| name.starts_with("MANIFEST"));
+            let path = Path::new("/db").join(name.unwrap());
+            fs.remove(&path).unwrap();
+            if cut > 0 {
+                let file = fs.create(&path, Default::default()).unwrap();
+                file.append(&vec![0; cut]).unwrap();
+                file.close().unwrap();
+            }
+            // This goes to the file that was removed.
+            db.flush().unwrap();
+            db.put(b"b", b"2").unwrap();
+            db.close().unwrap();
+            drop(db);
+            let db = open_on(&sim, &db_options()).unwrap();
+            assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+            assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+        }
+    }
+}
+
 /// The number of bytes under one name, or under an older one if it is requested.
 struct Lengths {
     knows_older: bool,

@@ -254,7 +254,10 @@ fn open_files(dir: &Path) -> std::collections::BTreeSet<(String, bool)> {
         };
         let number = descriptor.file_name().expect("a name");
         let info = Path::new("/proc/self/fdinfo").join(number);
-        let info = std::fs::read_to_string(info).expect("its flags");
+        let Ok(info) = std::fs::read_to_string(info) else {
+            // A background job has closed it in the meantime.
+            continue;
+        };
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
         // O_CLOEXEC.

@@ -10,7 +10,7 @@ use cairn_format::names::FileName;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, RandomAccessFile};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
@@ -239,15 +239,29 @@ fn read_file_up_to_damage(
     Ok((reader.whole_up_to(), damage))
 }
 
-/// Verifies the records of MANIFEST `number` of `dir`, of which `bytes` were written.
+/// Verifies the length of MANIFEST `number` of `dir`, of which `bytes` were written, and its records if `reads_it`.
 ///
 /// # Errors
 ///
-/// `Corruption` with file and offset; `IoError`.
-pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -> Result<()> {
+/// `Corruption` with file and offset, also if it is missing; `IoError`.
+pub fn verify(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    bytes: u64,
+    reads_it: bool,
+) -> Result<()> {
     let path = dir.join(FileName::Manifest(number).to_string());
-    let end = read(fs, &path, &mut |_, _| Ok(()))?;
-    let found = fs.status(&path)?.len;
+    let found = match fs.status(&path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => {
+            return Err(damaged(&path, 0, "the file is missing"));
+        }
+        status => status?.len,
+    };
+    let end = match reads_it && found == bytes {
+        true => read(fs, &path, &mut |_, _| Ok(()))?,
+        false => bytes.min(found),
+    };
     match end == bytes && found == bytes {
         true => Ok(()),
         false => Err(damaged(
