@@ -300,7 +300,7 @@ impl<R: Run> CompactionIterator<R> {
             return None;
         }
         let user = key::user_key(internal);
-        let is_next = !self.has_user || self.rules.order.compare(user, &self.user).is_gt();
+        let is_next = !self.has_user || key::compare_plain(&self.rules.order, user, &self.user).is_gt();
         if !is_next || end.is_some_and(|end| !self.is_before(user, end)) {
             return None;
         }
@@ -359,7 +359,7 @@ impl<R: Run> CompactionIterator<R> {
                 let user = parsed.user_key;
                 // Under a user-defined comparator, different bytes may still be equal keys.
                 let step = match self.has_user {
-                    true => self.rules.order.compare(user, &self.user),
+                    true => key::compare_user(&self.rules.order, user, &self.user),
                     false => Ordering::Greater,
                 };
                 if step.is_lt() {
