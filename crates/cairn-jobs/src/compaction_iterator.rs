@@ -300,7 +300,8 @@ impl<R: Run> CompactionIterator<R> {
             return None;
         }
         let user = key::user_key(internal);
-        let is_next = !self.has_user || key::compare_plain(&self.rules.order, user, &self.user).is_gt();
+        let is_next =
+            !self.has_user || key::compare_plain(&self.rules.order, user, &self.user).is_gt();
         if !is_next || end.is_some_and(|end| !self.is_before(user, end)) {
             return None;
         }

@@ -286,7 +286,12 @@ impl Shared {
             self.errors.stop_writes(),
             "no write is accepted before the log that failed is replaced"
         );
-        self.writes.sections.check_certain()?;
+        self.writes.sections.check_certain().inspect_err(|error| {
+            if error.code() == Code::Aborted {
+                // Fatal: further attempts would be in vain, and writes tell what helps.
+                self.log_failed(error);
+            }
+        })?;
         let lead = self.lead_alone()?;
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();

@@ -9,6 +9,7 @@ use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_sim::images::MODELS;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_txn::{Transaction, TransactionDb, TransactionOptions, TransactionState, WritePolicy};
+use cairn_types::Severity;
 
 use crate::two_phase::{get, open_as, put};
 
@@ -380,6 +381,12 @@ fn run_with_fault(policy: WritePolicy, at: usize, fault: Fault, lasts: usize) ->
         .values()
         .any(|stages| stages.len() == 2 && stages[0] == Stage::Prepared);
     assert!(error.is_none() || in_doubt, "{case}: {error:?}");
+    if let Some(error) = &error {
+        assert_eq!(error.severity, Severity::Fatal, "{case}: {error:?}");
+        let refused = put(&db, b"between", b"1").unwrap_err();
+        let helps = refused.text().contains("open the database again");
+        assert!(helps, "{case}: {refused}");
+    }
     if error.is_none() {
         // Decisions that failed succeed now.
         for number in 1..TRANSACTIONS - 1 {
