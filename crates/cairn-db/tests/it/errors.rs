@@ -554,18 +554,18 @@ fn stopped_while(plan: impl Fn() -> FaultPlan) {
         num_levels: 2,
         ..soon_stopped()
     };
-    let db = open_on(&sim, &db_options(), &family).unwrap();
+    let db = open_on(&sim, &db_options(), &family).expect("nothing fails here");
     let hold = db.snapshot();
     for n in 0..8_u8 {
         // Flushes succeed, and compactions fail.
-        db.put(b"b", &[n; 5000]).unwrap();
+        db.put(b"b", &[n; 5000]).expect("nothing fails here");
         sim.fs.set_plan(FaultPlan::default());
-        db.flush().unwrap();
+        db.flush().expect("nothing fails here");
         sim.fs.set_plan(plan());
         sim.executor.run(1_000);
     }
     assert_eq!(level_zero_files(&db), 8);
-    let error = db.put(b"c", b"1").unwrap_err();
+    let error = db.put(b"c", b"1").expect_err("they are stopped");
     assert_eq!(error.code(), Code::IoError);
     let text = error.text();
     assert!(
@@ -577,10 +577,10 @@ fn stopped_while(plan: impl Fn() -> FaultPlan) {
     sim.fs.set_plan(FaultPlan::default());
     wait_a_minute(&sim);
     wait_a_minute(&sim);
-    db.put(b"c", b"1").unwrap();
+    db.put(b"c", b"1").expect("nothing fails here");
     assert!(level_zero_files(&db) < 8);
     drop(hold);
-    db.close().unwrap();
+    db.close().expect("nothing fails here");
 }
 
 #[test]
