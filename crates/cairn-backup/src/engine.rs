@@ -11,7 +11,7 @@ use cairn_observe::logger::Logger;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock};
 use cairn_platform::{FileSystem, RateLimiter, World};
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Subcode};
 
 use crate::callback::check_outside;
 use crate::catalog::{BackupInfo, Catalog};
@@ -167,10 +167,13 @@ impl Core {
         check_outside(self.identity(), what)?;
         let memory = self.changing.lock();
         let lock = self.fs().lock(&self.path(LOCK));
-        let lock = lock.map_err(|error| {
-            error.context(format_args!(
+        let lock = lock.map_err(|error| match error.subcode() == Subcode::PathNotFound {
+            true => error.context(format_args!(
+                "{what}: the directory of the backups is missing"
+            )),
+            false => error.context(format_args!(
                 "{what}: the backups are being changed elsewhere"
-            ))
+            )),
         })?;
         self.catalog
             .lock()

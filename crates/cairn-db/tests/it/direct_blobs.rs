@@ -164,6 +164,8 @@ fn a_file_without_references_is_not_added_and_is_deleted() {
     db.flush().unwrap();
     db.put(b"d", b"small").unwrap();
     db.flush().unwrap();
+    // Files are deleted after the flush.
+    db.wait_until_quiet().unwrap();
     assert_eq!(blob_files(&world), Vec::<String>::new());
 }
 

@@ -245,3 +245,21 @@ fn a_crash_leaves_all_files_of_a_commit_or_none() {
     }
     assert!(with > 0 && without > 0);
 }
+
+/// Regression: the ingestion of a table in the directory of the database, under the next number, failed and deleted it.
+#[test]
+fn a_failed_ingestion_deletes_no_file_that_it_did_not_create() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let path = table(&world, "a", &["k"]);
+    for number in 1..100 {
+        let inside = format!("/db/{number:06}.sst");
+        world.fs.link(path.as_ref(), inside.as_ref()).unwrap();
+    }
+    for options in ["", "move_files=true", "link_files=true"] {
+        let ingested = db.ingest_external_files(&[ingestion(&db, &path, options)]);
+        assert_eq!(refused(ingested), Code::InvalidArgument);
+    }
+    assert_eq!((get(&db, "k"), tables(&world)), (None, 99));
+    assert!(world.fs.status(path.as_ref()).is_ok());
+}

@@ -435,6 +435,14 @@ fn bring_in(database: Components<'_>, prepared: &Prepared, at: usize) -> Result<
     let options = &prepared.input.options;
     let context = database.context;
     let fs = &*context.world.fs;
+    if fs.status(&file.inside).is_ok() {
+        // Registered, it would be deleted when the ingestion fails.
+        return Err(Error::invalid_argument(format!(
+            "ingesting {}: {} exists, and is no file of the database; ingest files from another directory",
+            file.outside.display(),
+            file.inside.display()
+        )));
+    }
     database.catalog.staged.add(file.number, &file.inside);
     let full = database.settings.get().use_fsync;
     if options.move_files || options.link_files {
