@@ -13,7 +13,7 @@ use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_table::Table;
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Input, ReplaceRange, abandon};
@@ -435,13 +435,17 @@ fn bring_in(database: Components<'_>, prepared: &Prepared, at: usize) -> Result<
     let options = &prepared.input.options;
     let context = database.context;
     let fs = &*context.world.fs;
-    if fs.status(&file.inside).is_ok() {
+    match fs.status(&file.inside) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => {}
+        Err(error) => return Err(error),
         // Registered, it would be deleted when the ingestion fails.
-        return Err(Error::invalid_argument(format!(
-            "ingesting {}: {} exists, and is no file of the database; ingest files from another directory",
-            file.outside.display(),
-            file.inside.display()
-        )));
+        Ok(_) => {
+            return Err(Error::invalid_argument(format!(
+                "ingesting {}: {} exists, and is no file of the database; ingest files from another directory",
+                file.outside.display(),
+                file.inside.display()
+            )));
+        }
     }
     database.catalog.staged.add(file.number, &file.inside);
     let full = database.settings.get().use_fsync;
