@@ -509,7 +509,20 @@ impl FamilyOptions {
 
     /// Returns the effective options of a column family in a database with options `db`.
     #[must_use]
-    pub fn sanitize(mut self, db: &DbOptions) -> FamilyOptions {
+    pub fn sanitize(self, db: &DbOptions) -> FamilyOptions {
+        let limits = self.write_limits();
+        FamilyOptions {
+            level0_slowdown_writes_trigger: limits.slowdown_files,
+            level0_stop_writes_trigger: limits.stop_files,
+            soft_pending_compaction_bytes_limit: limits.soft_bytes,
+            ..self.sanitize_changed(db)
+        }
+    }
+
+    /// [`FamilyOptions::sanitize`] of options that are changed in an open database. The limits of writes stay as given:
+    /// the options that [`FamilyOptions::write_limits`] derives them from may change back.
+    #[must_use]
+    pub fn sanitize_changed(mut self, db: &DbOptions) -> FamilyOptions {
         self.table = self.table.sanitize();
         self.sanitize_memtables();
         self.sanitize_tree();
@@ -544,8 +557,8 @@ impl FamilyOptions {
             self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     }
 
-    /// The limits that apply to writes: none for the number of files is below that from which they are compacted, and no
-    /// write stops before writes are slowed down.
+    /// The limits that apply to writes: those for files are not below the number from which files are compacted, and writes
+    /// are slowed down before they stop.
     #[must_use]
     pub fn write_limits(&self) -> WriteLimits {
         let trigger = self.level0_file_num_compaction_trigger.max(1);
@@ -574,12 +587,7 @@ impl FamilyOptions {
         let leveled = self.compaction_style == CompactionStyle::Level;
         self.num_levels = self.num_levels.max(if leveled { 2 } else { 1 });
         self.level_compaction_dynamic_level_bytes &= leveled;
-        let trigger = self.level0_file_num_compaction_trigger.max(1);
-        self.level0_file_num_compaction_trigger = trigger;
-        let limits = self.write_limits();
-        self.level0_slowdown_writes_trigger = limits.slowdown_files;
-        self.level0_stop_writes_trigger = limits.stop_files;
-        self.soft_pending_compaction_bytes_limit = limits.soft_bytes;
+        self.level0_file_num_compaction_trigger = self.level0_file_num_compaction_trigger.max(1);
         if self.max_bytes_for_level_multiplier <= 0.0 {
             self.max_bytes_for_level_multiplier = 1.0;
         }

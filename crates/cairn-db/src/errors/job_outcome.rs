@@ -126,26 +126,30 @@ impl Shared {
         pick: &Pick,
         result: Result<()>,
     ) -> Result<()> {
-        let (noted, result) = match result {
-            Err(error) if self.set_aside_damaged(tree, family, pick, &error) => {
-                self.errors.count_failed_job(&error);
-                let noted = match may_pass(&error) {
-                    true => Err(error),
-                    false => Ok(()),
-                };
-                (noted, Ok(()))
-            }
-            result => (result.clone(), result),
+        let id = family.id();
+        let quarantined = result
+            .as_ref()
+            .err()
+            .filter(|error| self.set_aside_damaged(tree, family, pick, error));
+        let Some(error) = quarantined else {
+            self.note_outcome(tree, id, JobKind::Compaction, &result, false);
+            return result;
         };
-        self.note_outcome(tree, family.id(), JobKind::Compaction, &noted, false);
-        if result.is_ok()
-            && let Some(state) = tree.families.get_mut(&family.id())
-            && let Some(retry) = &mut state.retry_compaction
-        {
-            // Without the quarantined table, the next one may succeed. If not, the failures add up.
+        self.errors.count_failed_job(error);
+        // Failures that may pass add up, but without the quarantined table the next compaction need not wait.
+        let counted = may_pass(error).then_some(&result);
+        self.note_outcome(
+            tree,
+            id,
+            JobKind::Compaction,
+            counted.unwrap_or(&Ok(())),
+            false,
+        );
+        let state = tree.families.get_mut(&id);
+        if let Some(retry) = state.and_then(|state| state.retry_compaction.as_mut()) {
             retry.end_delay();
         }
-        result
+        Ok(())
     }
 
     /// Handles the success of a job: clears an error of the same kind that did not stop writes.

@@ -142,14 +142,7 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        let given = options.clone();
-        // Limits of writes depend on other options, which may change back.
-        Ok(FamilyOptions {
-            level0_slowdown_writes_trigger: given.level0_slowdown_writes_trigger,
-            level0_stop_writes_trigger: given.level0_stop_writes_trigger,
-            soft_pending_compaction_bytes_limit: given.soft_pending_compaction_bytes_limit,
-            ..options.sanitize(&self.options())
-        })
+        Ok(options.sanitize_changed(&self.options()))
     }
 
     /// Changes options of the database, atomically.

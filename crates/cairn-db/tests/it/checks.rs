@@ -1,7 +1,7 @@
 //! Checksums of whole files, and verification of new tables.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_db::{Db, Ingestion, OpenRequest, SstFileWriter, open};
@@ -154,20 +154,26 @@ fn a_flush_that_reads_its_table_back_fails_if_it_is_damaged() {
     }
 }
 
+/// Creates a database that `verifies` its MANIFEST when it is closed. Returns also the path of that.
+fn with_manifest(sim: &SimWorld, verifies: bool) -> (Db, PathBuf) {
+    let db = open_on(sim, &db_options()).expect("it is created");
+    let value = verifies.to_string();
+    db.set_db_options(&[("verify_manifest_content_on_close", &value)])
+        .expect("the option can be changed");
+    let dir = Path::new("/db");
+    let mut names = sim.world.fs.list(dir).expect("a directory").into_iter();
+    let name = names.find(|name| name.starts_with("MANIFEST"));
+    (db, dir.join(name.expect("there is one")))
+}
+
 /// Regression: a MANIFEST damaged while the database was open was only detected by the next opening.
 #[test]
 fn a_damaged_manifest_is_replaced_when_the_database_is_closed() {
     for verifies in [true, false] {
         let sim = SimWorld::new(2);
-        let db = open_on(&sim, &db_options()).unwrap();
-        let value = verifies.to_string();
-        db.set_db_options(&[("verify_manifest_content_on_close", &value)])
-            .unwrap();
+        let (db, path) = with_manifest(&sim, verifies);
         db.put(b"a", b"1").unwrap();
         db.flush().unwrap();
-        let names = sim.world.fs.list(Path::new("/db")).unwrap();
-        let name = names.iter().find(|name| name.starts_with("MANIFEST"));
-        let path = Path::new("/db").join(name.unwrap());
         sim.fs.flip_bit(&path, 30, 2).unwrap();
         db.close().unwrap();
         drop(db);
@@ -185,15 +191,9 @@ fn a_missing_manifest_is_replaced_when_the_database_is_closed() {
     for verifies in [true, false] {
         for cut in [0, 20] {
             let sim = SimWorld::new(2);
-            let db = open_on(&sim, &db_options()).unwrap();
-            let value = verifies.to_string();
-            db.set_db_options(&[("verify_manifest_content_on_close", &value)])
-                .unwrap();
+            let (db, path) = with_manifest(&sim, verifies);
             db.put(b"a", b"1").unwrap();
             let fs = &sim.world.fs;
-            let names = fs.list(Path::new("/db")).unwrap();
-            let name = names.iter().find(|name| name.starts_with("MANIFEST"));
-            let path = Path::new("/db").join(name.unwrap());
             fs.remove(&path).unwrap();
             if cut > 0 {
                 let file = fs.create(&path, Default::default()).unwrap();
