@@ -904,7 +904,7 @@ mod tests {
     /// Creates, destroys and detaches objects on separate threads, and returns the number of
     /// detached objects.
     fn detached_while_traded() -> u32 {
-        const EACH: u64 = 60_000;
+        const EACH: u64 = 24_000;
         let done = AtomicBool::new(false);
         let detached = &AtomicU32::new(0);
         std::thread::scope(|scope| {

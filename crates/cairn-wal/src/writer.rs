@@ -286,6 +286,18 @@ impl WalWriter {
         })
     }
 
+    /// The number of bytes at the start of the log that were flushed, without an error.
+    #[must_use]
+    pub fn handed_over(&self) -> u64 {
+        self.len() - self.buffer.len() as u64
+    }
+
+    /// True if the file rejected an append or a sync: see [`WalWriter::hand_over`].
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Flushes the buffer and closes the file, without a sync.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use cairn_observe::callback::{self, Within};
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
-use cairn_types::{Code, Error, Result, Severity};
+use cairn_types::{Code, Error, Result, Severity, Subcode};
 
 use super::BackgroundError;
 use crate::catalog::family::FamilyState;
@@ -286,12 +286,7 @@ impl Shared {
             self.errors.stop_writes(),
             "no write is accepted before the log that failed is replaced"
         );
-        self.writes.sections.check_certain().inspect_err(|error| {
-            if error.code() == Code::Aborted {
-                // Fatal: further attempts would be in vain, and writes tell what helps.
-                self.log_failed(error);
-            }
-        })?;
+        self.end_doubt()?;
         let lead = self.lead_alone()?;
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();
@@ -308,6 +303,40 @@ impl Shared {
         // A failure from here on is one of the new log.
         self.errors.log_was_replaced();
         Ok(())
+    }
+
+    /// Makes sure that the log, which has failed, has no decision about a prepared transaction: one that it may have is cut
+    /// off.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` while a transaction is being decided; `NoSpace`, after which another attempt may succeed; `Aborted` if the
+    /// log may have a decision.
+    fn end_doubt(&self) -> Result<()> {
+        let sections = &self.writes.sections;
+        let Err(doubt) = sections.check_certain() else {
+            return Ok(());
+        };
+        if doubt.code() != Code::Aborted {
+            return Err(doubt);
+        }
+        let cut = match &self.writes.writer.lock().log {
+            Some(log) => log.cut_off_failed(&*self.context.world.fs),
+            None => Err(Error::shutdown("the database is closed")),
+        };
+        match cut {
+            Ok(()) => {
+                sections.settle();
+                sections.check_certain()
+            }
+            Err(error) if error.subcode() == Subcode::NoSpace => Err(error),
+            Err(error) => {
+                self.context.info.warn(format_args!("{doubt}: {error}"));
+                // Fatal: further attempts would be in vain, and writes tell what helps.
+                self.log_failed(&doubt);
+                Err(doubt)
+            }
+        }
     }
 
     /// Logs the prepared sections in the current log, which replaces the failed one. The caller leads.

@@ -48,6 +48,8 @@ pub(crate) struct CurrentLog {
     charge: Option<(CacheCharge, u64)>,
     /// True if the file may be longer than the log, because it contained another log.
     recycled: bool,
+    /// The length of the file before the append that failed, if one did.
+    failed_at: Option<u64>,
 }
 
 /// The expected use of a log.
@@ -78,6 +80,8 @@ pub(crate) struct LogFile {
     /// The error after which nothing is written to the file any more. Never locked during a wait: every
     /// append checks it.
     failed: Mutex<Option<Error>>,
+    /// True if a sync failed.
+    sync_failed: AtomicBool,
     /// Held during a sync. Acquired before that of the previous log.
     syncing: Mutex<()>,
     /// The previous log, until it is known to be durable.
@@ -123,7 +127,10 @@ impl LogFile {
             .and_then(|()| before.map_or(Ok(()), |before| before.sync(fs)))
             .and_then(|()| sync(&*self.file))
             .and_then(|()| self.sync_name(fs))
-            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))?;
+            .inspect_err(|error| {
+                self.sync_failed.store(true, Ordering::Release);
+                *self.failed.lock() = Some(error.clone());
+            })?;
         *self.before.lock() = None;
         Ok(())
     }
@@ -223,6 +230,7 @@ impl CurrentLog {
             name_synced: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             failed: Mutex::default(),
+            sync_failed: AtomicBool::new(false),
             syncing: Mutex::default(),
             before: Mutex::default(),
             blobs: expected.blobs.cloned().unwrap_or_default(),
@@ -238,6 +246,7 @@ impl CurrentLog {
             ends_batches: false,
             charge: None,
             recycled: recycled.is_some(),
+            failed_at: None,
         })
     }
 
@@ -290,14 +299,43 @@ impl CurrentLog {
         failed.get_or_insert_with(|| Error::io_text("the log was given up after an error"));
     }
 
+    /// Cuts the batches of the append that failed off the file, and syncs it: the log has none of them, also after a
+    /// power failure.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Aborted` if it was not an append that failed, or a sync failed as well, after which another one proves
+    /// nothing. The log may have the batches then.
+    pub(crate) fn cut_off_failed(&self, fs: &dyn FileSystem) -> Result<()> {
+        let LogFile { file, syncing, .. } = &*self.file;
+        let _alone = syncing.lock();
+        let sync_failed = self.file.sync_failed.load(Ordering::Acquire);
+        let Some(len) = self.failed_at.filter(|_| !sync_failed) else {
+            return Err(Error::aborted("the log has failed after an append"));
+        };
+        file.truncate(len)?;
+        file.sync(true)?;
+        self.file.sync_name(fs)
+    }
+
     /// True if no batch was written yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.writer.records() == 0
     }
 
     /// Appends the batches of a group as one record each, with one call to the kernel. A log that is flushed
-    /// manually keeps them in memory unless they are to be synced.
+    /// manually keeps them in memory unless they are to be synced. After an error, the log may have the batches, until
+    /// [`CurrentLog::cut_off_failed`].
     pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
+        let (start, failed_before) = (self.writer.handed_over(), self.writer.has_failed());
+        let appended = self.append_group(batches, sync);
+        if appended.is_err() && self.writer.has_failed() && !failed_before {
+            self.failed_at = Some(start);
+        }
+        appended
+    }
+
+    fn append_group(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
         for (seq, batch) in batches {
             debug_assert!(
                 *seq >= self.last_batch,

@@ -210,7 +210,7 @@ impl Sections {
         }
     }
 
-    /// Ends all doubt about decisions, once the database has resumed: the log that failed has none of them.
+    /// Ends all doubt about decisions: the log that failed has none of them.
     pub(crate) fn settle(&self) {
         for section in self.by_name.lock().values_mut() {
             if section.state == State::InDoubt {

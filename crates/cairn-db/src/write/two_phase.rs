@@ -347,8 +347,8 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::write_with`]; `InvalidArgument` if no transaction of this name is prepared; `Busy` while another
-    /// thread decides it; `Aborted` if the log has failed in an earlier decision. After another error the transaction
-    /// is still prepared.
+    /// thread decides it; `Aborted` if a sync of the log has failed in an earlier decision. After another error the
+    /// transaction is still prepared, once the database has resumed.
     pub fn commit_prepared(&self, name: &[u8], options: &WriteOptions) -> Result<()> {
         self.commit_prepared_with(name, &CommitParts::default(), options)
     }

@@ -87,7 +87,7 @@ fn request() -> impl Strategy<Value = (usize, u64, usize)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn all_drivers_return_the_same(asked in prop::collection::vec(request(), 0..300)) {
