@@ -14,6 +14,7 @@ use crate::report::stats_text::{Map, stall_text};
 use crate::report::table_properties::{table_properties_map, table_properties_text};
 use crate::shared::{FamilyTree, Shared};
 use crate::write::stall::Condition;
+use cairn_format::key::InternalKey;
 use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -519,20 +520,54 @@ fn level_stats(view: &View) -> String {
     text
 }
 
+/// The tables and blob files in RocksDB's form: `number:size[sequence numbers][keys, in hexadecimal](wasted reads)`.
 fn tables(view: &View) -> String {
     let mut text = String::new();
     for (level, files) in view.version.levels().iter().enumerate() {
         let _ = writeln!(text, "--- level {level} ---");
         for file in files.files() {
-            let _ = writeln!(text, " {}:{}", file.number.0, file.size);
+            let (first, last) = (file.seqs.smallest.0, file.seqs.largest.0);
+            let keys = [&file.smallest, &file.largest].map(shown);
+            let _ = write!(
+                text,
+                " {}:{}[{first} .. {last}][{} .. {}]",
+                file.number.0, file.size, keys[0], keys[1]
+            );
+            if let Some(blob) = file.oldest_blob {
+                let _ = write!(text, " blob_file:{}", blob.0);
+            }
+            let _ = writeln!(text, "({})", file.hints.wasted_reads.get());
         }
     }
+    if !view.version.blob_files().is_empty() {
+        text.push_str("--- blob files ---\n");
+    }
+    for file in view.version.blob_files().values() {
+        let _ = writeln!(
+            text,
+            "blob_file_number: {} total_blob_count: {} total_blob_bytes: {} garbage_blob_count: {} garbage_blob_bytes: {}",
+            file.number.0,
+            file.total_count,
+            file.total_bytes,
+            file.garbage_count,
+            file.garbage_bytes
+        );
+    }
+    text
+}
+
+/// A key in the form in which RocksDB prints internal keys.
+fn shown(key: &InternalKey) -> String {
+    let mut text = String::from("'");
+    for byte in key.user_key() {
+        let _ = write!(text, "{byte:02X}");
+    }
+    let _ = write!(text, "' seq:{}, type:{}", key.seq().0, key.kind() as u8);
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use cairn_format::key::InternalKey;
     use cairn_types::{FileNumber, SequenceNumber, ValueKind};
     use cairn_version::file_meta::EntryCounts;
     use cairn_version::{FileMeta, TreeEdit};

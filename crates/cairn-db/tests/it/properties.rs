@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_db::{Db, approximate_memory_usage};
-use cairn_options::CompactRangeOptions;
+use cairn_options::{CompactRangeOptions, FamilyOptions};
 use cairn_platform::World;
 
 use crate::basic::open_at;
@@ -248,4 +248,34 @@ fn properties_of_tables_are_listed_by_path_and_range() {
     );
     let levels = db.properties_of_tables_by_level().unwrap();
     assert_eq!((levels[0].len(), levels[6].len()), (1, 1));
+}
+
+/// Regression: tables were listed without their keys and sequence numbers, and blob files not at all.
+#[test]
+fn tables_are_listed_with_their_keys_and_blob_files() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let blobs = FamilyOptions {
+        enable_blob_files: true,
+        ..FamilyOptions::default()
+    };
+    let family = db.create_family("f", &blobs).unwrap();
+    family.put(b"a", b"1").unwrap();
+    family.put(b"k\xff", b"2").unwrap();
+    family.flush().unwrap();
+    let text = family.property("rocksdb.sstables").unwrap();
+    let numbers: Vec<&str> = text.lines().filter(|line| line.starts_with(' ')).collect();
+    let [table] = numbers[..] else {
+        panic!("{text}")
+    };
+    let keys = "[1 .. 2]['61' seq:1, type:17 .. '6BFF' seq:2, type:17] blob_file:";
+    assert!(
+        text.starts_with("--- level 0 ---\n ") && table.contains(keys),
+        "{text}"
+    );
+    let blob = "\n--- blob files ---\nblob_file_number: ";
+    assert!(
+        text.contains(blob) && text.contains(" total_blob_count: 2 total_blob_bytes: "),
+        "{text}"
+    );
 }
