@@ -18,6 +18,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
+use cairn_version::FileMeta;
 
 /// The state from which properties are computed.
 struct PropertyInput<'a> {
@@ -244,30 +245,34 @@ fn estimate_keys(s: &PropertyInput<'_>) -> u64 {
     entries.saturating_sub(deletions.saturating_mul(2))
 }
 
-/// Bytes of tables that do not hide data in lower levels, summed from the last level upwards.
+/// Bytes of tables that do not hide data in lower levels, summed from the last level upwards. It takes a binary search
+/// for each table.
 fn live_data(s: &PropertyInput<'_>) -> u64 {
     let order = s.family.order();
+    let compare = |a: &InternalKey, b: &InternalKey| {
+        order.compare_without_timestamp(a.user_key(), b.user_key())
+    };
     let mut bytes = 0_u64;
-    let mut counted: Vec<&cairn_version::FileMeta> = Vec::new();
-    for files in s.view.version.levels().iter().rev() {
-        // Files of level 0 may overlap: the newest is last.
-        for file in files.files().iter().rev() {
-            let overlaps = counted.iter().any(|below| {
-                order
-                    .compare_without_timestamp(file.smallest.user_key(), below.largest.user_key())
-                    .is_le()
-                    && order
-                        .compare_without_timestamp(
-                            file.largest.user_key(),
-                            below.smallest.user_key(),
-                        )
-                        .is_ge()
-            });
-            if !overlaps {
-                bytes = bytes.saturating_add(file.size);
-                counted.push(file);
+    // In the order of their keys, without overlaps.
+    let mut counted: Vec<&FileMeta> = Vec::new();
+    for (level, files) in s.view.version.levels().iter().enumerate().rev() {
+        let mut more = Vec::new();
+        for file in files.files() {
+            let at =
+                counted.partition_point(|below| compare(&below.largest, &file.smallest).is_lt());
+            let hides = |below: &&FileMeta| compare(&below.smallest, &file.largest).is_le();
+            if counted.get(at).is_some_and(hides) {
+                continue;
+            }
+            bytes = bytes.saturating_add(file.size);
+            match level {
+                // Files of level 0 may overlap: the newest is first, and counts.
+                0 => counted.insert(at, file),
+                _ => more.push(&**file),
             }
         }
+        counted.append(&mut more);
+        counted.sort_by(|a, b| compare(&a.smallest, &b.smallest));
     }
     // The records of blob files that tables refer to, as in RocksDB.
     for file in s.view.version.blob_files().values() {
@@ -569,8 +574,8 @@ fn shown(key: &InternalKey) -> String {
 #[cfg(test)]
 mod tests {
     use cairn_types::{FileNumber, SequenceNumber, ValueKind};
+    use cairn_version::TreeEdit;
     use cairn_version::file_meta::EntryCounts;
-    use cairn_version::{FileMeta, TreeEdit};
 
     use super::*;
     use crate::db::open_in_memory;

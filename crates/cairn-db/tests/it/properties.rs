@@ -279,3 +279,35 @@ fn tables_are_listed_with_their_keys_and_blob_files() {
         "{text}"
     );
 }
+
+/// Regression: of tables of level 0 that overlap, the oldest was counted.
+#[test]
+fn live_data_are_those_of_the_newest_of_overlapping_tables() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let live = || db.property_number("rocksdb.estimate-live-data-size");
+    let all = || db.property_number("rocksdb.live-sst-files-size").unwrap();
+    let fill = |keys: std::ops::Range<u32>, len: usize| {
+        for key in keys {
+            db.put(&key.to_be_bytes(), &vec![b'v'; len]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let unchanged = [("disable_auto_compactions", "true")];
+    db.default_family().set_options(&unchanged).unwrap();
+    fill(0..100, 100);
+    let old = all();
+    fill(50..60, 10);
+    let new = all() - old;
+    assert!(new < old);
+    assert_eq!(live(), Some(new));
+    fill(200..300, 10);
+    assert_eq!(live(), Some(all() - old));
+    // Those of the last level count in any case.
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    let below = all();
+    fill(55..56, 10);
+    assert_eq!(live(), Some(below));
+    fill(400..401, 10);
+    assert!(live() > Some(below));
+}
