@@ -2,9 +2,9 @@
 //!
 //! 1. A failed log is abandoned for a new one; it is no longer written or synced. Its writes are in the
 //!    memtables, except the one that failed, whose outcome is unknown until then and which is lost
-//!    afterwards. Prepared transactions are logged again in the new one. If the write that failed is the decision of
-//!    one of them, the database stays read-only until it is opened again: a crash during the recovery could leave
-//!    both the decision and the new section.
+//!    afterwards. Prepared transactions are logged again in the new one. A decision of one of them whose write failed is
+//!    cut off the old log first, since a crash during the recovery could leave both the decision and the new section. If
+//!    it cannot be, or if a sync failed, the database stays read-only until it is opened again.
 //! 2. All memtables (only those waiting for a flush, if the log is intact) are flushed and installed
 //!    together, so that a crash leaves a consistent state of all families. A MANIFEST that failed is replaced
 //!    by a new one.
