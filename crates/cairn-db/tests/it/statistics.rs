@@ -7,7 +7,10 @@ use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::perf::iostats::{self, IoMetric};
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
-use cairn_options::{CompactRangeOptions, DbOptions, FilterPolicy, ReadOptions, WriteOptions};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, FilterPolicy, ReadOptions, WriteOptions,
+    merge_operators,
+};
 use cairn_platform::World;
 
 use crate::basic::{db_options, small};
@@ -179,6 +182,33 @@ fn iterators_count_their_steps() {
         (1, 1)
     );
     assert_eq!(statistics.histogram(Histogram::DbSeek).count, 3);
+}
+
+/// Regression: only gets were counted.
+#[test]
+fn merged_operands_are_counted_by_gets_and_iterators_in_both_directions() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let world = World::in_memory();
+    let db = counting(&world, "/db", &statistics);
+    let merging = FamilyOptions {
+        merge_operator: merge_operators::from_text("stringappend").ok(),
+        ..small()
+    };
+    let family = db.create_family("f", &merging).unwrap();
+    for operand in [b"a", b"b", b"c"] {
+        family.merge(b"k", operand).unwrap();
+    }
+    let merged = || {
+        let counts = statistics.histogram(Histogram::ReadNumMergeOperands);
+        (counts.count, counts.max)
+    };
+    assert!(family.get(b"k").unwrap().is_some());
+    assert_eq!(merged(), (1, 3));
+    let mut iter = family.iter();
+    iter.seek_to_first();
+    assert_eq!(merged(), (2, 3));
+    iter.seek_to_last();
+    assert_eq!(merged(), (3, 3));
 }
 
 #[test]

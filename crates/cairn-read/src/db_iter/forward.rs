@@ -2,6 +2,7 @@
 
 use cairn_format::block::SkipLimits;
 use cairn_format::key;
+use cairn_observe::statistics::Histogram;
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
 use super::bounds::unknown_kind;
@@ -188,7 +189,11 @@ impl DbIter {
             Below::Value(value) => Below::Value(mergeable(value, self.settings.dated)?),
             other => other,
         };
-        let merged = full_merge(&self.view.family, &self.key, below, &operands?)?;
+        let operands = operands?;
+        if let Some(statistics) = &self.view.family.statistics {
+            statistics.record(Histogram::ReadNumMergeOperands, operands.len() as u64);
+        }
+        let merged = full_merge(&self.view.family, &self.key, below, &operands)?;
         self.versions.operands.clear();
         match merged {
             Merged::Value(value) => self.set_position(Position::Value(value.into())),
