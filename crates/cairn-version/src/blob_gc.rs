@@ -123,7 +123,8 @@ fn is_age_due(version: &Version, options: &ForcedOptions) -> bool {
             garbage.saturating_add(file.garbage_bytes),
         )
     });
-    garbage as f64 >= options.force_threshold * total as f64
+    // Files without garbage gain nothing: with the threshold 0, compactions would never end.
+    garbage > 0 && garbage as f64 >= options.force_threshold * total as f64
 }
 
 #[cfg(test)]
@@ -219,6 +220,14 @@ mod tests {
         ] {
             assert_eq!(forced_numbers(&version, &not_due, &[]), [0; 0]);
         }
+        // Regression: with the threshold 0, tables were compacted again and again.
+        let always = ForcedOptions {
+            force_threshold: 0.0,
+            ..by_age
+        };
+        assert_eq!(forced_numbers(&version, &always, &[]), [2, 4]);
+        let clean = self::version(&[0, 0, 50, 0], &[20, 10]);
+        assert_eq!(forced_numbers(&clean, &always, &[]), [0; 0]);
         let by_space = ForcedOptions {
             space_target: 1.1,
             ..ForcedOptions::default()
