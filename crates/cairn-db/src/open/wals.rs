@@ -303,7 +303,7 @@ impl Shared {
         if self.options().track_and_verify_wals
             && !self.options().best_efforts_recovery
             && logs.is_empty()
-            && !is_blank(recovered)
+            && !(is_blank(recovered) && self.lacks_options()?)
         {
             return Err(Error::corruption(format!(
                 "{} has no log, which every opening for writing leaves: the logs were removed, or are in another \
@@ -330,6 +330,14 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// True if there is no OPTIONS file, which each opening writes once its log is there.
+    fn lacks_options(&self) -> Result<bool> {
+        let names = self.context.world.fs.list(&self.context.dir)?;
+        let is_options =
+            |name: &String| matches!(FileName::parse(name), Some(FileName::Options(_)));
+        Ok(!names.iter().any(is_options))
     }
 
     /// Flushes the memtable of `family` to a table of the version that is being recovered.
@@ -450,6 +458,10 @@ impl Shared {
         let before = self.writes.writer.lock().log.replace(next);
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
+        if self.options().track_and_verify_wals {
+            // The OPTIONS file is evidence of a log.
+            self.context.world.fs.sync_dir(&self.context.wal_dir)?;
+        }
         // The clean-up removes replaced ones.
         let options = {
             let alone = self.settings.lock_file();
@@ -551,7 +563,7 @@ fn end_history(families: &Families, stripped: &BTreeMap<u32, Vec<u8>>) -> Result
     Ok(())
 }
 
-/// True if a database has no data in tables: it may be new, without a log so far.
+/// True if a database has no data in tables: without an OPTIONS file, it is new, and has no log so far.
 fn is_blank(recovered: &Recovered) -> bool {
     let tables = |family: &RecoveredFamily| family.version.files().next().is_some();
     recovered.last_sequence == SequenceNumber::ZERO && !recovered.families.iter().any(tables)

@@ -14,6 +14,7 @@ use cairn_options::{
 };
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
+use cairn_sim::{CrashModel, SimWorld};
 use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
 
 fn open_as(world: &World, options: &DbOptions, read_only: bool) -> Result<Db> {
@@ -478,6 +479,65 @@ fn a_database_opens_without_any_log() {
         let read_only = open_in(&world, copy, &verifying, true).unwrap();
         assert!(read_only.get(b"later").unwrap().is_some());
         open_in(&world, copy, &verifying, false).unwrap();
+    }
+}
+
+/// Regression: a database without tables was taken for a new one, and opened empty.
+#[test]
+fn a_database_with_all_its_data_in_logs_needs_them_if_they_are_tracked() {
+    let tracking = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        track_and_verify_wals: true,
+        avoid_flush_during_shutdown: true,
+        wal_dir: "/logs".into(),
+        ..DbOptions::default()
+    };
+    let world = World::in_memory();
+    let db = open_as(&world, &tracking, false).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.sync_wal().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut logs = world.fs.list(Path::new("/logs")).unwrap();
+    logs.retain(|name| name.ends_with(".log"));
+    assert!(!logs.is_empty());
+    for name in logs {
+        world.fs.remove(&Path::new("/logs").join(name)).unwrap();
+    }
+    for read_only in [true, false] {
+        let error = open_as(&world, &tracking, read_only).err();
+        let error = error.expect("the logs are gone");
+        assert!(error.text().contains("has no log"), "{error}");
+    }
+}
+
+#[test]
+fn a_database_with_tracked_logs_opens_after_a_crash_at_any_operation_of_its_creation() {
+    for wal_dir in ["", "/logs"] {
+        let tracking = DbOptions {
+            create_if_missing: true,
+            create_missing_column_families: true,
+            track_and_verify_wals: true,
+            wal_dir: wal_dir.into(),
+            ..DbOptions::default()
+        };
+        let sim = SimWorld::new(1);
+        open_as(&sim.world, &tracking, false).unwrap();
+        let trace = sim.fs.trace();
+        for at in 0..=trace.len() {
+            for model in [
+                CrashModel::Synced,
+                CrashModel::Blocks,
+                CrashModel::NamesFirst,
+            ] {
+                for image in trace.images(at, model, at as u64).take(8) {
+                    let again = SimWorld::on(image, 1);
+                    let opened = open_as(&again.world, &tracking, false);
+                    assert!(opened.is_ok(), "{model:?} at {at}: {:?}", opened.err());
+                }
+            }
+        }
     }
 }
 
