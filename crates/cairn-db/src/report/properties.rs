@@ -245,8 +245,8 @@ fn estimate_keys(s: &PropertyInput<'_>) -> u64 {
     entries.saturating_sub(deletions.saturating_mul(2))
 }
 
-/// Bytes of tables that do not hide data in lower levels, summed from the last level upwards. It takes a binary search
-/// for each table.
+/// Bytes of tables that do not hide data in lower levels, summed from the last level upwards, with a binary search for
+/// each table.
 fn live_data(s: &PropertyInput<'_>) -> u64 {
     let order = s.family.order();
     let compare = |a: &InternalKey, b: &InternalKey| {

@@ -311,7 +311,9 @@ impl CurrentLog {
         let _alone = syncing.lock();
         let sync_failed = self.file.sync_failed.load(Ordering::Acquire);
         let Some(len) = self.failed_at.filter(|_| !sync_failed) else {
-            return Err(Error::aborted("the log has failed after an append"));
+            return Err(Error::aborted(
+                "the log has failed in another operation than an append",
+            ));
         };
         file.truncate(len)?;
         file.sync(true)?;

@@ -264,8 +264,8 @@ fn tables_are_listed_with_their_keys_and_blob_files() {
     family.put(b"k\xff", b"2").unwrap();
     family.flush().unwrap();
     let text = family.property("rocksdb.sstables").unwrap();
-    let numbers: Vec<&str> = text.lines().filter(|line| line.starts_with(' ')).collect();
-    let [table] = numbers[..] else {
+    let tables: Vec<&str> = text.lines().filter(|line| line.starts_with(' ')).collect();
+    let [table] = tables[..] else {
         panic!("{text}")
     };
     let keys = "[1 .. 2]['61' seq:1, type:17 .. '6BFF' seq:2, type:17] blob_file:";
