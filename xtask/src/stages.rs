@@ -166,9 +166,7 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
     }
     tidy::run(root)?;
     lock_file_of_fuzz(root)?;
-    if selection.has("cargo-deny") {
-        deny::run(root)?;
-    }
+    deny::run(root)?;
     if selection.has("clippy") {
         for packages in [&["--workspace", "--exclude", PYTHON][..], &["-p", PYTHON]] {
             let clippy = [&["clippy", "--all-targets", "--locked"], packages];

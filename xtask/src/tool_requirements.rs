@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::deny;
 use crate::packages::{Part, Probe, Source};
 
 /// A tool or a download, with the steps that need it.
@@ -38,7 +37,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that the stages need beyond cargo and a C compiler.
-pub const NEEDS: [Need; 17] = [
+pub const NEEDS: [Need; 16] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],
@@ -51,16 +50,6 @@ pub const NEEDS: [Need; 17] = [
         parts: &[component("clippy", &["cargo", "clippy", "--version"])],
         cached: None,
         steps: &[("lint", "clippy")],
-        whole: None,
-    },
-    Need {
-        name: "cargo-deny",
-        parts: &[Part {
-            probe: Probe::Succeeds(&["cargo", "deny", "--version"]),
-            source: Source::Crate("cargo-deny", deny::VERSION),
-        }],
-        cached: None,
-        steps: &[("lint", "licences, sources and versions of dependencies")],
         whole: None,
     },
     Need {
