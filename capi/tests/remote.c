@@ -35,7 +35,10 @@ static char* work(const char* db, const char* job, const char* input, size_t inp
   rocksdb_compaction_service_options_override_t* objects = rocksdb_compaction_service_options_override_create();
   rocksdb_compaction_service_options_override_set_block_based_table_factory(objects, table);
   rocksdb_compaction_service_options_override_set_option(objects, "no_such_option", "1");
-  char* result = rocksdb_open_and_compact(db, job, input, input_len, len, objects, &err);
+  /* RocksDB creates its log at this path, too, so that a relative one would end in the working directory. */
+  char output[600];
+  snprintf(output, sizeof(output), "%s/%s", db, job);
+  char* result = rocksdb_open_and_compact(db, output, input, input_len, len, objects, &err);
   CHECK_OK(err);
   CHECK(result != NULL && result[*len] == 0);
   rocksdb_compaction_service_options_override_destroy(objects);

@@ -161,8 +161,8 @@ impl TransactionDb {
         })
     }
 
-    /// Calls `function` with a transaction, commits it, and returns the result; again after a conflict, at most
-    /// `attempts` times.
+    /// Calls `function` with a transaction that detects deadlocks, commits it, and returns the result; again after a
+    /// conflict, a timeout or a deadlock, at most `attempts` times.
     #[pyo3(signature = (function, *, attempts=100))]
     fn transact<'py>(
         slf: &Bound<'py, Self>,
@@ -170,7 +170,8 @@ impl TransactionDb {
         attempts: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         transact(slf.py(), function, attempts, || {
-            TransactionDb::begin(slf, false, false, false, -1, -1, 0)
+            let deadlock_detect = true;
+            TransactionDb::begin(slf, false, false, deadlock_detect, -1, -1, 0)
         })
     }
 

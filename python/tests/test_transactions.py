@@ -105,6 +105,35 @@ def test_no_transfer_is_lost(db):
     assert sum(int(amount) for amount in db.values()) == 400
 
 
+def test_transact_detects_deadlocks(path):
+    with cairn.TransactionDb(path, create_if_missing=True) as db:
+        both_hold_one = threading.Barrier(2)
+        failures = []
+
+        def work(first, second):
+            attempts = []
+
+            def lock_both(txn):
+                attempts.append(None)
+                txn.put(first, b"v")
+                if len(attempts) == 1:
+                    both_hold_one.wait()
+                try:
+                    txn.put(second, b"v")
+                except cairn.Error as error:
+                    failures.append(type(error))
+                    raise
+
+            db.transact(lock_both)
+
+        threads = [threading.Thread(target=work, args=keys) for keys in ((b"a", b"b"), (b"b", b"a"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(failures) == {cairn.Deadlock}
+
+
 def test_transact_returns_the_result_or_the_exception(db):
     assert db.transact(lambda txn: txn.put(b"k", b"v") or 7) == 7
     assert db[b"k"] == b"v"
