@@ -353,54 +353,81 @@ fn a_group_whose_members_panic_releases_all_writers() {
 
 #[test]
 fn a_callee_that_uses_the_database_is_served_or_gets_the_restriction() {
-    let mut served = 0;
-    let mut refused = 0;
-    for kind in kinds::all() {
-        for phase in PHASES {
-            for (what, act) in USES {
-                let name = format!("{kind} during {phase} uses {what}");
-                let answer: Arc<Mutex<Option<Result<()>>>> = Arc::default();
-                let told = answer.clone();
-                let case = name.clone();
-                within_bounds(name.clone(), move || {
-                    let callee = Arc::new(Callee::default());
-                    let db = database(kind, &callee);
-                    let used = db.clone();
-                    *callee.act.lock() = Some(Arc::new(move || {
-                        let result = caught(|| act(&used));
-                        *told.lock() = Some(result);
-                    }));
-                    callee.once.store(true, SeqCst);
-                    callee.armed.store(true, SeqCst);
-                    // Its result is checked by another test.
-                    let _ = caught(|| run(phase, &db, &callee, kind));
-                    let _ = caught(|| db.wait_until_quiet());
-                    callee.armed.store(false, SeqCst);
-                    goes_on(&case, &db);
-                    // The callee has a handle, and its database has the callee.
-                    *callee.act.lock() = None;
-                });
-                let answer = answer.lock().take();
-                let Some(answer) = answer else {
-                    // It is not called in this phase: its other uses need not be tried.
-                    break;
-                };
-                let closes = what == "close" || phase == "close";
-                match answer {
-                    Ok(()) => served += 1,
-                    Err(error) if error.text().contains("may not") => refused += 1,
-                    Err(error) if closes && error.code() == Code::ShutdownInProgress => {}
-                    // In the error passed to it.
-                    Err(error) if kind == "background error" => drop(error),
-                    Err(error) => panic!("{name}: {error}"),
-                }
-            }
-        }
-    }
+    let kinds: Vec<&str> = kinds::all().collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let answers: Vec<[usize; 2]> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| {
+                let kinds = kinds.iter().skip(thread).step_by(threads);
+                scope.spawn(|| kinds.map(|kind| uses(kind)).collect::<Vec<_>>())
+            })
+            .collect();
+        let done = threads.into_iter().map(|thread| thread.join().unwrap());
+        done.flatten().collect()
+    });
+    let [served, refused] = answers.iter().fold([0, 0], |sum, answers| {
+        [sum[0] + answers[0], sum[1] + answers[1]]
+    });
     assert!(
         served > 100 && refused > 50,
         "{served} served, {refused} refused"
     );
+}
+
+/// Uses a database in every way from a callee of this kind in every phase. Returns how often it was served and refused.
+fn uses(kind: &'static str) -> [usize; 2] {
+    let [mut served, mut refused] = [0, 0];
+    for phase in PHASES {
+        for (what, act) in USES {
+            let name = format!("{kind} during {phase} uses {what}");
+            let Some(answer) = use_once(kind, phase, &name, act) else {
+                // It is not called in this phase: its other uses need not be tried.
+                break;
+            };
+            let closes = what == "close" || phase == "close";
+            match answer {
+                Ok(()) => served += 1,
+                Err(error) if error.text().contains("may not") => refused += 1,
+                Err(error) if closes && error.code() == Code::ShutdownInProgress => {}
+                // In the error passed to it.
+                Err(error) if kind == "background error" => drop(error),
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+    [served, refused]
+}
+
+/// What `act` returns to a callee of this kind that calls it in `phase`, or `None` if it is not called.
+fn use_once(
+    kind: &'static str,
+    phase: &'static str,
+    name: &str,
+    act: fn(&Db) -> Result<()>,
+) -> Option<Result<()>> {
+    let answer: Arc<Mutex<Option<Result<()>>>> = Arc::default();
+    let told = answer.clone();
+    let case = name.to_owned();
+    within_bounds(name.to_owned(), move || {
+        let callee = Arc::new(Callee::default());
+        let db = database(kind, &callee);
+        let used = db.clone();
+        *callee.act.lock() = Some(Arc::new(move || {
+            let result = caught(|| act(&used));
+            *told.lock() = Some(result);
+        }));
+        callee.once.store(true, SeqCst);
+        callee.armed.store(true, SeqCst);
+        // Its result is checked by another test.
+        let _ = caught(|| run(phase, &db, &callee, kind));
+        let _ = caught(|| db.wait_until_quiet());
+        callee.armed.store(false, SeqCst);
+        goes_on(&case, &db);
+        // The callee has a handle, and its database has the callee.
+        *callee.act.lock() = None;
+    });
+    let answer = answer.lock().take();
+    answer
 }
 
 /// Panics at the first record.
