@@ -329,7 +329,8 @@ pub fn create_family_ttl(
 }
 
 pub fn close(_env: Env, db: Ref<Database>) -> Outcome<()> {
-    Ok(db.db.close_and_release()?)
+    // The memory is released by `destroy`, which follows.
+    Ok(db.db.try_close()?)
 }
 
 pub fn destroy(_env: Env, handle: jlong) -> Outcome<()> {

@@ -1016,6 +1016,17 @@ public final class Behaviour {
     }
   }
 
+  private static void closedWithASnapshot(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true)) {
+      final RocksDB db = RocksDB.open(options, path);
+      final Snapshot snapshot = db.getSnapshot();
+      final RocksDBException aborted = fails(RocksDBException.class, "", db::closeE);
+      check(aborted.getStatus().getCode() == Status.Code.Aborted, "an unreleased snapshot");
+      snapshot.close();
+      RocksDB.open(options, path).closeE();
+    }
+  }
+
   /** The resident memory that is not of files, in mebibytes. */
   private static long resident() throws Exception {
     for (final String line : Files.readAllLines(Paths.get("/proc/self/status"))) {
@@ -1333,6 +1344,7 @@ public final class Behaviour {
     cases.put("oddArguments", Behaviour::oddArguments);
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
+    cases.put("closedWithASnapshot", Behaviour::closedWithASnapshot);
     cases.put("closedDatabasesFreeTheirCaches", Behaviour::closedDatabasesFreeTheirCaches);
     cases.put("namedTransactions", Behaviour::namedTransactions);
     cases.put("lentTransactionsEndWithTheDatabase", Behaviour::lentTransactionsEndWithTheDatabase);

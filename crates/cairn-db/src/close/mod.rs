@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cairn_observe::FlushReason;
 use cairn_observe::callback::{self, Within};
-use cairn_types::Result;
+use cairn_types::{Error, Result};
 
 use crate::shared::Shared;
 
@@ -39,6 +39,20 @@ impl Shared {
         self.lifecycle.close_once(|| {
             callback::within(&self.context.info, Within::Closing, || self.close_locked())
         })
+    }
+
+    /// Closes the database unless it has snapshots, as RocksDB's `DB::Close` does.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted`, without any effect, if there are snapshots; those of [`Shared::close`].
+    pub(crate) fn try_close(self: &Arc<Self>) -> Result<()> {
+        match self.catalog.snapshots.count() {
+            0 => self.close(),
+            count => Err(Error::aborted(format!(
+                "the database is not closed: {count} snapshots are not released"
+            ))),
+        }
     }
 
     /// Closes an open database. Runs once.

@@ -37,6 +37,15 @@ impl Shared {
 }
 
 impl Db {
+    /// Like [`Db::close`], unless the database has snapshots: then it remains open.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` if there are snapshots; those of [`Db::close`].
+    pub fn try_close(&self) -> Result<()> {
+        self.handle.shared.try_close()
+    }
+
     /// Like [`Db::close`], and releases the memory of the database even if handles remain: reads through them
     /// return `ShutdownInProgress` from then on. Iterators and values keep the memory that they need.
     ///

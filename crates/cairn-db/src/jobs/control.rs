@@ -191,7 +191,7 @@ impl Shared {
             tree.wait_for(&self.changed, Duration::from_nanos(left));
         }
         match options.close_db {
-            true => self.close(),
+            true => self.try_close(),
             false => Ok(()),
         }
     }
@@ -254,7 +254,7 @@ impl Db {
     /// # Errors
     ///
     /// `Aborted` if background work is paused and `abort_on_pause` is set; `TimedOut`;
-    /// `ShutdownInProgress`; the error that made the database read-only.
+    /// `ShutdownInProgress`; the error that made the database read-only; those of [`Db::try_close`] with `close_db`.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
         self.handle.shared.context.check_process()?;
         self.handle.shared.wait_for_compact(options)

@@ -308,12 +308,17 @@ fn paused_work_waits_and_continues() {
         db.continue_background_work().unwrap_err().code(),
         Code::InvalidArgument
     );
-    db.wait_for_compact(&WaitForCompactOptions {
+    let close = WaitForCompactOptions {
         wait_for_purge: true,
         close_db: true,
         ..WaitForCompactOptions::default()
-    })
-    .unwrap();
+    };
+    let snapshot = db.snapshot();
+    let error = db.wait_for_compact(&close).unwrap_err();
+    assert_eq!(error.code(), Code::Aborted, "{error}");
+    db.put(b"a", b"2").unwrap();
+    drop(snapshot);
+    db.wait_for_compact(&close).unwrap();
     assert_eq!(
         db.put(b"a", b"3").unwrap_err().code(),
         Code::ShutdownInProgress
