@@ -704,10 +704,11 @@ pub fn collect_backups(_env: Env, engine: Ref<Backups>) -> Outcome<()> {
 }
 
 pub fn purge_backups(_env: Env, engine: Ref<Backups>, keep: jint) -> Outcome<()> {
+    // A negative number keeps all: RocksDB's is unsigned.
     Ok(engine
         .0
         .0
-        .purge_old_backups(usize::try_from(keep).unwrap_or(0))?)
+        .purge_old_backups(keep.cast_unsigned() as usize)?)
 }
 
 pub fn delete_backup(_env: Env, engine: Ref<Backups>, id: jint) -> Outcome<()> {

@@ -4,7 +4,7 @@ import os
 from builtins import property as _property
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path as _PathObject
-from typing import Any, Generic, Self, TypeVar, final, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, final, overload
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
@@ -336,7 +336,7 @@ class Pinned:
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
 @final
 class MergeOperator:

@@ -24,7 +24,6 @@ use crate::space::FamilyCell;
 #[pyclass(frozen, module = "cairn")]
 pub struct Cursor {
     iter: Arc<Exclusive<IterCell>>,
-    #[expect(dead_code, reason = "keeps the database open")]
     shared: Arc<Shared>,
 }
 
@@ -143,7 +142,7 @@ impl Cursor {
         let done = match snapshot {
             None => py.detach(|| cell.with_dependent_mut(|_, iter| iter.refresh())),
             Some(snapshot) => {
-                let snapshot = snapshot.get().cell()?;
+                let snapshot = snapshot.get().cell_of(&self.shared)?;
                 let snapshot = snapshot.borrow_dependent();
                 cell.with_dependent_mut(|_, iter| iter.refresh_to(snapshot))
             }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use cairn::{Db, Error, OptimisticTransactionDb, Result, TransactionDb, WriteBatch, WriteOptions};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
@@ -86,8 +87,8 @@ impl Engine {
 
 /// An object that is released when the database is closed.
 pub trait Dependent: Send + Sync {
-    /// Waits for the call in progress and releases the object.
-    fn release(self: Arc<Self>);
+    /// Releases the object, or returns false if a call uses it.
+    fn try_release(self: Arc<Self>) -> bool;
 }
 
 /// A value that many threads read at a time.
@@ -117,6 +118,9 @@ fn check_process(born: u64) -> PyResult<()> {
 }
 
 /// The message for a callback that would wait for itself.
+/// The time between two attempts to release an object that is in use.
+const RELEASE_RETRY: Duration = Duration::from_millis(1);
+
 const MAY_WAIT_FOR_ITSELF: &str = "a callback uses an object that may be waiting for it";
 
 /// Fails if the thread, which is in a callback, would wait for itself.
@@ -167,8 +171,11 @@ impl<T> Slot<T> {
 }
 
 impl<T: Send + Sync> Dependent for Slot<T> {
-    fn release(self: Arc<Self>) {
-        drop(self.take());
+    fn try_release(self: Arc<Self>) -> bool {
+        self.is_closing.store(true, Ordering::Relaxed);
+        // The value is dropped without the lock.
+        let value = self.value.try_write().map(|mut value| value.take());
+        value.is_some()
     }
 }
 
@@ -232,9 +239,9 @@ impl<T> Exclusive<T> {
 }
 
 impl<T: Send> Dependent for Exclusive<T> {
-    fn release(self: Arc<Self>) {
-        let value = self.value.lock().take();
-        drop(value);
+    fn try_release(self: Arc<Self>) -> bool {
+        let value = self.value.try_lock().map(|mut value| value.take());
+        value.is_some()
     }
 }
 
@@ -342,10 +349,15 @@ impl Shared {
             return Ok(());
         };
         let dependents = std::mem::take(&mut *self.dependents.lock());
-        for dependent in dependents.known {
-            if let Some(dependent) = dependent.upgrade() {
-                dependent.release();
+        let mut busy: Vec<_> = dependents.known.iter().filter_map(Weak::upgrade).collect();
+        loop {
+            // One that is busy may wait for a lock of another one, a transaction, which releases it.
+            busy.retain(|dependent| !dependent.clone().try_release());
+            if busy.is_empty() {
+                break;
             }
+            #[expect(clippy::disallowed_methods, reason = "Python has no simulated clock")]
+            std::thread::sleep(RELEASE_RETRY);
         }
         match Arc::try_unwrap(engine) {
             Ok(engine) => engine.close(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn::options::Options as _;
 use cairn::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, IngestExternalFileOptions,
-    Options, ReadOptions, TableOptions, WriteOptions,
+    Options, ReadOptions, SequenceNumber, TableOptions, WriteOptions,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,7 +13,6 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 
 use crate::errors::{invalid, raise};
 use crate::merge::MergeOperator;
-use crate::snapshot::Snapshot;
 
 /// A limit on the memory of one or several databases: block cache, memtables, indexes and filters.
 ///
@@ -207,7 +206,7 @@ fn set_all<O: cairn::options::Options>(
 
 /// The options of a read, or `None` for the defaults.
 pub fn read_options(
-    snapshot: Option<&Bound<'_, Snapshot>>,
+    snapshot: Option<SequenceNumber>,
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Option<ReadOptions>> {
     let given = given.filter(|given| !given.is_empty());
@@ -232,8 +231,8 @@ pub fn read_options(
             Ok(true)
         })?;
     }
-    if let Some(snapshot) = snapshot {
-        options.snapshot = Some(snapshot.get().sequence_number()?);
+    if snapshot.is_some() {
+        options.snapshot = snapshot;
     }
     Ok(Some(options))
 }

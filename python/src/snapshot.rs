@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use self_cell::self_cell;
 
+use crate::errors::invalid;
 use crate::handle::{Engine, Reading, Shared, Slot};
 
 self_cell!(
@@ -24,7 +25,6 @@ self_cell!(
 #[pyclass(frozen, module = "cairn")]
 pub struct Snapshot {
     inner: Arc<Slot<SnapshotCell>>,
-    #[expect(dead_code, reason = "keeps the database open")]
     shared: Arc<Shared>,
 }
 
@@ -40,12 +40,17 @@ impl Snapshot {
         })
     }
 
-    pub fn cell(&self) -> PyResult<Reading<'_, SnapshotCell>> {
-        self.inner.read()
+    /// The snapshot, if it is one of the database `of`.
+    pub fn cell_of(&self, of: &Arc<Shared>) -> PyResult<Reading<'_, SnapshotCell>> {
+        match Arc::ptr_eq(&self.shared, of) {
+            true => self.inner.read(),
+            false => Err(invalid("the snapshot is one of another database")),
+        }
     }
 
-    pub fn sequence_number(&self) -> PyResult<SequenceNumber> {
-        Ok(self.cell()?.borrow_dependent().sequence())
+    /// The sequence number of the snapshot, if it is one of the database `of`.
+    pub fn sequence_of(&self, of: &Arc<Shared>) -> PyResult<SequenceNumber> {
+        Ok(self.cell_of(of)?.borrow_dependent().sequence())
     }
 }
 
@@ -54,7 +59,7 @@ impl Snapshot {
     /// The sequence number of the last write that the snapshot shows.
     #[getter]
     fn sequence(&self) -> PyResult<u64> {
-        Ok(self.sequence_number()?.0)
+        Ok(self.sequence_of(&self.shared)?.0)
     }
 
     /// Releases the snapshot.

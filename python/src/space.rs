@@ -136,6 +136,16 @@ impl Space {
         Scan::over(py, &self.shared, &cell, options, part, reverse)
     }
 
+    /// The options of a read.
+    fn read_options(
+        &self,
+        snapshot: Option<&Bound<'_, Snapshot>>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<ReadOptions>> {
+        let sequence = snapshot.map(|snapshot| snapshot.get().sequence_of(&self.shared));
+        options::read_options(sequence.transpose()?, given)
+    }
+
     /// The options of a scan.
     pub fn range_options(
         &self,
@@ -143,7 +153,7 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<ReadOptions> {
-        let mut options = options::read_options(snapshot, given)?.unwrap_or(ReadOptions {
+        let mut options = self.read_options(snapshot, given)?.unwrap_or(ReadOptions {
             auto_prefix_mode: true,
             ..ReadOptions::default()
         });
@@ -246,7 +256,7 @@ impl Space {
         snapshot: Option<&Bound<'py, Snapshot>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let options = options::read_options(snapshot, options)?;
+        let options = self.read_options(snapshot, options)?;
         Ok(match self.lookup(py, &key, options.as_ref())? {
             Some(value) => Some(PyBytes::new(py, &value).into_any()),
             None => default,
@@ -262,7 +272,7 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<Pinned>> {
-        let options = options::read_options(snapshot, options)?;
+        let options = self.read_options(snapshot, options)?;
         Ok(self.lookup(py, &key, options.as_ref())?.map(Pinned))
     }
 
@@ -275,7 +285,7 @@ impl Space {
         snapshot: Option<&Bound<'py, Snapshot>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let options = options::read_options(snapshot, options)?.unwrap_or_default();
+        let options = self.read_options(snapshot, options)?.unwrap_or_default();
         let items = items(keys)?;
         let keys = as_bytes(&items)?;
         let found = self.detached(py, |family| Ok(family.multi_get(&keys, &options)))?;
@@ -291,7 +301,7 @@ impl Space {
         snapshot: Option<&Bound<'py, Snapshot>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let options = options::read_options(snapshot, options)?.unwrap_or_default();
+        let options = self.read_options(snapshot, options)?.unwrap_or_default();
         let found = self.detached(py, |family| family.get_entity_with(&key, &options))?;
         let Some(columns) = found else {
             return Ok(None);
@@ -535,7 +545,7 @@ impl Space {
         snapshot: Option<&Bound<'py, Snapshot>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = options::read_options(snapshot, options)?;
+        let options = self.read_options(snapshot, options)?;
         let bytes: Bytes<'_> = key.extract()?;
         let cell = self.cell()?;
         if options.is_none() {
@@ -565,7 +575,7 @@ impl Space {
         snapshot: Option<&Bound<'py, Snapshot>>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = options::read_options(snapshot, options)?.unwrap_or_default();
+        let options = self.read_options(snapshot, options)?.unwrap_or_default();
         let items = items(keys)?;
         let keys: Vec<Vec<u8>> = as_bytes(&items)?.iter().map(|key| key.to_vec()).collect();
         let cell = self.cell()?.clone();

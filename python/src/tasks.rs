@@ -81,9 +81,12 @@ impl Wake for Task {
 }
 
 impl Dependent for Task {
-    fn release(self: Arc<Self>) {
-        self.running.clone().release();
-        self.wake();
+    fn try_release(self: Arc<Self>) -> bool {
+        let released = self.running.clone().try_release();
+        if released {
+            self.wake();
+        }
+        released
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn::transactions::{
     OptimisticTransactionDbOptions, OptimisticTransactionOptions, TransactionDbOptions,
-    TransactionOptions, TransactionState,
+    TransactionOptions, TransactionState, WriteCounts,
 };
 use cairn::{Error, Family as RustFamily, ReadOptions, Result, Transaction as RustTransaction};
 use pyo3::exceptions::PyKeyError;
@@ -491,10 +491,20 @@ impl Transaction {
             let _ = self.rollback(py);
             return Ok(());
         }
-        self.with(py, |transaction| match transaction.state() {
-            TransactionState::Started | TransactionState::Prepared => transaction.commit(),
-            _ => Ok(()),
-        })
+        let is_late = self.with(py, |transaction| match transaction.state() {
+            TransactionState::Started | TransactionState::Prepared => {
+                transaction.commit().map(|()| false)
+            }
+            _ => Ok(transaction.counts() != WriteCounts::default()),
+        })?;
+        if is_late {
+            // With its locks.
+            self.inner.clear(py)?;
+            return Err(invalid(
+                "writes after the commit of the transaction are discarded",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -206,3 +206,19 @@ def test_empty_keys_and_values_and_large_ones(db):
     db.flush()
     assert db[b"l" * 100_000] == large
     assert [len(value) for value in db.values()] == [0, 3 << 20]
+
+
+def test_a_snapshot_of_another_database_is_rejected(db, tmp_path):
+    db[b"k"] = b"v"
+    with cairn.Db(tmp_path / "other", create_if_missing=True) as other, other.snapshot() as foreign:
+        cursor = db.cursor()
+        for read in (
+            lambda: db.get(b"k", snapshot=foreign),
+            lambda: db.get_pinned(b"k", snapshot=foreign),
+            lambda: db.multi_get([b"k"], snapshot=foreign),
+            lambda: list(db.items(snapshot=foreign)),
+            lambda: db.cursor(snapshot=foreign),
+            lambda: cursor.refresh(foreign),
+        ):
+            with pytest.raises(cairn.InvalidArgument):
+                read()

@@ -1,5 +1,6 @@
 """Pessimistic and optimistic transactions."""
 
+import contextlib
 import threading
 
 import cairn
@@ -146,6 +147,53 @@ def test_transact_needs_an_attempt(db):
     with pytest.raises(cairn.InvalidArgument):
         db.transact(lambda txn: txn.put(b"k", b"v"), attempts=0)
     assert b"k" not in db
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_closing_ends_waits_for_locks(path, plain):
+    with cairn.TransactionDb(path, create_if_missing=True, default_lock_timeout=-1) as db:
+        holder = db.begin()
+        holder.put(b"k", b"held")
+        # Waits for `holder`, and the writer below for this one.
+        first = db.begin(lock_timeout=-1)
+        first.put(b"l", b"held")
+        started = threading.Barrier(3)
+
+        def wait(write):
+            started.wait()
+            with contextlib.suppress(cairn.Error):
+                write()
+
+        last = db if plain else db.begin(lock_timeout=-1)
+        threads = [
+            threading.Thread(target=wait, args=(lambda: last.put(b"l", b"v"),)),
+            threading.Thread(target=wait, args=(lambda: first.put(b"k", b"v"),)),
+        ]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        db.close()
+        for thread in threads:
+            thread.join()
+
+
+def test_writes_after_a_commit_in_a_block_are_committed_or_an_error(db):
+    txn = db.begin()
+
+    def block():
+        with txn:
+            txn.put(b"a", b"1")
+            txn.commit()
+            txn.put(b"b", b"2")
+
+    if isinstance(db, cairn.OptimisticTransactionDb):
+        block()
+        assert db[b"b"] == b"2"
+        return
+    with pytest.raises(cairn.InvalidArgument):
+        block()
+    assert db[b"a"] == b"1" and b"b" not in db
+    db[b"b"] = b"its lock is released"
 
 
 def test_plain_writes_take_locks(path):

@@ -20,7 +20,7 @@ use cairn_types::{Error, Result};
 use crate::clock::Clock;
 use crate::executor::{Executor, Job, Priority};
 use crate::posix::{Process, SystemClock, priority};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::timer::Timers;
 
 /// The time between attempts to start a thread while there is none.
@@ -356,7 +356,9 @@ impl Lane {
         self.work.notify_all();
         while let Some(handle) = state.handles.pop() {
             // Threads catch the panics of their jobs.
-            let _ = MutexGuard::unlocked(&mut state, || handle.join());
+            drop(state);
+            let _ = handle.join();
+            state = self.state.lock();
         }
         state.closing = false;
     }

@@ -120,7 +120,9 @@ impl<J: Send + 'static> Timers<J> {
         state.ending = true;
         self.changed.notify_all();
         // The thread runs no user code and does not panic.
-        let _ = MutexGuard::unlocked(&mut state, || thread.join());
+        drop(state);
+        let _ = thread.join();
+        let mut state = self.state.lock();
         state.ending = false;
         if state
             .waiting

@@ -64,7 +64,7 @@ impl Observer {
         self.catch_ups.fetch_add(1, Ordering::Relaxed);
         let history = writer.lock();
         let now = check_prefix(&content(&self.db).unwrap(), &history);
-        assert!(now >= *last, "batch {now} after batch {last}");
+        assert!(now >= *last, "batch {now} after batch {}", *last);
         // An iterator keeps its state.
         let mut kept = crate::Entries::new();
         while iterator.valid() {

@@ -66,8 +66,8 @@ impl<J: Send + 'static> Workers<J> {
         }
         drop(state);
         match added {
-            1 => drop(self.called.notify_one()),
-            _ => drop(self.called.notify_all()),
+            1 => self.called.notify_one(),
+            _ => self.called.notify_all(),
         }
         VecDeque::new()
     }
@@ -91,8 +91,7 @@ impl<J: Send + 'static> Workers<J> {
                 contained(|| (self.run)(job));
                 state = self.state.lock();
                 state.idle += 1;
-            } else if self.called.wait_for(&mut state, IDLE).timed_out() && state.waiting.is_empty()
-            {
+            } else if self.called.wait_for(&mut state, IDLE) && state.waiting.is_empty() {
                 state.threads -= 1;
                 state.idle -= 1;
                 return;

@@ -78,9 +78,7 @@ impl BackgroundWorker {
                 drop(state);
                 work();
                 state = self.state.lock();
-            } else if self.asked.wait_for(&mut state, IDLE_TIMEOUT).timed_out()
-                && state.work.is_empty()
-            {
+            } else if self.asked.wait_for(&mut state, IDLE_TIMEOUT) && state.work.is_empty() {
                 state.started = None;
                 return;
             }

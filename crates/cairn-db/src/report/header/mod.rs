@@ -158,7 +158,7 @@ fn support() -> impl Iterator<Item = String> {
     });
     let others = [
         fast_crc32(),
-        "DMutex implementation: parking_lot::Mutex",
+        "DMutex implementation: std::sync::Mutex",
         // The library uses the allocator of the host program.
         "Jemalloc supported: 0",
     ];

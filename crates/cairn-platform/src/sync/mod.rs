@@ -3,7 +3,9 @@
 //! Locks are not poisoned: after a panic in a job the database becomes read-only by its own mechanism, and
 //! reads continue.
 
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+mod locks;
+
+pub use locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
@@ -44,7 +46,7 @@ pub mod modelled {
                         self.0.wait(&mut guard);
                         true
                     }
-                    Some(limit) => !self.0.wait_for(&mut guard, limit).timed_out(),
+                    Some(limit) => !self.0.wait_for(&mut guard, limit),
                 };
                 (guard, notified)
             }
