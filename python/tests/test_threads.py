@@ -1,6 +1,7 @@
 """Threads, the interpreter's lock, and forks."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -282,3 +283,36 @@ def test_a_chunk_of_an_asynchronous_scan_waits_for_the_one_that_is_read(path):
             asyncio.run(asyncio.wait_for(work(db), 30))
     """
     alone(program, path)
+
+
+def test_forked_children_open_databases_while_others_write(path, tmp_path):
+    """Regression: locks that know the threads of the parent crashed one child in ten."""
+    with cairn.Db(path, create_if_missing=True, write_buffer_size=65536) as db:
+        done = threading.Event()
+
+        def work():
+            number = 0
+            while not done.is_set():
+                db[b"%d" % number] = b"v" * 100
+                list(db.keys(b"10", b"2"))
+                number += 1
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        statuses = []
+        for child in range(60):
+            pid = os.fork()
+            if pid == 0:
+                # A child that waits for ever is killed.
+                signal.alarm(20)
+                own = cairn.Db(tmp_path / str(child), create_if_missing=True)
+                own[b"a"] = b"b"
+                own.flush()
+                own.close()
+                os._exit(0)
+            statuses.append(os.waitpid(pid, 0)[1])
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert statuses == [0] * 60

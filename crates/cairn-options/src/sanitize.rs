@@ -37,6 +37,9 @@ fn require(holds: bool, why: &str) -> Result<()> {
     }
 }
 
+/// The most levels of a tree. RocksDB has no limit; a tree of more than a dozen has no use.
+pub const MAX_LEVELS: usize = 64;
+
 /// The most blob files that writes of a family append to.
 const MAX_BLOB_PARTITIONS: u32 = 1024;
 
@@ -343,6 +346,10 @@ impl FamilyOptions {
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         self.table.validate()?;
+        require(
+            self.num_levels <= MAX_LEVELS as i32,
+            &format!("num_levels must be at most {MAX_LEVELS}"),
+        )?;
         let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
         require(
             !charges_blobs || self.blob_cache.is_some(),
@@ -747,9 +754,12 @@ mod tests {
             "compression=kXpressCompression",
             "compression_opts={zstd_max_train_bytes=100}",
             "persist_user_defined_timestamps=false",
+            "num_levels=65",
+            "num_levels=2147483647",
         ] {
             assert!(family(text).validate().is_err(), "{text}");
         }
+        assert!(family("num_levels=64").validate().is_ok());
         for text in ["keep_log_file_num=0", "wal_compression=kSnappyCompression"] {
             assert!(
                 DbOptions::from_text(text).unwrap().validate().is_err(),

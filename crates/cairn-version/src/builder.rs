@@ -16,7 +16,7 @@ use crate::level::LevelFiles;
 use crate::version::Version;
 
 /// Exclusive upper bound of level numbers in a MANIFEST; larger ones are corruption.
-pub const MAX_LEVELS: usize = 64;
+pub const MAX_LEVELS: usize = cairn_options::sanitize::MAX_LEVELS;
 
 /// Builder of a version.
 pub struct Builder {

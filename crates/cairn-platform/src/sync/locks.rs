@@ -169,3 +169,45 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_unlocks_and_leaves_the_value() {
+        let mutex = Mutex::new(1);
+        let lock = RwLock::new(1);
+        let panics = || {
+            *mutex.lock() += 1;
+            *lock.write() += 1;
+            let _locked = (mutex.lock(), lock.write());
+            panic!("on purpose");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(*mutex.try_lock().expect("it is unlocked"), 2);
+        assert_eq!((*mutex.lock(), *lock.read()), (2, 2));
+        assert_eq!(mutex.into_inner(), 2);
+    }
+
+    #[test]
+    fn a_wait_unlocks_until_it_is_notified_or_its_limit_has_passed() {
+        let (mutex, changed) = (Mutex::new(false), Condvar::new());
+        std::thread::scope(|scope| {
+            let mut set = mutex.lock();
+            assert!(mutex.try_lock().is_none());
+            scope.spawn(|| {
+                *mutex.lock() = true;
+                changed.notify_one();
+            });
+            while !*set {
+                changed.wait(&mut set);
+            }
+        });
+        // Nobody notifies: a wait that ends spuriously is repeated.
+        let mut set = mutex.lock();
+        while !changed.wait_for(&mut set, Duration::from_millis(1)) {}
+        assert!(*set);
+    }
+}

@@ -426,8 +426,7 @@ fn use_once(
         // The callee has a handle, and its database has the callee.
         *callee.act.lock() = None;
     });
-    let answer = answer.lock().take();
-    answer
+    answer.lock().take()
 }
 
 /// Panics at the first record.
