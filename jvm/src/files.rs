@@ -704,7 +704,7 @@ pub fn collect_backups(_env: Env, engine: Ref<Backups>) -> Outcome<()> {
 }
 
 pub fn purge_backups(_env: Env, engine: Ref<Backups>, keep: jint) -> Outcome<()> {
-    // A negative number keeps all: RocksDB's is unsigned.
+    // RocksDB converts to unsigned, so a negative number keeps all backups.
     Ok(engine
         .0
         .0

@@ -1016,6 +1016,21 @@ public final class Behaviour {
     }
   }
 
+  private static void negativeNumberOfBackups(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path);
+         BackupEngineOptions engineOptions =
+             new BackupEngineOptions(Files.createDirectories(Paths.get(path + "-backups")).toString());
+         BackupEngine engine = BackupEngine.open(Env.getDefault(), engineOptions)) {
+      engine.createNewBackup(db);
+      engine.createNewBackup(db);
+      engine.purgeOldBackups(-1);
+      check(engine.getBackupInfo().size() == 2, "a negative number keeps all backups");
+      engine.purgeOldBackups(1);
+      check(engine.getBackupInfo().size() == 1, "one backup is kept");
+    }
+  }
+
   private static void closedWithASnapshot(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true)) {
       final RocksDB db = RocksDB.open(options, path);
@@ -1344,6 +1359,7 @@ public final class Behaviour {
     cases.put("oddArguments", Behaviour::oddArguments);
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
+    cases.put("negativeNumberOfBackups", Behaviour::negativeNumberOfBackups);
     cases.put("closedWithASnapshot", Behaviour::closedWithASnapshot);
     cases.put("closedDatabasesFreeTheirCaches", Behaviour::closedDatabasesFreeTheirCaches);
     cases.put("namedTransactions", Behaviour::namedTransactions);

@@ -118,7 +118,7 @@ fn check_process(born: u64) -> PyResult<()> {
 }
 
 /// The message for a callback that would wait for itself.
-/// The time between two attempts to release an object that is in use.
+/// The pause before the next attempt to release objects in use.
 const RELEASE_RETRY: Duration = Duration::from_millis(1);
 
 const MAY_WAIT_FOR_ITSELF: &str = "a callback uses an object that may be waiting for it";
@@ -351,7 +351,7 @@ impl Shared {
         let dependents = std::mem::take(&mut *self.dependents.lock());
         let mut busy: Vec<_> = dependents.known.iter().filter_map(Weak::upgrade).collect();
         loop {
-            // One that is busy may wait for a lock of another one, a transaction, which releases it.
+            // A call in progress may wait for the lock of a transaction; releasing that transaction ends the call.
             busy.retain(|dependent| !dependent.clone().try_release());
             if busy.is_empty() {
                 break;

@@ -40,15 +40,15 @@ impl Snapshot {
         })
     }
 
-    /// The snapshot, if it is one of the database `of`.
+    /// The snapshot. Raises `InvalidArgument` if it belongs to another database than `of`.
     pub fn cell_of(&self, of: &Arc<Shared>) -> PyResult<Reading<'_, SnapshotCell>> {
         match Arc::ptr_eq(&self.shared, of) {
             true => self.inner.read(),
-            false => Err(invalid("the snapshot is one of another database")),
+            false => Err(invalid("the snapshot belongs to another database")),
         }
     }
 
-    /// The sequence number of the snapshot, if it is one of the database `of`.
+    /// Its sequence number. Raises `InvalidArgument` if it belongs to another database than `of`.
     pub fn sequence_of(&self, of: &Arc<Shared>) -> PyResult<SequenceNumber> {
         Ok(self.cell_of(of)?.borrow_dependent().sequence())
     }

@@ -286,7 +286,7 @@ def test_a_chunk_of_an_asynchronous_scan_waits_for_the_one_that_is_read(path):
 
 
 def test_forked_children_open_databases_while_others_write(path, tmp_path):
-    """Regression: locks that know the threads of the parent crashed one child in ten."""
+    """Regression: locks with a table of the parent's threads crashed children."""
     with cairn.Db(path, create_if_missing=True, write_buffer_size=65536) as db:
         done = threading.Event()
 
@@ -304,7 +304,7 @@ def test_forked_children_open_databases_while_others_write(path, tmp_path):
         for child in range(60):
             pid = os.fork()
             if pid == 0:
-                # A child that waits for ever is killed.
+                # Kills a child that hangs.
                 signal.alarm(20)
                 own = cairn.Db(tmp_path / str(child), create_if_missing=True)
                 own[b"a"] = b"b"

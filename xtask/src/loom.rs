@@ -32,7 +32,7 @@ const SHUTTLED: [&str; 3] = ["cairn-memory", "cairn-locks", "cairn-platform"];
 /// The compiler for the tests under shuttle.
 const SHUTTLE_COMPILER: &str = ".ci/rustc-shuttle";
 
-/// The tests take seconds, optimizing the crates of the workspace takes longer.
+/// The tests run for seconds; optimizing the crates would take longer.
 const UNOPTIMIZED: &str = "profile.dev.opt-level=0";
 
 /// Runs the shuttle tests, one at a time: they share the headers of buffers.

@@ -37,7 +37,7 @@ fn require(holds: bool, why: &str) -> Result<()> {
     }
 }
 
-/// The most levels of a tree. RocksDB has no limit; a tree of more than a dozen has no use.
+/// The maximum of `num_levels`, which RocksDB does not limit. A MANIFEST with higher levels is corrupt.
 pub const MAX_LEVELS: usize = 64;
 
 /// The most blob files that writes of a family append to.

@@ -1,10 +1,10 @@
 //! The locks of the standard library without poisoning, and with condition variables that borrow the guard.
 //!
-//! Their whole state is in the lock. A library that keeps the waiting threads of the process in a table of its own, as
-//! `parking_lot` does, would hand that table to a child process after a fork, whose threads are all but one gone: a
-//! database that the child opens would then follow pointers to their stacks.
+//! Each lock contains its whole state. Locks that share a table of waiting threads, as those of `parking_lot` do, are not
+//! safe after a fork: the child inherits the table without the threads, and locking in the child then follows pointers to
+//! their former stacks.
 
-#![allow(clippy::disallowed_types, reason = "the locks that others are to use")]
+#![allow(clippy::disallowed_types, reason = "this module wraps them")]
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-/// What a poisoned lock protects is used like any other.
+/// Returns the guard or the value, and ignores poisoning.
 fn unpoisoned<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,26 +36,26 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// The value of a mutex that nobody else has.
+    /// Consumes the mutex and returns the value.
     pub fn into_inner(self) -> T {
         unpoisoned(self.0.into_inner())
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until the mutex is unlocked, and locks it.
+    /// Locks the mutex. Blocks while another thread holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(unpoisoned(self.0.lock())))
     }
 
-    /// Locks the mutex if nobody else has.
+    /// Locks the mutex without blocking. Returns `None` if it is locked.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         unpoisoned_try(self.0.try_lock()).map(|guard| MutexGuard(Some(guard)))
     }
 
-    /// The value, which nobody else can lock.
+    /// Returns the value without locking: `&mut self` excludes other threads.
     pub fn get_mut(&mut self) -> &mut T {
         unpoisoned(self.0.get_mut())
     }
@@ -67,10 +67,10 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A locked mutex, which is unlocked when this is dropped.
+/// The guard of a locked mutex. Dropping it unlocks the mutex.
 #[must_use = "the mutex is unlocked at once"]
 pub struct MutexGuard<'a, T: ?Sized>(
-    /// `None` only while a condition variable waits, which borrows the guard.
+    /// `None` only during a wait for a condition variable.
     Option<std::sync::MutexGuard<'a, T>>,
 );
 
@@ -81,7 +81,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     fn deref(&self) -> &T {
         match &self.0 {
             Some(guard) => guard,
-            None => unreachable!("a condition variable has the guard"),
+            None => unreachable!("the guard is borrowed by a wait"),
         }
     }
 }
@@ -91,7 +91,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         match &mut self.0 {
             Some(guard) => guard,
-            None => unreachable!("a condition variable has the guard"),
+            None => unreachable!("the guard is borrowed by a wait"),
         }
     }
 }
@@ -102,23 +102,23 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// A condition variable. Waits may end spuriously.
+/// A condition variable. Spurious wakeups are possible.
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// Creates a condition variable that nobody waits for.
+    /// Creates a condition variable.
     pub const fn new() -> Condvar {
         Condvar(std::sync::Condvar::new())
     }
 
-    /// Unlocks the mutex, waits until it is notified, and locks the mutex again.
+    /// Unlocks the mutex, blocks until the next notification, and locks the mutex again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.0.take();
         guard.0 = held.map(|held| unpoisoned(self.0.wait(held)));
     }
 
-    /// Like [`Condvar::wait`], for at most `limit`. Returns true if that has passed.
+    /// Like [`Condvar::wait`], but blocks for at most `limit`. Returns true if the wait timed out.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) -> bool {
         let Some(held) = guard.0.take() else {
             return false;
@@ -128,18 +128,18 @@ impl Condvar {
         outcome.timed_out()
     }
 
-    /// Wakes one waiting thread.
+    /// Wakes one thread blocked in a wait.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all waiting threads.
+    /// Wakes all threads blocked in a wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 }
 
-/// A lock that many readers or one writer hold.
+/// A reader-writer lock.
 #[derive(Default)]
 pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 
@@ -151,13 +151,13 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until there is no writer, and locks it for reading. The caller must not hold it already.
+    /// Locks for reading. Blocks while there is a writer, and may deadlock if the calling thread already has the lock.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         unpoisoned(self.0.read())
     }
 
-    /// Waits until nobody holds it, and locks it for writing.
+    /// Locks for writing. Blocks while there are readers or a writer.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         unpoisoned(self.0.write())
@@ -176,7 +176,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_panic_unlocks_and_leaves_the_value() {
+    fn locks_are_not_poisoned() {
         let mutex = Mutex::new(1);
         let lock = RwLock::new(1);
         let panics = || {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_unlocks_until_it_is_notified_or_its_limit_has_passed() {
+    fn waits_unlock_and_end_by_notification_or_timeout() {
         let (mutex, changed) = (Mutex::new(false), Condvar::new());
         std::thread::scope(|scope| {
             let mut set = mutex.lock();
@@ -205,7 +205,7 @@ mod tests {
                 changed.wait(&mut set);
             }
         });
-        // Nobody notifies: a wait that ends spuriously is repeated.
+        // Without a notification only a spurious wakeup ends a wait before the timeout.
         let mut set = mutex.lock();
         while !changed.wait_for(&mut set, Duration::from_millis(1)) {}
         assert!(*set);

@@ -374,14 +374,15 @@ fn a_callee_that_uses_the_database_is_served_or_gets_the_restriction() {
     );
 }
 
-/// Uses a database in every way from a callee of this kind in every phase. Returns how often it was served and refused.
+/// Runs every phase with every use of the database in the callback of this kind. Returns the numbers of uses that
+/// succeeded and that were rejected.
 fn uses(kind: &'static str) -> [usize; 2] {
     let [mut served, mut refused] = [0, 0];
     for phase in PHASES {
         for (what, act) in USES {
             let name = format!("{kind} during {phase} uses {what}");
             let Some(answer) = use_once(kind, phase, &name, act) else {
-                // It is not called in this phase: its other uses need not be tried.
+                // This phase does not call the callback, so the other uses cannot run.
                 break;
             };
             let closes = what == "close" || phase == "close";
@@ -398,7 +399,8 @@ fn uses(kind: &'static str) -> [usize; 2] {
     [served, refused]
 }
 
-/// What `act` returns to a callee of this kind that calls it in `phase`, or `None` if it is not called.
+/// Runs `phase` once, with `act` in the callback of this kind. Returns the result of `act`, or `None` if the phase does
+/// not call the callback.
 fn use_once(
     kind: &'static str,
     phase: &'static str,
