@@ -235,7 +235,23 @@ fn without_c(root: &Path) -> Result<(), String> {
 /// The cases of each property that does not specify a number.
 const PROPERTY_CASES: &str = "96";
 
+/// The variable from which the property tests take their seed. Without it, they choose one themselves.
+const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
+
+/// The seed of all properties: other commits try other cases, and a run of the same files tries the same ones.
+fn property_seed(root: &Path) -> Result<u64, String> {
+    let tree = printed(&mut command(root, "git", &["rev-parse", "HEAD^{tree}"]))?;
+    tree.get(..16)
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .ok_or_else(|| format!("git rev-parse printed {tree:?}, not a hash"))
+}
+
 fn unit(root: &Path) -> Result<(), String> {
+    let seed = match std::env::var(PROPERTY_SEED) {
+        Ok(seed) => seed,
+        Err(_) => property_seed(root)?.to_string(),
+    };
+    eprintln!("xtask: properties are tested with {PROPERTY_SEED}={seed}");
     let mut tests = command(
         root,
         "cargo",
@@ -256,7 +272,8 @@ fn unit(root: &Path) -> Result<(), String> {
             "--no-fail-fast",
         ],
     );
-    finish(tests.env("PROPTEST_CASES", PROPERTY_CASES))
+    tests.env("PROPTEST_CASES", PROPERTY_CASES);
+    finish(tests.env(PROPERTY_SEED, seed))
 }
 
 fn crash(root: &Path) -> Result<(), String> {

@@ -134,9 +134,10 @@ impl Jobs {
         self.running[kind as usize]
     }
 
-    /// True if no flush and no compaction is scheduled.
+    /// True if no flush and no compaction is scheduled or still running. A job that has ended runs until the jobs that it has
+    /// made due are scheduled: who waits for this does not take the time between two jobs for the end of all.
     pub(crate) fn are_idle(&self) -> bool {
-        self.scheduled == [0, 0]
+        (self.scheduled, self.running) == ([0, 0], [0, 0])
     }
 
     /// True if no flush and no compaction is scheduled and no manual compaction is waiting for its turn.
@@ -371,8 +372,9 @@ mod tests {
         jobs.end(JobKind::Flush);
         // A job that has changed the tree counts as running until waiters are notified.
         assert_eq!((jobs.flushes(), jobs.running(JobKind::Flush)), (0, 1));
-        jobs.stop_running(JobKind::Flush);
         jobs.end(JobKind::Compaction);
+        assert!(!jobs.are_idle());
+        jobs.stop_running(JobKind::Flush);
         jobs.begin_manual(false, &Canceled::default()).unwrap();
         assert!(jobs.are_idle() && !jobs.are_over());
         jobs.end_manual(false);

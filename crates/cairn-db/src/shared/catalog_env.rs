@@ -43,7 +43,8 @@ impl CatalogEnv for Shared {
         tree.apply(&edit.kind);
         publish();
         self.check_tree(&tree);
-        if let InstalledKind::Dropped(_) = edit.kind {
+        // A write that follows the flush or the change sees its consequences.
+        if let InstalledKind::Changes(_) | InstalledKind::Dropped(_) = edit.kind {
             self.update_conditions(&mut tree);
             self.changed.notify_all();
         }

@@ -2,9 +2,10 @@
 //!
 //! The builder gives finished blocks to its threads in turn, and takes the results in the same order, always after the same
 //! number of further blocks: the content of the file does not depend on the timing of the threads. Nor does it depend on
-//! their number, unless `auto_skip` is on: its estimate does not include the blocks that the threads still have. A thread has
-//! a compressor of its own and two channels, which hold all of its blocks, so that no thread waits to give one. Dropping the
-//! sender of its blocks ends it.
+//! their number, with two exceptions: the estimate of `auto_skip` does not include the blocks that the threads still have,
+//! and zlib's library finds other matches at the end of a dictionary if the compressor had another block before. A thread
+//! has a compressor of its own and two channels, which hold all of its blocks, so that no thread waits to give one. Dropping
+//! the sender of its blocks ends it.
 //!
 //! Codecs that compress a block in a few microseconds are left to the builder, as in RocksDB, and so are small tables, for
 //! which threads would not be worth their start.

@@ -16,6 +16,7 @@
 //! S2. Every scheduled job is finished and settled exactly once, even if it fails, and the next jobs are then
 //! scheduled.
 //! S3. No flush starts while background work is paused, and no compaction while a hold prevents it.
+//! S4. Jobs are not idle ([`Jobs::are_idle`]) between the end of a job and the start of the jobs that it has made due.
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -92,6 +92,8 @@ impl Work for Fake {
     fn settle(self: &Arc<Self>, _kind: JobKind, outcome: usize, then: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         assert!(state.finished.iter().any(|(_, number)| *number == outcome));
+        // Regression: waiters for the end of all jobs went on before the jobs that this one has made due were scheduled.
+        assert!(!state.jobs.are_idle(), "S4");
         then(&mut state);
         state.settled += 1;
         self.changed.notify_all();
