@@ -284,6 +284,25 @@ def test_the_exception_of_a_merge_is_the_cause_of_no_other_error(path):
         assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
+def test_endless_recursion_of_a_merge_function_is_an_error_in_each_thread(path):
+    db = None
+
+    def recurse(key, existing, operands):
+        return db.get(key)
+
+    operator = cairn.MergeOperator("recurse", recurse)
+    db = cairn.Db(path, create_if_missing=True, merge_operator=operator)
+    db.put(b"k", b"0")
+    db.merge(b"k", b"1")
+    db.merge(b"k", b"2")
+    with pytest.raises(cairn.Corruption):
+        db[b"k"]
+    # Regression: the stack of the thread that flushes was smaller than what Python's limit allows, and the process ended.
+    with pytest.raises(cairn.Corruption):
+        db.flush()
+    db.close()
+
+
 def test_a_merge_function_cannot_close_its_database(path):
     def close(key, existing, operands):
         with pytest.raises(cairn.Busy):

@@ -26,6 +26,10 @@ use crate::timer::Timers;
 /// The time between attempts to start a thread while there is none.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// The size of the stack of a thread, of which the kernel provides what is touched. Jobs call comparators, filters and merge
+/// operators of programs, which may rely on the size that threads have by default in C.
+const STACK: usize = 8 << 20;
+
 /// A pool of threads for background jobs, shared by databases.
 pub struct ThreadPool {
     lanes: Arc<Lanes>,
@@ -245,7 +249,9 @@ impl Lanes {
         };
         let lanes = Arc::clone(self);
         let started = lane.may_start().and_then(|()| {
-            let thread = std::thread::Builder::new().name(format!("{}-{number}", lane.name));
+            let thread = std::thread::Builder::new()
+                .name(format!("{}-{number}", lane.name))
+                .stack_size(STACK);
             thread.spawn(move || lanes.0[index].serve())
         });
         let mut state = lane.state.lock();
@@ -411,6 +417,27 @@ mod tests {
             drop(held);
             assert_eq!(receive.recv().unwrap(), Some(Priority::High));
         }
+    }
+
+    /// Regression: threads had the 2 MiB that are the default of the standard library. A merge operator that ran in RocksDB's
+    /// threads ended the process.
+    #[test]
+    fn jobs_have_as_much_stack_as_threads_of_c() {
+        #[inline(never)]
+        fn descend(frames: u32) -> u64 {
+            let frame = std::hint::black_box([u64::from(frames); 512]);
+            match frames {
+                0 => 0,
+                _ => std::hint::black_box(descend(frames - 1)) + frame[0] / u64::from(frames),
+            }
+        }
+        let pool = ThreadPool::new();
+        let (send, receive) = channel();
+        pool.spawn(
+            Priority::High,
+            Box::new(move || send.send(descend(700)).unwrap()),
+        );
+        assert_eq!(receive.recv().unwrap(), 700);
     }
 
     #[test]
