@@ -8,7 +8,7 @@ use cairn::{Db, Family, Iter, WriteBatch};
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions, WriteOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, PosixFileSystem, RandomAccessFile};
-use cairn_types::{Error, KeyOrder, Result};
+use cairn_types::{Error, Result};
 use cairn_version::manifest::{self, Recovered};
 
 use crate::args::{
@@ -19,6 +19,7 @@ use crate::complain;
 use crate::load::{self, Format};
 use crate::progress::Progress;
 use crate::show::{escaped, hex, json_error, json_row, json_text, unhex};
+use crate::tables;
 use crate::target::{self, Use};
 
 /// Decodes a key from the command line.
@@ -349,8 +350,7 @@ pub fn recovered(dir: &Path) -> Result<Recovered> {
             dir.display()
         ))
     })?;
-    // Family names do not depend on the key order.
-    let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
+    let order = |_: &str, name: &str| Ok(tables::order_named(name));
     manifest::replay(&PosixFileSystem, dir, number, &order)
 }
 

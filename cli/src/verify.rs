@@ -103,7 +103,7 @@ fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result
     let sizes = files.iter().map(|(path, _)| file_len(path));
     found.progress.set_total(sizes.fold(0, u64::saturating_add));
     // Key order cannot be verified with an unknown comparator; checksums can.
-    let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
+    let order = |_: &str, name: &str| Ok(tables::order_named(name));
     let recovered = match manifest::replay(&PosixFileSystem, dir, number, &order) {
         Ok(recovered) => Some(recovered),
         Err(error) => {

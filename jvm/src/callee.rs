@@ -71,7 +71,12 @@ impl Callee {
             load: *load,
         });
         let _restore = Restore(LOADER.replace(loader));
-        attached(|env| env.frame(|| work(env)).inspect_err(|_| fail(env)).ok()).flatten()
+        attached(|env| {
+            let done = env.frame(|| work(env));
+            // A thread of the engine never returns to Java, which would release what `fail` leaves.
+            done.inspect_err(|_| env.scope(|| fail(env))).ok()
+        })
+        .flatten()
     }
 
     /// Calls Java. An exception is written to the standard error stream, and the result is then `None`.

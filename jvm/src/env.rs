@@ -908,6 +908,16 @@ impl Env {
         self.checked(Object(buffer))
     }
 
+    /// Runs `work`, during which an exception may be pending, and then releases the local references that it created.
+    pub fn scope(self, work: impl FnOnce()) {
+        // Without memory for a frame, the references last until the thread returns to Java.
+        let is_pushed = jni!(self, PushLocalFrame, 16) == 0;
+        work();
+        if is_pushed {
+            jni!(self, PopLocalFrame, null_mut());
+        }
+    }
+
     /// Runs `work` and then releases the local references that it created.
     pub fn frame<T>(self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         if jni!(self, PushLocalFrame, 64) != 0 {

@@ -291,19 +291,25 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         &p.compression,
     ];
     for text in texts {
-        arguments.push(jvalue {
-            l: env.string(text)?.0,
-        });
+        let text = match text.is_empty() {
+            true => std::ptr::null_mut(),
+            false => env.string(text)?.0,
+        };
+        arguments.push(jvalue { l: text });
     }
+    // As in RocksJava, a binary value ends at its first zero.
     let text = |bytes: &[u8]| {
+        let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
         env.string(&String::from_utf8_lossy(bytes))
             .map(|text| Object(text.0))
     };
-    // Those of collectors, whose readable forms are the same: the methods above have the properties of the table.
-    for _ in 0..2 {
-        let user = p.others.iter();
-        let user = env.map(user.map(|(name, value)| Ok((text(name)?, text(value)?))))?;
-        arguments.push(jvalue { l: user.0 });
+    for user in [&p.user_collected(), &p.others] {
+        let user = user
+            .iter()
+            .map(|(name, value)| Ok((text(name)?, text(value)?)));
+        arguments.push(jvalue {
+            l: env.map(user)?.0,
+        });
     }
     let class = "org/rocksdb/TableProperties";
     // Release 6.20 lacks the last number, and has the offsets of properties in the file, which stay empty.

@@ -1,4 +1,5 @@
 import java.io.File;
+import java.lang.ref.WeakReference;
 import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
@@ -17,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import org.rocksdb.*;
 
 /**
@@ -435,6 +437,67 @@ public final class Behaviour {
       db.put(bytes("a"), bytes("1"));
       db.flush(new FlushOptions());
       check(calls.get() > 1, "nothing was called");
+    }
+  }
+
+  /** Regression: the threads of the engine kept references to the exceptions of callbacks as long as they ran. */
+  private static void exceptionsAreForgotten(final String path) throws Exception {
+    final List<WeakReference<Throwable>> thrown = Collections.synchronizedList(new ArrayList<>());
+    final Supplier<RuntimeException> fail = () -> {
+      final RuntimeException exception = new IllegalStateException("on purpose");
+      thrown.add(new WeakReference<>(exception));
+      return exception;
+    };
+    try (AbstractEventListener listener = new AbstractEventListener() {
+           @Override
+           public void onFlushCompleted(final RocksDB db, final FlushJobInfo info) {
+             throw fail.get();
+           }
+         };
+         Logger logger = new Logger(InfoLogLevel.INFO_LEVEL) {
+           @Override
+           protected void log(final InfoLogLevel level, final String message) {
+             throw fail.get();
+           }
+         };
+         Options options = new Options()
+                               .setCreateIfMissing(true)
+                               .setDisableAutoCompactions(true)
+                               .setListeners(Collections.singletonList(listener))
+                               .setLogger(logger);
+         RocksDB db = RocksDB.open(options, path)) {
+      for (int n = 0; n < 5; n++) {
+        db.put(bytes("a"), bytes("1"));
+        db.flush(new FlushOptions());
+      }
+      check(thrown.size() > 10, "few exceptions: " + thrown.size());
+      for (int n = 0; n < 200 && thrown.stream().anyMatch(one -> one.get() != null); n++) {
+        System.gc();
+        Thread.sleep(10);
+      }
+      final long kept = thrown.stream().filter(one -> one.get() != null).count();
+      check(kept == 0, kept + " of " + thrown.size() + " exceptions are kept");
+    }
+  }
+
+  private static void propertiesOfTables(final String path) throws Exception {
+    try (Options options =
+             new Options().setCreateIfMissing(true).setMergeOperator(new StringAppendOperator());
+         RocksDB db = RocksDB.open(options, path)) {
+      db.merge(bytes("a"), bytes("1"));
+      db.delete(bytes("b"));
+      db.flush(new FlushOptions());
+      check(db.getPropertiesOfAllTables().size() == 1, "one table");
+      for (final TableProperties table : db.getPropertiesOfAllTables().values()) {
+        check(table.getFilterPolicyName() == null, "filter: " + table.getFilterPolicyName());
+        // Regression: only properties of a program's collectors were returned.
+        final Map<String, String> user = table.getUserCollectedProperties();
+        check("\u0001".equals(user.get("rocksdb.deleted.keys")), "deletions: " + user);
+        check("\u0001".equals(user.get("rocksdb.merge.operands")), "operands: " + user);
+        check("".equals(user.get("rocksdb.block.based.table.index.type")), "index: " + user);
+        check("1".equals(user.get("rocksdb.block.based.table.whole.key.filtering")),
+            "filtering: " + user);
+      }
     }
   }
 
@@ -1342,6 +1405,8 @@ public final class Behaviour {
     cases.put("exceptionInWalFilter", Behaviour::exceptionInWalFilter);
     cases.put("traces", Behaviour::traces);
     cases.put("exceptionsInListenersAndLoggers", Behaviour::exceptionsInListenersAndLoggers);
+    cases.put("exceptionsAreForgotten", Behaviour::exceptionsAreForgotten);
+    cases.put("propertiesOfTables", Behaviour::propertiesOfTables);
     cases.put("twoDatabases", Behaviour::twoDatabases);
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);

@@ -1,7 +1,12 @@
 //! `inspect` and `verify` on single files.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+
+use cairn_options::{CompactRangeOptions, FamilyOptions};
+use cairn_types::{Comparator, KeyOrder};
 
 use crate::golden::unpacked;
 use crate::{printed, refused, text};
@@ -16,6 +21,58 @@ fn a_table_is_shown_with_its_properties_and_entries() {
         "{shown}"
     );
     assert!(shown.contains("key0000") && shown.ends_with("all checksums match\n"));
+}
+
+/// Compares the lengths of keys first.
+struct ByLength;
+
+impl Comparator for ByLength {
+    fn name(&self) -> &str {
+        "by.length"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
+}
+
+/// Regression: `verify` took tables in the order of a program for damaged, `inspect` failed, and `list-families` reported
+/// the order of bytes.
+#[test]
+fn files_in_the_order_of_a_program_can_be_verified_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let options = FamilyOptions {
+        comparator: KeyOrder::Custom(Arc::new(ByLength)),
+        ..FamilyOptions::default()
+    };
+    let db = cairn::Db::builder(&path)
+        .create_if_missing(true)
+        .family("default", options)
+        .open()
+        .unwrap();
+    for run in 0..3 {
+        for key in ["zz", "aaa", "b", "cccc"] {
+            db.put(format!("{key}{run}").as_bytes(), b"1").unwrap();
+        }
+        db.delete_range(b"y", b"aa").unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    db.close().unwrap();
+    assert!(printed(&["verify", "--db", text(&path)]).ends_with("no damage\n"));
+    assert!(printed(&["list-families", "--db", text(&path), "--long"]).contains("by.length"));
+    let mut shown = String::new();
+    for entry in fs::read_dir(&path).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_some_and(|extension| extension == "sst") {
+            shown += &printed(&["inspect", "--entries", text(&file)]);
+        }
+    }
+    assert!(shown.contains("rocksdb.comparator = by.length"), "{shown}");
+    let at = |key| shown.find(key).unwrap();
+    assert!(at("b0") < at("zz1") && at("zz1") < at("aaa2"), "{shown}");
 }
 
 #[test]

@@ -65,6 +65,8 @@ impl Origin {
     }
 }
 
+const DELETED_KEYS: &[u8] = b"rocksdb.deleted.keys";
+const MERGE_OPERANDS: &[u8] = b"rocksdb.merge.operands";
 const INDEX_TYPE: &[u8] = b"rocksdb.block.based.table.index.type";
 const WHOLE_KEY_FILTERING: &[u8] = b"rocksdb.block.based.table.whole.key.filtering";
 const PREFIX_FILTERING: &[u8] = b"rocksdb.block.based.table.prefix.filtering";
@@ -402,6 +404,16 @@ impl Properties {
         encode_entries(rows, Restarts::First)
     }
 
+    /// The properties that RocksDB shows as user-collected ones of a file that it has read: those of collectors, among them
+    /// its own, and the numbers of deletions and merge operands, encoded as in the file.
+    #[must_use]
+    pub fn user_collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut rows = self.collected();
+        put_number(&mut rows, DELETED_KEYS, self.num_deletions);
+        put_number(&mut rows, MERGE_OPERANDS, self.num_merge_operands);
+        rows
+    }
+
     /// The properties that RocksDB treats as those of property collectors, by name, as in a properties block.
     pub(crate) fn collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut rows = self.others.clone();
@@ -503,6 +515,23 @@ mod tests {
         assert_eq!(Properties::decode(&block).unwrap(), sample());
         let at = Properties::find_global_seqno(&block).unwrap();
         assert_eq!(block[at], 77u64.to_le_bytes());
+    }
+
+    #[test]
+    fn user_collected_properties_include_those_of_the_engines_collectors() {
+        let properties = Properties {
+            num_merge_operands: 300,
+            index_kind: Some(IndexKind::BinarySearch),
+            prefix_filtering: Some(false),
+            ..sample()
+        };
+        let all = properties.user_collected();
+        let value = |name: &[u8]| all.get(name).map(Vec::as_slice);
+        assert_eq!(value(b"my.property"), Some(&b"x"[..]));
+        assert_eq!(value(INDEX_TYPE), Some(&[0; 4][..]));
+        assert_eq!(value(PREFIX_FILTERING), Some(&b"0"[..]));
+        assert_eq!(value(MERGE_OPERANDS), Some(&[0xac, 2][..]));
+        assert_eq!(value(b"rocksdb.comparator"), None);
     }
 
     #[test]
