@@ -138,9 +138,7 @@ impl Shared {
                 return false;
             };
             let options = family.options();
-            let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
-            let flushes = !state.immutables.is_empty()
-                && (state.flush_requested || state.immutables.len() >= to_merge);
+            let flushes = state.has_pending_flush(&options);
             let compacts = !options.disable_auto_compactions
                 && self.is_compaction_due(family, &state.busy, &family.view().version);
             flushes || compacts

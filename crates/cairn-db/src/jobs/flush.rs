@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cairn_observe::FlushReason;
 use cairn_observe::listener::ManualFlushInfo;
-use cairn_options::FlushOptions;
+use cairn_options::{FamilyOptions, FlushOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::catalog::family::FamilyState;
@@ -55,17 +55,15 @@ impl Shared {
 
     /// Reserves the memtables of `family` that wait for a flush. False if none is due.
     pub(crate) fn reserve_flush(&self, tree: &mut Tree, family: &FamilyState) -> bool {
-        let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
         if tree.jobs.flushes() >= self.options().background_limits().0 {
             return false;
         }
         let Some(state) = tree.families.get_mut(&family.id()) else {
             return false;
         };
-        let enough = state.flush_requested || state.immutables.len() >= to_merge;
         if state.flushing
+            || !state.has_pending_flush(&family.options())
             || state.flushable(self.published()).next().is_none()
-            || !enough
             || self.must_wait(state.retry_flush.as_ref())
         {
             return false;
@@ -395,6 +393,13 @@ fn has_failed(state: &FamilyTree) -> Option<&Error> {
 }
 
 impl FamilyTree {
+    /// True if a flush is running or due, also if it waits for a thread, a retry or the end of a pause.
+    pub(crate) fn has_pending_flush(&self, options: &FamilyOptions) -> bool {
+        let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+        let waits = self.immutables.len();
+        self.flushing || waits >= to_merge || waits > 0 && self.flush_requested
+    }
+
     /// Returns the memtables that can be flushed, oldest first: those with only entries up to `published`, the last
     /// visible sequence number, except one that shares a log with the next. An entry that is not visible yet could
     /// replace one that still is.

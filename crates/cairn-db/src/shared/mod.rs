@@ -14,6 +14,7 @@ pub(crate) mod kept_files;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::Guard;
 use cairn_format::batch::PreparePolicy;
@@ -272,7 +273,16 @@ impl Shared {
     /// # Errors
     ///
     /// `Busy` in a callback that must not wait.
-    pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&self, done: impl FnMut(&Tree) -> bool) -> Result<()> {
+        self.wait_until_or_look(Duration::MAX, done)
+    }
+
+    /// [`Shared::wait_until`], with a call of `done` after each `period` even if nothing is notified.
+    pub(crate) fn wait_until_or_look(
+        &self,
+        period: Duration,
+        mut done: impl FnMut(&Tree) -> bool,
+    ) -> Result<()> {
         loop {
             if self.context.is_forked() || done(&self.tree.lock()) {
                 return Ok(());
@@ -285,7 +295,10 @@ impl Shared {
             if done(&tree) {
                 return Ok(());
             }
-            tree.wait(&self.changed);
+            match period {
+                Duration::MAX => tree.wait(&self.changed),
+                period => drop(tree.wait_for(&self.changed, period)),
+            }
         }
     }
 }

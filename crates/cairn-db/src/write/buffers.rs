@@ -1,6 +1,7 @@
 //! The memory budget of memtables: how the write-group leader enforces the `WriteBufferManager`'s limit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_memory::write_buffer::{FlushPolicy, FlushRequest, MemtableOwner};
 use cairn_observe::FlushReason;
@@ -10,7 +11,19 @@ use cairn_types::{Error, Result};
 
 use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
-use crate::shared::Shared;
+use crate::shared::{Shared, Tree};
+
+/// The time between looks of a stalled writer at the limit and at the memory in use.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The state of the write buffer manager and of the families before a selection.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BeforeSelection {
+    /// [`WriteBufferManager::checks`](cairn_memory::WriteBufferManager::checks).
+    checks: u64,
+    /// True if a family could be selected: one with entries in memory and without a pending flush.
+    could_select: bool,
+}
 
 impl Shared {
     pub(crate) fn buffers_want_a_flush(&self) -> bool {
@@ -40,39 +53,54 @@ impl Shared {
         }
     }
 
-    fn family_of_largest_memtable(&self) -> Vec<Arc<FamilyState>> {
+    /// The families with entries in memory for which no flush is pending. As in RocksDB, the others are not flushed: another
+    /// memtable of theirs would be small, and would soon be one too many.
+    fn flushable_families(&self, tree: &Tree) -> Vec<Arc<FamilyState>> {
+        let is_pending = |family: &FamilyState| {
+            let state = tree.families.get(&family.id());
+            state.is_some_and(|state| state.has_pending_flush(&family.options()))
+        };
         let families = self.catalog.families();
         let filled = families
             .iter()
             .filter(|family| family.memtable().first_seq().is_some());
-        let largest = filled.max_by_key(|family| family.memtable().memory_usage());
-        largest.cloned().into_iter().collect()
+        filled
+            .filter(|family| !is_pending(family))
+            .cloned()
+            .collect()
+    }
+
+    fn family_of_largest_memtable(&self) -> Vec<Arc<FamilyState>> {
+        let families = self.flushable_families(&self.tree.lock()).into_iter();
+        let largest = families.max_by_key(|family| family.memtable().memory_usage());
+        largest.into_iter().collect()
     }
 
     /// Returns the family with the oldest memtable.
     fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
-        let families = self.catalog.families();
-        let filled = families.iter().filter_map(|family| {
-            let first = family.memtable().first_seq()?;
-            Some((first, family.clone()))
-        });
-        let oldest = filled.min_by_key(|(first, _)| *first);
-        oldest.map(|(_, family)| family).into_iter().collect()
+        let families = self.flushable_families(&self.tree.lock()).into_iter();
+        let oldest = families.min_by_key(|family| family.memtable().first_seq());
+        oldest.into_iter().collect()
     }
 
-    /// Returns [`WriteBufferManager::checks`](cairn_memory::WriteBufferManager::checks).
-    pub(super) fn checks_for_buffers(&self) -> u64 {
-        let buffers = self.writes.buffers.as_ref();
-        buffers.map_or(0, |buffers| buffers.checks())
+    /// What a leader has to know before it selects a memtable to flush, to notice a change while it waits.
+    pub(super) fn before_selection(&self) -> BeforeSelection {
+        let Some(buffers) = &self.writes.buffers else {
+            return BeforeSelection::default();
+        };
+        BeforeSelection {
+            checks: buffers.checks(),
+            could_select: !self.flushable_families(&self.tree.lock()).is_empty(),
+        }
     }
 
-    /// Waits while the write buffer manager stalls writes, or until there is a reason to check again since `checks`
-    /// was read. Returns true if it waited. A stall with several waits is counted once: `stalled` is then set. The caller
+    /// Waits while the write buffer manager stalls writes, or until there is a reason to select again since `before`.
+    /// Returns true if it waited. A stall with several waits is counted once: `stalled` is then set. The caller
     /// leads.
     pub(super) fn wait_for_buffers(
         &self,
         no_slowdown: bool,
-        checks: u64,
+        before: BeforeSelection,
         stalled: &mut bool,
     ) -> Result<bool> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
@@ -82,18 +110,21 @@ impl Shared {
         // If nothing in this database is waiting for a flush, another database has to free memory; this one
         // might otherwise wait forever if that one receives no writes.
         self.signals.request_attention();
+        let refusal = Error::incomplete(
+            "memtables have used up the write buffer manager's budget and no_slowdown is set",
+        );
         if no_slowdown {
-            return Err(Error::incomplete(
-                "memtables have used up the write buffer manager's budget and no_slowdown is set",
-            ));
+            return Err(refusal);
         }
+        let _held_back = self.writes.commits.hold_back(refusal);
         if !std::mem::replace(stalled, true) {
             self.telemetry.record_buffer_stop();
         }
         // Only the leader, which is waiting here, can carry out a requested flush. If another database could
-        // not carry out one, this one selects again.
-        self.wait_until(|_| {
-            buffers.checks() != checks
+        // not carry out one, this one selects again. The threads that wake waiters may all be busy.
+        self.wait_until_or_look(LOOK, |tree| {
+            buffers.checks() != before.checks
+                || !before.could_select && !self.flushable_families(tree).is_empty()
                 || self.writes.flush_requested.load(Ordering::Acquire)
                 || self.check_writable().is_err()
                 || self.check_stall().is_err()

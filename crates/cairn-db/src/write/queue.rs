@@ -16,6 +16,7 @@
 //! Q3. Every waiter gets exactly one turn: to lead, to insert, or to end its write.
 //! Q4. `lead` is `FREE` without a leader and waiters, `WAITED_FOR` with waiters, and `HELD` otherwise.
 //! Changes to and from `WAITED_FOR` are made under the lock of `waiting`.
+//! Q5. While a leader holds writes back ([`HeldBack`]), no write with `no_slowdown` waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,6 +55,18 @@ pub(crate) enum Kind {
     Batch(Mode),
     /// An exclusive operation: a memtable switch, a sync.
     Alone,
+    /// A write on a condition, which is in no group of another writer.
+    Conditional(Mode),
+}
+
+impl Kind {
+    /// True for a write that fails instead of waiting when writes are slowed down.
+    fn is_impatient(self) -> bool {
+        match self {
+            Kind::Batch(mode) | Kind::Conditional(mode) => mode.no_slowdown,
+            Kind::Alone => false,
+        }
+    }
 }
 
 /// A batch to write. Each part has a header, whose sequence number is not used.
@@ -134,7 +147,7 @@ impl OwnedBatch {
 /// A waiting writer. It owns a copy of its batch, so that the leader can read it.
 pub(crate) struct Waiter {
     pub(crate) kind: Kind,
-    /// Empty for [`Kind::Alone`].
+    /// Empty for kinds that join no group.
     pub(crate) batch: OwnedBatch,
     turn: Mutex<Option<Turn>>,
     /// Set when the turn has come.
@@ -202,7 +215,7 @@ impl Group {
 }
 
 impl Waiter {
-    /// Creates a waiter of `kind` with `batch` (empty for [`Kind::Alone`]).
+    /// Creates a waiter of `kind` with `batch` (empty for kinds that join no group).
     pub(crate) fn new(kind: Kind, batch: OwnedBatch) -> Arc<Waiter> {
         Arc::new(Waiter {
             kind,
@@ -261,7 +274,24 @@ impl Waiter {
 #[derive(Default)]
 pub(crate) struct Queue {
     lead: AtomicU32,
-    waiting: Mutex<VecDeque<Arc<Waiter>>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// In the order in which they joined.
+    writers: VecDeque<Arc<Waiter>>,
+    /// The error for writes with `no_slowdown` while the leader holds writes back.
+    refusal: Option<Error>,
+}
+
+/// The time during which a leader holds writes back. Ends when it is dropped.
+pub(crate) struct HeldBack<'a>(&'a Queue);
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.lock().refusal = None;
+    }
 }
 
 /// There is no leader.
@@ -280,7 +310,7 @@ impl Queue {
         }
         let mut waiting = self.waiting.lock();
         // A leader may release the lead concurrently, but only while there are no waiters (Q4).
-        while waiting.is_empty() && !self.change(HELD, WAITED_FOR) {
+        while waiting.writers.is_empty() && !self.change(HELD, WAITED_FOR) {
             if self.change(FREE, HELD) {
                 return None;
             }
@@ -290,8 +320,36 @@ impl Queue {
             "the lead is waited for while there are waiters (Q4)"
         );
         let waiter = waiter();
-        waiting.push_back(waiter.clone());
+        waiting.writers.push_back(waiter.clone());
+        self.refuse_impatient(&mut waiting);
         Some(waiter)
+    }
+
+    /// Ends the writes with `no_slowdown` among the waiters if the leader holds writes back.
+    fn refuse_impatient(&self, waiting: &mut Waiting) {
+        let Some(refusal) = &waiting.refusal else {
+            return;
+        };
+        waiting.writers.retain(|waiter| {
+            let is_impatient = waiter.kind.is_impatient();
+            if is_impatient {
+                waiter.finish(Err(refusal.clone()));
+            }
+            !is_impatient
+        });
+        if waiting.writers.is_empty() {
+            self.change(WAITED_FOR, HELD);
+        }
+    }
+
+    /// Begins to hold writes back: until the result is dropped, writes with `no_slowdown` fail with `refusal`. The caller
+    /// leads, and keeps the lead as long.
+    pub(crate) fn hold_back(&self, refusal: Error) -> HeldBack<'_> {
+        debug_assert!(self.is_led(), "the caller leads (Q1)");
+        let mut waiting = self.waiting.lock();
+        waiting.refusal = Some(refusal);
+        self.refuse_impatient(&mut waiting);
+        HeldBack(self)
     }
 
     /// Spins for a while until the lead becomes free. Returns true if the caller now leads.
@@ -323,7 +381,7 @@ impl Queue {
         let limit_bytes = limit_bytes();
         let mut group = Vec::new();
         let mut bytes = 0;
-        let mut waiting = self.waiting.lock();
+        let waiting = &mut self.waiting.lock().writers;
         while let Some(next) = waiting.front() {
             bytes += next.batch.get().len();
             if bytes > limit_bytes || !may_follow(leader, next.kind) {
@@ -344,8 +402,8 @@ impl Queue {
             return;
         }
         let mut waiting = self.waiting.lock();
-        let next = waiting.pop_front();
-        if waiting.is_empty() {
+        let next = waiting.writers.pop_front();
+        if waiting.writers.is_empty() {
             self.change(WAITED_FOR, HELD);
         }
         drop(waiting);
@@ -367,14 +425,19 @@ impl Queue {
         self.lead.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes the lead for an exclusive operation.
-    pub(crate) fn lead_alone(&self) {
-        if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, OwnedBatch::default())) {
-            let turn = waiter.wait();
-            assert!(
-                matches!(turn, Turn::Lead),
-                "an exclusive operation is in no group"
-            );
+    /// Takes the lead for an operation of `kind` that is in no group of another writer.
+    ///
+    /// # Errors
+    ///
+    /// That of a leader that holds writes back, if `kind` is a write with `no_slowdown`.
+    pub(crate) fn lead_alone(&self, kind: Kind) -> Result<()> {
+        let Some(waiter) = self.join(|| Waiter::new(kind, OwnedBatch::default())) else {
+            return Ok(());
+        };
+        match waiter.wait() {
+            Turn::Lead => Ok(()),
+            Turn::Finished(refused) => refused,
+            Turn::Insert(..) => unreachable!("a {kind:?} joins no group"),
         }
     }
 }
@@ -407,6 +470,35 @@ mod tests {
 
     fn join(queue: &Queue, kind: Kind, len: usize) -> Option<Arc<Waiter>> {
         queue.join(|| Waiter::new(kind, OwnedBatch::new(&Batch::whole(&vec![0; len]))))
+    }
+
+    /// Regression: writes with `no_slowdown` waited for a leader that waited itself.
+    #[test]
+    fn a_leader_that_holds_writes_back_refuses_impatient_ones() {
+        let impatient = Kind::Batch(Mode {
+            sync: false,
+            disable_wal: false,
+            no_slowdown: true,
+        });
+        let is_refused = |waiter: &Waiter| match waiter.turn.lock().take() {
+            Some(Turn::Finished(Err(error))) => error.code() == cairn_types::Code::Incomplete,
+            _ => false,
+        };
+        let queue = Queue::default();
+        assert!(join(&queue, PLAIN, 1).is_none());
+        let [before, patient] = [impatient, PLAIN].map(|kind| join(&queue, kind, 1).unwrap());
+        let held_back = queue.hold_back(Error::incomplete("held back"));
+        let later = join(&queue, impatient, 1).unwrap();
+        assert!(is_refused(&before) && is_refused(&later) && !is_refused(&patient));
+        assert_eq!(queue.followers(PLAIN, || 1000).len(), 1);
+        // The only waiter is refused, and the lead is not waited for.
+        assert!(is_refused(&join(&queue, impatient, 1).unwrap()));
+        assert_eq!(queue.lead.load(Ordering::Relaxed), HELD);
+        drop(held_back);
+        let last = join(&queue, impatient, 1).unwrap();
+        assert!(!is_refused(&last));
+        queue.hand_over();
+        assert!(matches!(last.wait(), Turn::Lead));
     }
 
     #[test]

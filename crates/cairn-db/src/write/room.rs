@@ -54,10 +54,10 @@ impl Shared {
             if waited {
                 continue;
             }
-            let checks = self.checks_for_buffers();
+            let before = self.before_selection();
             self.switch_full_memtables()?;
             steps.lap("memtables");
-            let waited = self.wait_for_buffers(no_slowdown, checks, &mut stalled)?;
+            let waited = self.wait_for_buffers(no_slowdown, before, &mut stalled)?;
             steps.lap("the budget of memtables");
             if !waited {
                 steps.log_if_slow(&self.context.info, "making room for a write");

@@ -39,7 +39,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 #[cfg(loom)]
 use super::loomed::{AtomicU64, Ordering};
 use super::order::Order;
-use super::queue::{Batch, Group, Kind, Mode, OwnedBatch, Queue, Turn, Waiter};
+use super::queue::{Batch, Group, HeldBack, Kind, Mode, OwnedBatch, Queue, Turn, Waiter};
 use crate::locks::{Held, Locks, Rank};
 
 /// The services that a commit needs from the rest of the database.
@@ -191,7 +191,7 @@ impl CommitPipeline {
         mode: Mode,
         check: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.queue.lead_alone();
+        self.queue.lead_alone(Kind::Conditional(mode))?;
         self.lead(env, batch, mode, || {
             self.wait_for_insertions();
             check()
@@ -203,10 +203,17 @@ impl CommitPipeline {
     pub(crate) fn lead_alone(&self) -> Lead<'_> {
         // First: a lock out of order must panic before waiting for the lead.
         let held = self.note_lead();
-        self.queue.lead_alone();
+        let leads = self.queue.lead_alone(Kind::Alone);
+        debug_assert!(leads.is_ok(), "an exclusive operation waits for the lead");
         let lead = self.lead_of(held);
         self.wait_for_insertions();
         lead
+    }
+
+    /// Begins to hold writes back: until the result is dropped, other writes with `no_slowdown` fail with `refusal`. The
+    /// caller leads.
+    pub(crate) fn hold_back(&self, refusal: Error) -> HeldBack<'_> {
+        self.queue.hold_back(refusal)
     }
 
     /// Waits until all logged writes are inserted and visible. The caller leads.
