@@ -95,7 +95,7 @@ options! {
         wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0;
         /// Size limit of archived WALs, in MiB.
         wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0;
-        /// Compression of WALs: none or zstd.
+        /// Compression of WALs: none or zstd. With others, logs are not compressed, as in RocksDB.
         wal_compression: Compression = Compression::None;
         /// True if WAL records are buffered in memory until `flush_wal`.
         manual_wal_flush: bool = false;

@@ -66,14 +66,6 @@ impl DbOptions {
             "keep_log_file_num must be greater than 0",
         )?;
         require(
-            self.max_open_files >= -1,
-            "max_open_files must be -1 or greater",
-        )?;
-        require(
-            matches!(self.wal_compression, Compression::None | Compression::Zstd),
-            "wal_compression must be kNoCompression or kZSTD",
-        )?;
-        require(
             self.write_dbid_to_manifest || self.write_identity_file,
             "the database id must be recorded: set write_dbid_to_manifest or write_identity_file",
         )?;
@@ -120,11 +112,20 @@ impl DbOptions {
         refuse_missing(&names)
     }
 
+    /// True if logs can be compressed with `wal_compression`. Otherwise, they are not compressed, as in RocksDB.
+    #[must_use]
+    pub fn can_compress_wal(&self) -> bool {
+        matches!(self.wal_compression, Compression::None | Compression::Zstd)
+    }
+
     /// Returns the effective options.
     #[must_use]
     pub fn sanitize(mut self) -> DbOptions {
         if self.max_open_files != -1 {
             self.max_open_files = self.max_open_files.max(MIN_OPEN_FILES);
+        }
+        if !self.can_compress_wal() {
+            self.wal_compression = Compression::None;
         }
         if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
             self.bytes_per_sync = MIB;
@@ -426,10 +427,6 @@ impl FamilyOptions {
             self.read_triggered_compaction_threshold >= 0.0
                 && self.read_triggered_compaction_threshold.is_finite(),
             "read_triggered_compaction_threshold must be 0 or more, and finite",
-        )?;
-        require(
-            self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
-            "persist_user_defined_timestamps=false requires a comparator with timestamps",
         )
     }
 
@@ -442,7 +439,7 @@ impl FamilyOptions {
         let mut names = self.unsupported();
         names.extend(self.table.unsupported());
         // The timestamp after those that a flush drops is computed.
-        if !self.persist_user_defined_timestamps && !self.comparator.name().ends_with(".u64ts") {
+        if self.strips_timestamps() && !self.comparator.name().ends_with(".u64ts") {
             names.push("persist_user_defined_timestamps=false with a custom comparator");
         }
         if self.table.format_version < OLDEST_WRITTEN_VERSION {
@@ -540,9 +537,17 @@ impl FamilyOptions {
             // All families are flushed together.
             self.min_write_buffer_number_to_merge = 1;
         }
+        self.persist_user_defined_timestamps = !self.strips_timestamps();
         // Dynamic level sizes conflict with the target sizes of multiple paths.
         self.level_compaction_dynamic_level_bytes &= self.paths_of(db).len() < 2;
         self
+    }
+
+    /// True if the keys have timestamps that tables do not keep. Without timestamps, `persist_user_defined_timestamps` has no
+    /// effect.
+    #[must_use]
+    pub fn strips_timestamps(&self) -> bool {
+        !self.persist_user_defined_timestamps && self.comparator.timestamp_size() > 0
     }
 
     fn sanitize_memtables(&mut self) {
@@ -753,19 +758,45 @@ mod tests {
             "block_based_table_factory={index_type=kHashSearch}",
             "compression=kXpressCompression",
             "compression_opts={zstd_max_train_bytes=100}",
-            "persist_user_defined_timestamps=false",
             "num_levels=65",
             "num_levels=2147483647",
         ] {
             assert!(family(text).validate().is_err(), "{text}");
         }
         assert!(family("num_levels=64").validate().is_ok());
-        for text in ["keep_log_file_num=0", "wal_compression=kSnappyCompression"] {
-            assert!(
-                DbOptions::from_text(text).unwrap().validate().is_err(),
-                "{text}"
-            );
-        }
+        let error = DbOptions::from_text("keep_log_file_num=0")
+            .unwrap()
+            .validate();
+        assert!(error.is_err());
+    }
+
+    /// Regression: databases with such options could not be opened.
+    #[test]
+    fn options_without_effect_are_accepted() {
+        let text = "max_open_files=-5;wal_compression=kLZ4Compression";
+        let options = DbOptions::from_text(text).unwrap();
+        options.validate().unwrap();
+        assert!(!options.can_compress_wal());
+        let options = options.sanitize();
+        assert_eq!(
+            (options.max_open_files, options.wal_compression),
+            (20, Compression::None)
+        );
+        let plain = family("persist_user_defined_timestamps=false");
+        plain.validate().unwrap();
+        plain.check_supported().unwrap();
+        assert!(
+            plain
+                .sanitize(&DbOptions::default())
+                .persist_user_defined_timestamps
+        );
+        let stripped =
+            family("comparator=leveldb.BytewiseComparator.u64ts;persist_user_defined_timestamps=0");
+        assert!(
+            !stripped
+                .sanitize(&DbOptions::default())
+                .persist_user_defined_timestamps
+        );
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl SstFileWriter {
             },
             target_file_size: family.target_file_size_base,
             external: true,
-            strip_timestamps: !family.persist_user_defined_timestamps,
+            strip_timestamps: family.strips_timestamps(),
             bytes_per_sync: self.db.bytes_per_sync,
             file_checksum: self.db.file_checksum_gen_factory.clone(),
             ..BuildParams::default()

@@ -426,7 +426,7 @@ fn recover_manifest(
             let order = given
                 .as_ref()
                 .map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
-            let persists = given.is_none_or(|options| options.persist_user_defined_timestamps);
+            let persists = given.is_none_or(|options| !options.strips_timestamps());
             Ok(new_database(order, persists))
         }
     }
@@ -693,6 +693,12 @@ fn context_of(
         (None, false) => open_log(&of_log, &dir, options, names)?,
     };
     let info = Arc::new(info);
+    if !request.options.can_compress_wal() {
+        info.warn(format_args!(
+            "wal_compression={}: logs are not compressed, since RocksDB reads only those of zstd",
+            request.options.wal_compression.option_name()
+        ));
+    }
     let (fs, clock) = (world.fs, world.clock.clone());
     let world = World {
         fs: cairn_observe::files::notifying(fs, clock, &options.listeners, &info),

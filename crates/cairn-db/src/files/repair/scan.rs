@@ -246,7 +246,7 @@ impl<'a> Found<'a> {
                     Some(table) if family.order.timestamp_size() > 0 => {
                         table.meta.timestamps.persisted
                     }
-                    _ => family.options.persist_user_defined_timestamps,
+                    _ => !family.options.strips_timestamps(),
                 },
             });
         }
