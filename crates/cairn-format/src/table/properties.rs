@@ -521,7 +521,7 @@ mod tests {
     fn user_collected_properties_include_those_of_the_engines_collectors() {
         let properties = Properties {
             num_merge_operands: 300,
-            index_kind: Some(IndexKind::BinarySearch),
+            index_kind: Some(IndexKind::Binary),
             prefix_filtering: Some(false),
             ..sample()
         };
