@@ -297,7 +297,7 @@ impl Shared {
             }
             match period {
                 Duration::MAX => tree.wait(&self.changed),
-                period => drop(tree.wait_for(&self.changed, period)),
+                period => tree.wait_for(&self.changed, period),
             }
         }
     }
