@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::db::handle::Family;
+use crate::jobs::counts::JobKind;
 use crate::report::blob_stats::{BlobStats, blob_cache};
 use crate::report::stats_text::{Map, stall_text};
 use crate::report::table_properties::{table_properties_map, table_properties_text};
@@ -25,7 +26,7 @@ struct PropertyInput<'a> {
     shared: &'a Shared,
     family: &'a FamilyState,
     view: &'a View,
-    /// Running flushes and compactions of the whole database.
+    /// Flushes and compactions of the whole database that are scheduled, or running to the end of their consequences.
     running: (usize, usize),
     immutables: usize,
     flush_pending: bool,
@@ -348,7 +349,12 @@ impl Shared {
             shared: self,
             family,
             view: &view,
-            running: (tree.jobs.flushes(), tree.jobs.compactions()),
+            running: (
+                tree.jobs.flushes().max(tree.jobs.running(JobKind::Flush)),
+                tree.jobs
+                    .compactions()
+                    .max(tree.jobs.running(JobKind::Compaction)),
+            ),
             immutables: state.immutables.len(),
             flush_pending: !state.immutables.is_empty() && !state.flushing,
             compaction_pending,

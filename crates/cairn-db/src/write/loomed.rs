@@ -77,6 +77,7 @@ impl AtomicUsize {
 }
 
 /// A shared flag.
+#[derive(Default)]
 pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);
 
 impl AtomicBool {
@@ -90,6 +91,10 @@ impl AtomicBool {
 
     pub(super) fn store(&self, value: bool, ordering: Ordering) {
         self.0.store(value, ordering);
+    }
+
+    pub(super) fn swap(&self, value: bool, ordering: Ordering) -> bool {
+        self.0.swap(value, ordering)
     }
 }
 

@@ -44,9 +44,13 @@ impl Shared {
         let mut steps = Stopwatch::start(&*self.context.world.clock);
         let mut stalled = false;
         loop {
-            self.check_writable()?;
-            // Cleared first: a later request is for the next leader.
+            // Cleared before all checks: what is requested later is for the next leader.
             self.signals.clear_attention();
+            if let Err(error) = self.check_writable() {
+                // The next leader has to check, too.
+                self.signals.request_attention();
+                return Err(error);
+            }
             self.writes.commits.wait_for_insertions();
             steps.lap("insertions in progress");
             let waited = self.wait_while_locked(no_slowdown)?;

@@ -1,17 +1,43 @@
 //! Signals to writers: flags that a write checks with one load each, so that the common case is cheap.
 //!
 //! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the
-//! request for attention, before it checks, so that no request is lost.
+//! request for attention, before it checks anything, so that no request is lost.
 
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering};
 use cairn_types::{KeyOrder, PrefixExtractor};
 
+#[cfg(not(loom))]
+use cairn_platform::sync::AtomicBool as Flag;
+
+#[cfg(loom)]
+use super::loomed::AtomicBool as Flag;
+
+/// The request that the next leader checks memtables, log and budget before it writes.
+#[derive(Default)]
+struct Attention(Flag);
+
+// A request and its clearing exchange the flag: one of them sees the other, with everything before it.
+impl Attention {
+    fn request(&self) {
+        self.0.swap(true, Ordering::AcqRel);
+    }
+
+    #[inline]
+    fn is_requested(&self) -> bool {
+        // Acquire pairs with the request.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn clear(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
+}
+
 /// The signals to the writers of a database.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// The next leader must check memtables, log and budget before it writes.
-    attention: AtomicBool,
+    attention: Attention,
     /// Writes of some family are delayed, stopped or paced.
     stalls: AtomicBool,
     /// Compactions are behind, or nearly.
@@ -77,19 +103,18 @@ impl Signals {
 
     /// Makes the next leader check memtables, log and budget before it writes.
     pub(crate) fn request_attention(&self) {
-        self.attention.store(true, Ordering::Release);
+        self.attention.request();
     }
 
     /// True if the leader must check before it writes.
     #[inline]
     pub(crate) fn wants_attention(&self) -> bool {
-        // Acquire pairs with the store of the request.
-        self.attention.load(Ordering::Acquire)
+        self.attention.is_requested()
     }
 
     /// Clears the request before the leader checks: a later request is for the next leader.
     pub(crate) fn clear_attention(&self) {
-        self.attention.store(false, Ordering::Release);
+        self.attention.clear();
     }
 
     /// Records whether writes of some family are delayed. The caller has stored which before.
@@ -133,5 +158,33 @@ impl Signals {
     /// True if something was written without a log.
     pub(crate) fn has_unlogged(&self) -> bool {
         self.unlogged.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// A leader that clears a request sees its reason, or the request is still there for the next leader.
+    #[test]
+    fn no_request_is_lost() {
+        loom::model(|| {
+            let shared = Arc::new((Attention::default(), Flag::new(false)));
+            shared.0.request();
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.store(true, Ordering::Relaxed);
+                    shared.0.request();
+                })
+            };
+            shared.0.clear();
+            let sees_reason = shared.1.load(Ordering::Relaxed);
+            other.join().unwrap();
+            assert!(sees_reason || shared.0.is_requested());
+        });
     }
 }
