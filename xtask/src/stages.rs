@@ -238,7 +238,7 @@ const PROPERTY_CASES: &str = "96";
 /// The variable from which the property tests take their seed. Without it, they choose one themselves.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 
-/// The seed of all properties: other commits try other cases, and a run of the same files tries the same ones.
+/// The seed of all properties, derived from the files: each commit tries other cases, and each run of a commit the same ones.
 fn property_seed(root: &Path) -> Result<u64, String> {
     let tree = printed(&mut command(root, "git", &["rev-parse", "HEAD^{tree}"]))?;
     tree.get(..16)

@@ -26,7 +26,7 @@ use crate::timer::Timers;
 /// The time between attempts to start a thread while there is none.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// The size of the stack of a thread, of which the kernel provides what is touched. Jobs call comparators, filters and merge
+/// The size of the stack of a thread; only the part that is used takes memory. Jobs call comparators, filters and merge
 /// operators of programs, which may rely on the size that threads have by default in C.
 const STACK: usize = 8 << 20;
 

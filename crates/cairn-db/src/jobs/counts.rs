@@ -134,8 +134,8 @@ impl Jobs {
         self.running[kind as usize]
     }
 
-    /// True if no flush and no compaction is scheduled or still running. A job that has ended runs until the jobs that it has
-    /// made due are scheduled: who waits for this does not take the time between two jobs for the end of all.
+    /// True if no flush and no compaction is scheduled or running. A job counts as running until the jobs that it has made
+    /// due are scheduled, so that no waiter returns between the two.
     pub(crate) fn are_idle(&self) -> bool {
         (self.scheduled, self.running) == ([0, 0], [0, 0])
     }

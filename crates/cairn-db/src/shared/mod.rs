@@ -274,11 +274,11 @@ impl Shared {
     ///
     /// `Busy` in a callback that must not wait.
     pub(crate) fn wait_until(&self, done: impl FnMut(&Tree) -> bool) -> Result<()> {
-        self.wait_until_or_look(Duration::MAX, done)
+        self.wait_until_polled(Duration::MAX, done)
     }
 
-    /// [`Shared::wait_until`], with a call of `done` after each `period` even if nothing is notified.
-    pub(crate) fn wait_until_or_look(
+    /// [`Shared::wait_until`] with a call of `done` in each `period`, for changes of which no thread may notify this one.
+    pub(crate) fn wait_until_polled(
         &self,
         period: Duration,
         mut done: impl FnMut(&Tree) -> bool,

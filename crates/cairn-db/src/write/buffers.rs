@@ -13,10 +13,10 @@ use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 
-/// The time between looks of a stalled writer at the limit and at the memory in use.
-const LOOK: Duration = Duration::from_millis(20);
+/// The period in which a stalled writer checks again if it must wait, even if it is not woken.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 
-/// The state of the write buffer manager and of the families before a selection.
+/// The state of the write buffer manager and of the families before a memtable is selected for a flush.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BeforeSelection {
     /// [`WriteBufferManager::checks`](cairn_memory::WriteBufferManager::checks).
@@ -83,7 +83,7 @@ impl Shared {
         oldest.into_iter().collect()
     }
 
-    /// What a leader has to know before it selects a memtable to flush, to notice a change while it waits.
+    /// The state by which a leader that waits after its selection notices that it has to select again.
     pub(super) fn before_selection(&self) -> BeforeSelection {
         let Some(buffers) = &self.writes.buffers else {
             return BeforeSelection::default();
@@ -122,7 +122,7 @@ impl Shared {
         }
         // Only the leader, which is waiting here, can carry out a requested flush. If another database could
         // not carry out one, this one selects again. The threads that wake waiters may all be busy.
-        self.wait_until_or_look(LOOK, |tree| {
+        self.wait_until_polled(POLL_PERIOD, |tree| {
             buffers.checks() != before.checks
                 || !before.could_select && !self.flushable_families(tree).is_empty()
                 || self.writes.flush_requested.load(Ordering::Acquire)

@@ -17,7 +17,7 @@ use super::loomed::AtomicBool as Flag;
 #[derive(Default)]
 struct Attention(Flag);
 
-// A request and its clearing exchange the flag: one of them sees the other, with everything before it.
+// Both changes are exchanges, so that the later one sees the earlier one and everything before it.
 impl Attention {
     fn request(&self) {
         self.0.swap(true, Ordering::AcqRel);

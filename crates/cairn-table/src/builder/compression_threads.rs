@@ -3,7 +3,7 @@
 //! The builder gives finished blocks to its threads in turn, and takes the results in the same order, always after the same
 //! number of further blocks: the content of the file does not depend on the timing of the threads. Nor does it depend on
 //! their number, with two exceptions: the estimate of `auto_skip` does not include the blocks that the threads still have,
-//! and zlib's library finds other matches at the end of a dictionary if the compressor had another block before. A thread
+//! and with a dictionary, the output of the library for zlib may depend on the block that the compressor had before. A thread
 //! has a compressor of its own and two channels, which hold all of its blocks, so that no thread waits to give one. Dropping
 //! the sender of its blocks ends it.
 //!

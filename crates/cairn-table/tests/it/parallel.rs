@@ -74,8 +74,8 @@ proptest! {
         count in 0_usize..1200,
         mixed: bool,
     ) {
-        // A compressor for zlib does not forget the block before if it has a dictionary: its library hashes the last bytes of
-        // the dictionary together with what follows them in the window.
+        // With a dictionary, the output for zlib may depend on the block before: the library hashes the last bytes of the
+        // dictionary together with those that follow them in its window.
         let max_dict_bytes = match compression {
             Compression::Zlib => 0,
             _ => codec.max_dict_bytes,

@@ -204,7 +204,7 @@ impl CommitPipeline {
         // First: a lock out of order must panic before waiting for the lead.
         let held = self.note_lead();
         let leads = self.queue.lead_alone(Kind::Alone);
-        debug_assert!(leads.is_ok(), "an exclusive operation waits for the lead");
+        assert!(leads.is_ok(), "an exclusive operation is never refused");
         let lead = self.lead_of(held);
         self.wait_for_insertions();
         lead
