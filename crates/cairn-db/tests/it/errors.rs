@@ -13,7 +13,7 @@ use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
     ImportColumnFamilyOptions, WalWriteMode, WriteOptions,
 };
-use cairn_platform::sync::Mutex;
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_platform::{Executor, World};
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
@@ -844,6 +844,8 @@ struct FailsAtEnd {
     sim: SimWorld,
     statistics: Arc<Statistics>,
     db: Mutex<Option<Db>>,
+    /// Set when the write has failed.
+    has_failed: AtomicBool,
 }
 
 impl EventListener for FailsAtEnd {
@@ -864,6 +866,7 @@ impl EventListener for FailsAtEnd {
             scope.spawn(move || write().expect_err("the log fails"));
         });
         self.sim.fs.set_plan(FaultPlan::default());
+        self.has_failed.store(true, Ordering::SeqCst);
         // If another thread is available.
         for _ in 0..10_000 {
             if attempts() > before {
@@ -890,6 +893,7 @@ fn a_write_that_fails_while_a_recovery_ends_is_recovered_from() {
             sim,
             statistics,
             db: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
         });
         options.listeners.push(listener.clone());
         let db = open_with(&world, &options, &small()).unwrap();
@@ -897,7 +901,8 @@ fn a_write_that_fails_while_a_recovery_ends_is_recovered_from() {
         let fs = &listener.sim.fs;
         fs.set_plan(failing(Call::Sync, ".log", Fault::InputOutput, 1));
         db.put_with(b"a", b"1", &synced()).unwrap_err();
-        while listener.db.lock().is_some() || db.background_error_state().is_some() {
+        let has_failed = || listener.has_failed.load(Ordering::SeqCst);
+        while !has_failed() || db.background_error_state().is_some() {
             std::thread::yield_now();
         }
         db.put(b"a", b"2").unwrap();
