@@ -361,7 +361,7 @@ pub fn new_table_filter(env: Env, this: Object) -> Outcome<New<TableFilter>> {
     };
     Ok(New(TableFilter::new(move |properties| {
         filter.java.call("TableFilter", |env| {
-            let properties = crate::files::table_properties(env, properties)?;
+            let properties = crate::files::properties_of_file(env, properties)?;
             env.call_bool(
                 filter.java.object(),
                 filter.filter,

@@ -1,5 +1,6 @@
 //! Files: table writers and readers, backups, exports, live files, write-ahead logs, table properties.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cairn_backup::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
@@ -244,11 +245,25 @@ pub fn reader_verify(_env: Env, reader: Ref<Reader>) -> Outcome<()> {
 }
 
 pub fn reader_properties(env: Env, reader: Ref<Reader>) -> Outcome<Object> {
-    table_properties(env, reader.open()?.properties())
+    properties_of_file(env, reader.open()?.properties())
 }
 
-/// A `TableProperties` object.
+/// A `TableProperties` object of a table that was read.
+pub fn properties_of_file(env: Env, p: &Properties) -> Outcome<Object> {
+    create_properties(env, p, &p.user_collected())
+}
+
+/// A `TableProperties` object of a table that a job has written.
 pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
+    create_properties(env, p, &p.collected())
+}
+
+/// A `TableProperties` object with the user-collected properties `collected`.
+fn create_properties(
+    env: Env,
+    p: &Properties,
+    collected: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Outcome<Object> {
     let numbers = [
         p.data_size,
         p.index_size,
@@ -303,7 +318,7 @@ pub fn table_properties(env: Env, p: &Properties) -> Outcome<Object> {
         env.string(&String::from_utf8_lossy(bytes))
             .map(|text| Object(text.0))
     };
-    for user in [&p.user_collected(), &p.others] {
+    for user in [collected, &p.others] {
         let user = user
             .iter()
             .map(|(name, value)| Ok((text(name)?, text(value)?)));
@@ -334,7 +349,7 @@ fn collection(env: Env, found: cairn_db::TablePropertiesCollection) -> Outcome<O
     env.map(found.iter().map(|(path, properties)| {
         Ok((
             Object(env.string(path)?.0),
-            table_properties(env, properties)?,
+            properties_of_file(env, properties)?,
         ))
     }))
 }

@@ -404,8 +404,8 @@ impl Properties {
         encode_entries(rows, Restarts::First)
     }
 
-    /// The properties that RocksDB shows as user-collected ones of a file that it has read: those of collectors, among them
-    /// its own, and the numbers of deletions and merge operands, encoded as in the file.
+    /// The properties that RocksDB shows as user-collected ones of a file that it has read: [`Properties::collected`], and the
+    /// numbers of deletions and merge operands, encoded as in the file.
     #[must_use]
     pub fn user_collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut rows = self.collected();
@@ -414,8 +414,10 @@ impl Properties {
         rows
     }
 
-    /// The properties that RocksDB treats as those of property collectors, by name, as in a properties block.
-    pub(crate) fn collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    /// The properties that RocksDB treats as those of property collectors, of which it has some itself, by name, as in a
+    /// properties block.
+    #[must_use]
+    pub fn collected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut rows = self.others.clone();
         let mut put = |name: &[u8], value: &[u8]| {
             rows.insert(name.to_vec(), value.to_vec());
