@@ -74,7 +74,8 @@ impl Callee {
         attached(|env| {
             let done = env.frame(|| work(env));
             // A thread of the engine never returns to Java, which would release what `fail` leaves.
-            done.inspect_err(|_| env.scope(|| fail(env))).ok()
+            done.inspect_err(|_| env.frame_of_exception(|| fail(env)))
+                .ok()
         })
         .flatten()
     }

@@ -909,7 +909,7 @@ impl Env {
     }
 
     /// Runs `work`, during which an exception may be pending, and then releases the local references that it created.
-    pub fn scope(self, work: impl FnOnce()) {
+    pub fn frame_of_exception(self, work: impl FnOnce()) {
         // Without memory for a frame, the references last until the thread returns to Java.
         let is_pushed = jni!(self, PushLocalFrame, 16) == 0;
         work();

@@ -134,10 +134,16 @@ impl Jobs {
         self.running[kind as usize]
     }
 
-    /// True if no flush and no compaction is scheduled or running. A job counts as running until the jobs that it has made
-    /// due are scheduled, so that no waiter returns between the two.
+    /// Jobs of `kind` that are scheduled or running. A job counts as running until the jobs that it has made due are
+    /// scheduled, so that no waiter returns between the two.
+    pub(crate) fn unfinished(&self, kind: JobKind) -> usize {
+        // A job can be in both counts.
+        self.scheduled[kind as usize].max(self.running[kind as usize])
+    }
+
+    /// True if no flush and no compaction is unfinished.
     pub(crate) fn are_idle(&self) -> bool {
-        (self.scheduled, self.running) == ([0, 0], [0, 0])
+        self.unfinished(JobKind::Flush) == 0 && self.unfinished(JobKind::Compaction) == 0
     }
 
     /// True if no flush and no compaction is scheduled and no manual compaction is waiting for its turn.

@@ -26,7 +26,7 @@ struct PropertyInput<'a> {
     shared: &'a Shared,
     family: &'a FamilyState,
     view: &'a View,
-    /// Flushes and compactions of the whole database that are scheduled, or running to the end of their consequences.
+    /// Unfinished flushes and compactions of the whole database.
     running: (usize, usize),
     immutables: usize,
     flush_pending: bool,
@@ -350,10 +350,8 @@ impl Shared {
             family,
             view: &view,
             running: (
-                tree.jobs.flushes().max(tree.jobs.running(JobKind::Flush)),
-                tree.jobs
-                    .compactions()
-                    .max(tree.jobs.running(JobKind::Compaction)),
+                tree.jobs.unfinished(JobKind::Flush),
+                tree.jobs.unfinished(JobKind::Compaction),
             ),
             immutables: state.immutables.len(),
             flush_pending: !state.immutables.is_empty() && !state.flushing,

@@ -113,10 +113,7 @@ impl Shared {
         let refusal = Error::incomplete(
             "memtables have used up the write buffer manager's budget and no_slowdown is set",
         );
-        if no_slowdown {
-            return Err(refusal);
-        }
-        let _held_back = self.writes.commits.hold_back(refusal);
+        let _held_back = self.writes.commits.hold_back(refusal, no_slowdown)?;
         if !std::mem::replace(stalled, true) {
             self.telemetry.record_buffer_stop();
         }

@@ -84,10 +84,7 @@ impl Shared {
         // Later leaders must check too.
         self.signals.request_attention();
         let refusal = Error::incomplete("writes are held back by lock_wal and no_slowdown is set");
-        if no_slowdown {
-            return Err(refusal);
-        }
-        let _held_back = self.writes.commits.hold_back(refusal);
+        let _held_back = self.writes.commits.hold_back(refusal, no_slowdown)?;
         self.wait_until(|tree| !tree.wal_locks.is_held() || self.check_writable().is_err())?;
         Ok(true)
     }

@@ -211,9 +211,16 @@ impl CommitPipeline {
     }
 
     /// Begins to hold writes back: until the result is dropped, other writes with `no_slowdown` fail with `refusal`. The
-    /// caller leads.
-    pub(crate) fn hold_back(&self, refusal: Error) -> HeldBack<'_> {
-        self.queue.hold_back(refusal)
+    /// caller leads, for a write with or without `no_slowdown`.
+    ///
+    /// # Errors
+    ///
+    /// `refusal` for the leader's own write with `no_slowdown`.
+    pub(crate) fn hold_back(&self, refusal: Error, no_slowdown: bool) -> Result<HeldBack<'_>> {
+        match no_slowdown {
+            true => Err(refusal),
+            false => Ok(self.queue.hold_back(refusal)),
+        }
     }
 
     /// Waits until all logged writes are inserted and visible. The caller leads.
