@@ -31,6 +31,7 @@ fn present_name(name: &str) -> &str {
         // The spelling in RocksDB 11.1.
         "memtable_veirfy_per_key_checksum_on_seek" => "memtable_verify_per_key_checksum_on_seek",
         "memtable" => "memtable_factory",
+        "table_properties_collectors" => "table_properties_collector_factories",
         _ => name,
     }
 }

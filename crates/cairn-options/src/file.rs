@@ -24,12 +24,17 @@ const FILE_VERSION: &str = "1.1";
 const DEFAULT_FAMILY: &str = "default";
 /// Objects of the writing program that mean nothing to another program: its listeners.
 const OBJECTS: [&str; 1] = ["listeners"];
-/// Objects that the program may have to set itself.
-const CODE: [&str; 4] = [
+/// Objects that the program may have to set itself: those of its own code, and filter policies that were set through
+/// RocksDB's C API, which records them without their parameters.
+const CODE: [&str; 8] = [
     "comparator",
+    "filter_policy",
+    "memtable_factory",
+    "memtable_insert_with_hint_prefix_extractor",
     "merge_operator",
     "prefix_extractor",
-    "memtable_insert_with_hint_prefix_extractor",
+    "table_factory",
+    "table_properties_collectors",
 ];
 
 /// The content of an OPTIONS file.
@@ -219,7 +224,7 @@ impl Reader {
             ("Version", None) => Ok(()),
             ("DBOptions", None) => {
                 let mut options = DbOptions::default();
-                self.fill(&mut options, section).map(drop)?;
+                self.fill(&mut options, section)?;
                 self.file.db = options;
                 Ok(())
             }
@@ -236,14 +241,7 @@ impl Reader {
                     value_ttl: ttl,
                     ..FamilyOptions::default()
                 };
-                let unknown = self.fill(&mut options, &section)?;
-                for (option, text) in unknown {
-                    self.file.unknown.push(UnknownCode {
-                        family: name.to_owned(),
-                        option,
-                        text,
-                    });
-                }
+                self.fill(&mut options, &section)?;
                 self.file.families.push((name.to_owned(), options));
                 Ok(())
             }
@@ -292,12 +290,7 @@ impl Reader {
 
     /// Sets the options of a section and returns those with unregistered objects. Retired option names
     /// are ignored.
-    fn fill<S: Options>(
-        &mut self,
-        options: &mut S,
-        section: &Section,
-    ) -> Result<Vec<(String, String)>> {
-        let mut unknown = Vec::new();
+    fn fill<S: Options>(&mut self, options: &mut S, section: &Section) -> Result<()> {
         for (name, value) in &section.statements {
             if OBJECTS.contains(&name.as_str()) {
                 continue;
@@ -315,13 +308,18 @@ impl Reader {
                 }
             }
             match options.set(name, &text) {
-                Err(_) if CODE.contains(&name.as_str()) => {
-                    unknown.push((name.clone(), value.clone()));
+                Err(_) if CODE.contains(&name.as_str()) => self.file.unknown.push(UnknownCode {
+                    family: section.argument.clone().unwrap_or_default(),
+                    option: name.clone(),
+                    text: value.clone(),
+                }),
+                Err(_) if self.lenient && has_closed_braces(value) => {
+                    self.pass_over(section, name.clone());
                 }
                 set => set?,
             }
         }
-        Ok(unknown)
+        Ok(())
     }
 
     fn pass_over(&mut self, section: &Section, option: String) {
@@ -346,6 +344,11 @@ impl Reader {
         }
         Ok(self.file)
     }
+}
+
+/// True if `text`, which may have a meaning in another release, is complete.
+fn has_closed_braces(text: &str) -> bool {
+    text.matches('{').count() == text.matches('}').count()
 }
 
 /// Returns the section with the table options of a family.
@@ -400,6 +403,69 @@ mod tests {
             crate::PlainEncodingType::Prefix
         );
         assert_eq!(cuckoo.cuckoo_table.cuckoo_block_size, 3);
+    }
+
+    fn file_of(version: &str, family: &str, table: &str) -> String {
+        format!(
+            "[Version]\n  rocksdb_version={version}\n  options_file_version=1.1\n[DBOptions]\n\
+             [CFOptions \"default\"]\n  num_levels=9\n{family}\n\
+             [TableOptions/BlockBasedTable \"default\"]\n  block_size=9000\n{table}\n"
+        )
+    }
+
+    /// Regression: a filter policy without parameters, which RocksDB records if its C API has set one, made the whole file
+    /// unreadable; so did objects and retired options that RocksDB ignores.
+    #[test]
+    fn objects_that_a_file_does_not_describe_are_listed() {
+        for (option, family, table) in [
+            ("filter_policy", "", "filter_policy=bloomfilter"),
+            ("filter_policy", "", "filter_policy=ribbonfilter"),
+            ("table_factory", "table_factory=Theirs", ""),
+            ("memtable_factory", "memtable_factory=Theirs", ""),
+            (
+                "table_properties_collectors",
+                "table_properties_collectors={{id=Theirs;a=1;}}",
+                "",
+            ),
+        ] {
+            let text = file_of(ROCKSDB_VERSION, family, table);
+            let file = OptionsFile::from_text(&text, false).expect(option);
+            let listed: Vec<_> = file.unknown.iter().map(|one| &one.option[..]).collect();
+            assert_eq!(listed, [option]);
+            let options = &file.families[0].1;
+            assert_eq!((options.num_levels, options.table.block_size), (9, 9000));
+            assert!(options.table.filter_policy.is_none());
+        }
+        let retired = file_of(
+            "7.0.1",
+            "bottommost_temperature=kCold\nexperimental_mempurge_policy=kAlternate",
+            "reserve_table_reader_memory=true",
+        );
+        assert!(OptionsFile::from_text(&retired, false).is_ok());
+    }
+
+    #[test]
+    fn the_built_in_collector_is_read_from_a_file() {
+        // As RocksDB 11.1 writes it.
+        let collector = "table_properties_collectors={{id=CompactOnDeletionCollector;min_file_size=7;\
+                         deletion_ratio=0.500000;deletion_trigger=50;window_size=100;}}";
+        let text = file_of("11.1.1", collector, "");
+        let file = OptionsFile::from_text(&text, false).unwrap();
+        let collectors = &file.families[0].1.table_properties_collector_factories;
+        assert_eq!(collectors.all()[0].name(), "CompactOnDeletionCollector");
+        assert_eq!((collectors.all().len(), file.unknown.len()), (1, 0));
+    }
+
+    /// Regression: an unknown value of a known option made the file of a newer release unreadable.
+    #[test]
+    fn unknown_values_of_newer_releases_are_passed_over() {
+        let text = |version| file_of(version, "compaction_pri=kBrandNew", "checksum=kBrandNew");
+        let file = OptionsFile::from_text(&text("99.1.0"), true).unwrap();
+        let passed_over: Vec<_> = file.passed_over.iter().map(|one| &one.option[..]).collect();
+        assert_eq!(passed_over, ["compaction_pri", "checksum"]);
+        assert_eq!(file.families[0].1.num_levels, 9);
+        assert!(OptionsFile::from_text(&text("99.1.0"), false).is_err());
+        assert!(OptionsFile::from_text(&text(ROCKSDB_VERSION), true).is_err());
     }
 
     /// Regression: paths with separators were in braces, which RocksDB before 11.12 takes for a part of them.

@@ -8,7 +8,7 @@ use cairn_types::{
     TablePropertiesCollectorFactory, ValueKind,
 };
 
-use crate::text::{NULL, Refusal, Text};
+use crate::text::{NULL, Refusal, Text, object, unbraced};
 
 /// The collector factories of a family.
 #[derive(Clone, Default)]
@@ -27,13 +27,21 @@ impl Collectors {
     }
 }
 
-/// Factories can only be set in code; a text can remove them.
+/// The built-in factory can be set by a text, as RocksDB writes it; others only in code.
 impl Text for Collectors {
     fn parse(text: &str) -> Result<Collectors, Refusal> {
-        match text {
-            NULL | "" => Ok(Collectors::default()),
-            _ => Err("collectors can only be set in code".to_owned()),
+        let mut collectors = Collectors::default();
+        let list = match text.starts_with("{{") {
+            true => unbraced(text),
+            false => text,
+        };
+        if [NULL, "", "{}"].contains(&list) {
+            return Ok(collectors);
         }
+        for factory in list.split(':') {
+            collectors.push(Arc::new(CompactOnDeletion::parse(factory)?));
+        }
+        Ok(collectors)
     }
 
     fn print(&self) -> String {
@@ -41,6 +49,8 @@ impl Text for Collectors {
     }
 }
 
+/// RocksDB's name of the built-in factory.
+const COLLECTOR: &str = "CompactOnDeletionCollector";
 /// Number of buckets of the sliding window over the entries of a table.
 const BUCKETS: usize = 128;
 
@@ -71,6 +81,26 @@ impl CompactOnDeletion {
         }
     }
 
+    /// Parses `{id=CompactOnDeletionCollector;window_size=N;...}`.
+    fn parse(text: &str) -> Result<CompactOnDeletion, Refusal> {
+        let (COLLECTOR, properties) = object(text)? else {
+            return Err(format!(
+                "expected {COLLECTOR}; other collectors can only be set in code"
+            ));
+        };
+        let mut rule = CompactOnDeletion::new(0, 0);
+        for (name, value) in properties {
+            match name {
+                "window_size" => rule.window_size = usize::parse(value)?,
+                "deletion_trigger" => rule.deletion_trigger = usize::parse(value)?,
+                "deletion_ratio" => rule.deletion_ratio = f64::parse(value)?,
+                "min_file_size" => rule.min_file_size = u64::parse(value)?,
+                _ => return Err(format!("{COLLECTOR} has no option {name}")),
+            }
+        }
+        Ok(rule)
+    }
+
     /// The collector of `deletion_triggered_compaction`, which marks a table if half of several
     /// thousand consecutive entries are deletions. A scan skips fewer than that in well under a
     /// millisecond.
@@ -99,7 +129,7 @@ impl CompactOnDeletion {
 
 impl TablePropertiesCollectorFactory for CompactOnDeletion {
     fn name(&self) -> &str {
-        "CompactOnDeletionCollector"
+        COLLECTOR
     }
 
     fn describe(&self) -> String {

@@ -108,12 +108,12 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
-    /// Like [`Options::update_from`], but ignores unknown options and unknown members of structs, and returns their
-    /// names.
+    /// Like [`Options::update_from`], but ignores unknown options, unknown members of structs and options with unknown
+    /// values, and returns their names.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for the first invalid value; nothing is then changed.
+    /// `InvalidArgument` if the text is malformed; nothing is then changed.
     fn update_from_known(&mut self, text: &str) -> Result<Vec<String>> {
         let mut changed = self.clone();
         let mut unknown = Vec::new();
@@ -128,7 +128,9 @@ pub trait Options: Clone + Default + Sized + 'static {
                 None => Cow::Borrowed(value),
             };
             unknown.extend(members.iter().map(|member| format!("{name}.{member}")));
-            changed.set(name, &value)?;
+            if changed.set(name, &value).is_err() {
+                unknown.push(name.to_owned());
+            }
         }
         *self = changed;
         Ok(unknown)
@@ -179,12 +181,15 @@ const RETIRED: &[&str] = &[
     "allow_os_buffer",
     "base_background_compactions",
     "block_cache_compressed",
+    "bottommost_temperature",
     "check_flush_compaction_key_order",
     "compaction_measure_io_stats",
     "concurrent_prepare",
     "disableDataSync",
     "disable_data_sync",
     "expanded_compaction_factor",
+    "experimental_allow_mempurge",
+    "experimental_mempurge_policy",
     "fail_if_options_file_error",
     "filter_deletes",
     "hard_rate_limit",
@@ -204,6 +209,10 @@ const RETIRED: &[&str] = &[
     "purge_redundant_kvs_while_flush",
     "random_access_max_buffer_size",
     "rate_limit_delay_max_milliseconds",
+    "rate_limiter",
+    "reserve_table_builder_memory",
+    "reserve_table_reader_memory",
+    "seq_per_batch",
     "skip_checking_sst_file_sizes_on_db_open",
     "skip_log_error_on_recovery",
     "skip_table_builder_flush",

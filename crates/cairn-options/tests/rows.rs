@@ -245,11 +245,14 @@ fn unknown_options_are_ignored_on_request() {
     let unknown = options.update_from_known("max_open_files=9;of_the_future=1;another={a=b}");
     assert_eq!(unknown.unwrap(), ["of_the_future", "another"]);
     assert_eq!(options.max_open_files, 9);
-    assert!(
-        options
-            .update_from_known("max_open_files=x;future=1")
-            .is_err()
+    // As in RocksDB, an unknown value of a known option is ignored, too.
+    let unknown = options.update_from_known("max_open_files=x;future=1;max_background_jobs=3");
+    assert_eq!(unknown.unwrap(), ["max_open_files", "future"]);
+    assert_eq!(
+        (options.max_open_files, options.max_background_jobs),
+        (9, 3)
     );
+    assert!(options.update_from_known("max_open_files={").is_err());
 
     let mut options = FamilyOptions::default();
     let text = "compression_opts={level=7;of_the_future={a=b};strategy=2};ttl=9";
@@ -262,6 +265,9 @@ fn unknown_options_are_ignored_on_request() {
     assert!(old.unwrap().is_empty());
     assert_eq!(options.compression_opts.level, 5);
     let wrong = options.update_from_known("compression_opts={level=seven;of_the_future=1}");
-    assert!(wrong.is_err());
+    assert_eq!(
+        wrong.unwrap(),
+        ["compression_opts.of_the_future", "compression_opts"]
+    );
     assert_eq!(options.compression_opts.level, 5);
 }

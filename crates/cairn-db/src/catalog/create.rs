@@ -202,15 +202,13 @@ impl Editor<'_> {
             )));
         }
         let min_log = env.log_state().first_without(family);
-        let mut record = VersionEdit {
+        let mut records = catalog.end_of_logs(Some(min_log));
+        records.push(VersionEdit {
             family_change: Some(FamilyChange::Drop),
             min_log_number_to_keep: Some(min_log),
             ..VersionEdit::of_family(family.id())
-        };
-        if catalog.options().track_and_verify_wals_in_manifest {
-            record.wals.deleted_before = record.min_log_number_to_keep;
-        }
-        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
+        });
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
         let installed = Installed {
             kind: InstalledKind::Dropped(family),
             min_log: Some(min_log),

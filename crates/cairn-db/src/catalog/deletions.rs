@@ -8,8 +8,11 @@
 //! Deletions are suspended while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
 //! [`Deletions::enable`]. After [`Deletions::give_up_directory`] nothing more is deleted.
 //!
-//! The set of obsolete files ([`super::obsolete_files`]) has a leaf lock, which is never held across a file
-//! operation.
+//! After a failed write of the MANIFEST it may be unknown whether the files of a change are in use. They are kept until a new
+//! MANIFEST replaces the failed one, so that attempts that fail do not fill the disk.
+//!
+//! The set of obsolete files ([`super::obsolete_files`]) has a leaf lock, and so has the list of files in doubt. Neither is
+//! held across a file operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +38,9 @@ pub(crate) struct Deletions {
     space: Arc<Space>,
     /// Obsolete files that still have readers, or whose deletion is suspended.
     obsolete: Mutex<ObsoleteFiles>,
+    /// Files of changes whose outcome is unknown. They are deleted once a new MANIFEST is in use; an opening finds out
+    /// otherwise.
+    doubtful: Mutex<Vec<PathBuf>>,
     hint: PurgeHint,
 }
 
@@ -60,6 +66,7 @@ impl Deletions {
             telemetry,
             space,
             obsolete: Mutex::default(),
+            doubtful: Mutex::default(),
             hint: PurgeHint::default(),
         }
     }
@@ -196,26 +203,27 @@ impl Deletions {
         self.obsolete.lock().forget();
     }
 
-    /// Deletes the tables and blob files that a job wrote for a dropped family. Files that it only moved
-    /// belong to versions that may still be read.
+    /// Deletes the tables and blob files that a job wrote, and that did not become part of the tree.
     pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
-        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
-        for (_, file) in &edit.added {
-            if !is_moved(file.number) {
-                let version = family.view().version.clone();
-                assert!(
-                    version.files().all(|(_, live)| live.number != file.number),
-                    "table {}, which is deleted, is in no version",
-                    file.number
-                );
-                self.delete(&family.tables().path(file));
-            }
+        for path in outputs(family, edit) {
+            self.delete(&path);
         }
-        // Files that writers wrote belong to the memtables.
-        let blobs = edit.added_blobs.iter();
-        for blob in blobs.filter(|blob| !family.direct.owns(blob.number)) {
-            self.delete(&family.view().family.blobs.path(blob.number));
-        }
+    }
+
+    /// Notes the tables and blob files that a job wrote, if it is unknown whether they are part of the tree.
+    pub(super) fn doubt_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
+        self.doubtful.lock().extend(outputs(family, edit));
+    }
+
+    /// Notes a file of which it is unknown whether it is in use.
+    pub(super) fn doubt(&self, path: PathBuf) {
+        self.doubtful.lock().push(path);
+    }
+
+    /// Deletes the files that were in doubt: a new MANIFEST, which does not have them, is in use.
+    pub(super) fn delete_doubtful(&self) {
+        let doubtful = std::mem::take(&mut *self.doubtful.lock());
+        doubtful.iter().for_each(|path| self.delete(path));
     }
 
     /// Deletes a file, or keeps it until deletions are enabled again. A failure is logged, and the next
@@ -248,6 +256,28 @@ impl Deletions {
             ));
         }
     }
+}
+
+/// The tables and blob files of `edit` that a job wrote for `family`. Files that it only moved belong to versions that may still
+/// be read, and those of direct writes to the memtables.
+fn outputs(family: &FamilyState, edit: &TreeEdit) -> Vec<PathBuf> {
+    let view = family.view();
+    let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
+    let tables = edit.added.iter().map(|(_, file)| file);
+    let tables = tables.filter(|file| !is_moved(file.number)).map(|file| {
+        assert!(
+            view.version
+                .files()
+                .all(|(_, live)| live.number != file.number),
+            "table {}, which is not part of the tree, is in no version",
+            file.number
+        );
+        family.tables().path(file)
+    });
+    let blobs = edit.added_blobs.iter();
+    let blobs = blobs.filter(|blob| !family.direct.owns(blob.number));
+    let blobs = blobs.map(|blob| view.family.blobs.path(blob.number));
+    tables.chain(blobs).collect()
 }
 
 #[cfg(test)]

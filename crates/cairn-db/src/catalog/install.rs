@@ -139,7 +139,8 @@ impl Editor<'_> {
     ///
     /// # Errors
     ///
-    /// `IoError` of the MANIFEST, after which it is unknown whether the changes are durable.
+    /// `IoError` of the MANIFEST. It may be unknown whether the changes are durable: their files are then kept until the
+    /// next MANIFEST is in use. Otherwise they are deleted, unless they were ingested.
     pub(crate) fn commit(
         mut self,
         env: &impl CatalogEnv,
@@ -161,7 +162,17 @@ impl Editor<'_> {
             false => BackgroundErrorReason::ManifestWrite,
         };
         let records = self.catalog.records(group, min_log);
-        self.log_edits(env, reason, records)?;
+        if let Err(failed) = self.log_edits(env, reason, records) {
+            let written = group.iter().filter(|(_, change)| change.ingested.is_none());
+            for (family, change) in written {
+                let deletions = &self.catalog.deletions;
+                match failed.in_doubt {
+                    true => deletions.doubt_outputs(family, &change.edit),
+                    false => deletions.delete_outputs(family, &change.edit),
+                }
+            }
+            return Err(failed.error);
+        }
         let ingested = group.iter().filter_map(|(_, change)| change.ingested);
         let installed = Installed {
             kind: InstalledKind::Changes(group),
@@ -181,23 +192,27 @@ impl Editor<'_> {
 }
 
 impl Catalog {
+    /// The MANIFEST record, if logs are tracked, that those before `min_log` are no longer needed. It has nothing
+    /// else: RocksDB ignores other changes in a record with changes of logs, or these.
+    pub(super) fn end_of_logs(&self, min_log: Option<FileNumber>) -> Vec<VersionEdit> {
+        let tracks = self.options().track_and_verify_wals_in_manifest;
+        let edit = |before| VersionEdit {
+            wals: WalChanges {
+                additions: Vec::new(),
+                deleted_before: Some(before),
+            },
+            ..VersionEdit::default()
+        };
+        min_log.filter(|_| tracks).map(edit).into_iter().collect()
+    }
+
     /// Returns the MANIFEST records of `group`, after which recovery needs no log before `min_log`.
     fn records(
         &self,
         group: &[(&FamilyState, &Change)],
         min_log: Option<FileNumber>,
     ) -> Vec<VersionEdit> {
-        let mut records = Vec::with_capacity(group.len() + 1);
-        if self.options().track_and_verify_wals_in_manifest && min_log.is_some() {
-            // RocksDB ignores everything else in a record with changes of logs.
-            records.push(VersionEdit {
-                wals: WalChanges {
-                    additions: Vec::new(),
-                    deleted_before: min_log,
-                },
-                ..VersionEdit::default()
-            });
-        }
+        let mut records = self.end_of_logs(min_log);
         records.extend(group.iter().map(|(family, change)| {
             let mut record = change.edit.record(family.id());
             record.log_number = change.log_number;

@@ -2,7 +2,7 @@
 //! crate's `invariants.rs`, which numbers all of them.
 
 use cairn_format::key;
-use cairn_format::manifest::VersionEdit;
+use cairn_format::manifest::{TreeChanges, VersionEdit};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::Version;
@@ -114,6 +114,13 @@ impl Catalog {
             debug_assert!(
                 edit.min_log_number_to_keep.is_none_or(|log| log < limit),
                 "logs are kept from a number below {limit} on (TREE4)"
+            );
+            let changes_logs =
+                !edit.wals.additions.is_empty() || edit.wals.deleted_before.is_some();
+            debug_assert!(
+                !changes_logs
+                    || (edit.family_change.is_none() && edit.tree == TreeChanges::default()),
+                "a record that changes the tracked logs changes nothing else (TREE7)"
             );
         }
     }

@@ -1,15 +1,16 @@
 //! The MANIFEST of an open database: appending edits, replacing it, closing it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_format::manifest::{VersionEdit, WalChanges};
+use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::statistics::Ticker;
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::Version;
-use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
+use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered, WriteFailed};
 
 use super::Catalog;
 use super::env::{CatalogEnv, Installed, InstalledKind};
@@ -18,19 +19,19 @@ use super::install::Editor;
 use super::invariants::check_version;
 
 impl Editor<'_> {
-    /// Appends `edits` atomically, and replaces the MANIFEST if it has grown too large for its content.
+    /// Appends `edits` atomically, and replaces the MANIFEST if it has grown too large for its content, or has failed.
     /// Listeners get `reason` if that fails.
     pub(super) fn log_edits(
         &mut self,
         env: &impl CatalogEnv,
         reason: BackgroundErrorReason,
         mut edits: Vec<VersionEdit>,
-    ) -> Result<()> {
+    ) -> Result<(), WriteFailed> {
         let catalog = self.catalog;
-        let current = self
-            .manifest
-            .as_mut()
-            .ok_or_else(|| Error::shutdown("the database is closed"))?;
+        let Some(current) = self.manifest.as_mut() else {
+            let closed = Error::shutdown("the database is closed");
+            return Err(WriteFailed::before(closed));
+        };
         if let Some(last) = edits.last_mut() {
             last.next_file_number = Some(catalog.numbers.next());
             last.last_sequence = last.last_sequence.max(Some(env.log_state().last_sequence));
@@ -39,13 +40,14 @@ impl Editor<'_> {
         let options = catalog.options();
         let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
         if !current.wants_rotation(options.max_manifest_file_size, percent) {
-            return current
-                .append_group(edits)
-                .inspect_err(|error| env.manifest_failed(reason, error));
+            return current.append_group(edits).map_err(|error| {
+                env.manifest_failed(reason, &error);
+                WriteFailed::in_doubt(error)
+            });
         }
-        let next = catalog.write_manifest(env, &edits).inspect_err(|error| {
+        let next = catalog.write_manifest(env, &edits).inspect_err(|failed| {
             current.give_up();
-            env.manifest_failed(reason, error);
+            env.manifest_failed(reason, &failed.error);
         })?;
         let old = std::mem::replace(current, next);
         let number = old.number();
@@ -62,6 +64,7 @@ impl Editor<'_> {
                 .warn(format_args!("closing {number} failed: {error}"));
         }
         catalog.delete_manifest(number);
+        catalog.deletions.delete_doubtful();
         Ok(())
     }
 
@@ -71,7 +74,8 @@ impl Editor<'_> {
     ///
     /// `IoError` of the MANIFEST; `ShutdownInProgress`.
     pub(crate) fn log_record(mut self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
-        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
+        Ok(())
     }
 
     /// Records which logs are still needed. Logs of failed writes are not, even if nothing had to be flushed.
@@ -86,16 +90,7 @@ impl Editor<'_> {
             true => logs.first_needed,
             false => logs.first_after(&[]),
         };
-        let mut edits = Vec::new();
-        if self.catalog.options().track_and_verify_wals_in_manifest {
-            edits.push(VersionEdit {
-                wals: WalChanges {
-                    additions: Vec::new(),
-                    deleted_before: Some(min_log),
-                },
-                ..VersionEdit::default()
-            });
-        }
+        let mut edits = self.catalog.end_of_logs(Some(min_log));
         edits.extend(logs.families.iter().map(|(id, number)| VersionEdit {
             log_number: Some(*number),
             min_log_number_to_keep: (*id == 0).then_some(min_log),
@@ -159,10 +154,15 @@ impl Catalog {
 
     /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the current
     /// one.
-    fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
+    fn write_manifest(
+        &self,
+        env: &impl CatalogEnv,
+        edits: &[VersionEdit],
+    ) -> Result<Manifest, WriteFailed> {
         let logs = env.log_state();
         // It records the logs needed by each family. The log may be switched meanwhile.
-        env.sync_logs_before(FileNumber(u64::MAX))?;
+        env.sync_logs_before(FileNumber(u64::MAX))
+            .map_err(WriteFailed::before)?;
         let number = self.numbers.take();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         // The length of the current log is not known yet.
@@ -217,13 +217,13 @@ impl Catalog {
                 .all(|family| logs.families.contains_key(&family.id())),
             "each family that is written has a log number"
         );
-        let manifest = Manifest::create(
-            &*self.context.world.fs,
-            &self.context.dir,
-            number,
-            &contents,
-            edits,
-        )?;
+        let (fs, dir) = (&*self.context.world.fs, &self.context.dir);
+        let created = Manifest::create(fs, dir, number, &contents, edits);
+        let manifest = created.inspect_err(|failed| {
+            if failed.in_doubt {
+                self.deletions.doubt(self.manifest_path(number));
+            }
+        })?;
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
@@ -267,7 +267,11 @@ impl Catalog {
 
     /// Deletes a replaced MANIFEST.
     fn delete_manifest(&self, number: FileNumber) {
+        self.deletions.delete(&self.manifest_path(number));
+    }
+
+    fn manifest_path(&self, number: FileNumber) -> PathBuf {
         let name = FileName::Manifest(number).to_string();
-        self.deletions.delete(&self.context.dir.join(name));
+        self.context.dir.join(name)
     }
 }

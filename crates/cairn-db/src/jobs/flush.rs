@@ -133,7 +133,7 @@ impl Shared {
         for state in tree.families.values_mut() {
             state.flushing = false;
             state.reporting.clear();
-            state.flush_requested = false;
+            state.flush_requested &= !state.immutables.is_empty();
         }
         tree.forced.finish(result.is_ok());
     }

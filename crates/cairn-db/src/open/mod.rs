@@ -23,6 +23,7 @@ mod wals;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -241,7 +242,7 @@ fn open_with(
     let options = request.options.clone().sanitize();
     let fs = &*request.world.fs;
     let writes = !request.read_only;
-    if writes && options.create_if_missing {
+    if writes {
         create_dirs(request, &options)?;
     }
     let dir = fs
@@ -333,18 +334,29 @@ fn find_logs(
     let wal_dir = options.wal_dir_of(dir);
     match wal_dir == dir {
         true => Ok(cairn_wal::among(names, dir)),
-        false => cairn_wal::list(&*request.world.fs, wal_dir),
+        false => {
+            cairn_wal::list(&*request.world.fs, wal_dir).map_err(|error| match error.io_kind() {
+                Some(ErrorKind::NotFound) => Error::invalid_argument(format!(
+                    "the directory of logs (wal_dir) is missing: {error}"
+                )),
+                _ => error,
+            })
+        }
     }
 }
 
-/// Creates the directories of the database and of its logs if they are missing.
+/// Creates the directory of the database if it is missing and may be created, and that of its logs: the options of an
+/// existing database may name a new one.
 fn create_dirs(request: &OpenRequest<'_>, options: &DbOptions) -> Result<()> {
     let fs = &*request.world.fs;
     let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
-    create_dir(fs, request.path, known)?;
-    match options.wal_dir.as_os_str().is_empty() {
-        true => Ok(()),
-        false => create_dir(fs, &options.wal_dir, known),
+    if options.create_if_missing {
+        create_dir(fs, request.path, known)?;
+    }
+    let has_logs = known || options.create_if_missing;
+    match has_logs && !options.wal_dir.as_os_str().is_empty() {
+        true => create_dir(fs, &options.wal_dir, known),
+        false => Ok(()),
     }
 }
 

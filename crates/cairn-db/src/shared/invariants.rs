@@ -13,6 +13,7 @@
 //! TREE4. Files have numbers that were allocated.
 //! TREE5. Files of levels from 1 on do not overlap.
 //! TREE6. Entries in memtables have sequence numbers that were assigned.
+//! TREE7. A record of the MANIFEST that changes the tracked logs changes neither tables nor families.
 //!
 //! Cost: builds with assertions only; proportional to the number of families and memtables, and to the files
 //! of one family at an install.

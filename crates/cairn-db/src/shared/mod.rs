@@ -5,7 +5,7 @@
 //! them except the lead, and first helps the executor.
 //!
 //! `catalog_env` and `files_host` implement the traits through which components call the database, and `invariants` checks
-//! what holds across components (TREE1 to TREE6).
+//! what holds across components (TREE1 to TREE7).
 
 mod catalog_env;
 mod files_host;

@@ -1,6 +1,7 @@
 //! Flushes of one family and of all.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_options::{
@@ -11,6 +12,7 @@ use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::Code;
 
 use crate::basic::db_options;
+use crate::threads::{Gate, Point};
 use crate::wal::open_with;
 
 fn open_two(world: &World, db: &DbOptions, family: &FamilyOptions) -> Db {
@@ -245,4 +247,36 @@ fn a_forced_atomic_flush_installs_all_families_or_none() {
         assert_eq!(found(), (Some(2), Some(2)));
         db.close().unwrap();
     }
+}
+
+/// Regression: the end of a forced atomic flush cleared the request for a memtable that was sealed meanwhile. With
+/// `min_write_buffer_number_to_merge` above 1 nothing flushed it then, and `flush` did not return.
+#[test]
+fn a_flush_requested_during_a_forced_atomic_flush_is_executed() {
+    let gate = Arc::new(Gate::default());
+    let mut options = db_options();
+    options.listeners.push(gate.clone());
+    let pairs = FamilyOptions {
+        min_write_buffer_number_to_merge: 2,
+        max_write_buffer_number: 6,
+        ..FamilyOptions::default()
+    };
+    let db = open_two(&World::in_memory(), &options, &pairs);
+    let request = |force_atomic_flush| FlushOptions {
+        wait: false,
+        force_atomic_flush,
+        ..FlushOptions::default()
+    };
+    db.put(b"a", b"1").unwrap();
+    gate.hold(Point::FlushBegins);
+    db.flush_with(&request(true)).unwrap();
+    gate.look(|| {
+        db.put(b"b", b"2").unwrap();
+        db.flush_with(&request(false)).unwrap();
+    });
+    db.wait_until_quiet().unwrap();
+    let unflushed = db.property("rocksdb.num-immutable-mem-table");
+    assert_eq!(unflushed.as_deref(), Some("0"));
+    assert_eq!(files(&db, "default"), Some(2));
+    db.close().unwrap();
 }

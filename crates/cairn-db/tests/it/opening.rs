@@ -373,6 +373,38 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
     assert!(openings.load(SeqCst) > 2);
 }
 
+/// Regression: an existing database could not be opened with a new directory of logs unless it could be created as well.
+#[test]
+fn a_new_directory_of_logs_is_created() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let moved = DbOptions {
+        create_if_missing: false,
+        wal_dir: "/logs".into(),
+        ..db_options()
+    };
+    let request = OpenRequest {
+        path: Path::new("/db"),
+        options: &moved,
+        families: &[],
+        others: None,
+        read_only: true,
+        world: world.clone(),
+    };
+    let error = open(&request).map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(!world.fs.exists(Path::new("/logs")).unwrap());
+    let db = open_with(&world, &moved, false);
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    db.put(b"b", b"2").unwrap();
+    db.close().unwrap();
+    let db = open_with(&world, &moved, false);
+    assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
 /// Regression: a read-only opening lacked the writes of a log that the process that writes the database deleted between the
 /// reading of the MANIFEST and the listing of the logs.
 #[test]

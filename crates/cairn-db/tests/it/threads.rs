@@ -21,7 +21,7 @@ use crate::basic::{db_options, small};
 
 /// Points at which a job can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Point {
+pub(super) enum Point {
     FlushBegins,
     TableBegins(TableFileCreationReason),
     TableEnds(TableFileCreationReason),
@@ -31,7 +31,7 @@ enum Point {
 
 /// Holds a job at a point until it is released, and records its list entry on the job's own thread.
 #[derive(Default)]
-struct Gate {
+pub(super) struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
 }
@@ -59,12 +59,12 @@ impl Gate {
         state.holds = false;
     }
 
-    fn hold(&self, point: Point) {
+    pub(super) fn hold(&self, point: Point) {
         self.state.lock().hold = Some(point);
     }
 
     /// Waits until a job is held, checks its entry and releases it.
-    fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         while !state.holds {
             let late = self.changed.wait_for(&mut state, Duration::from_secs(60));

@@ -366,12 +366,26 @@ impl<S: Source> LogReader<S> {
             Ok(record) => Ok(self.logical(record)),
             Err(reason) => {
                 let bad = self.at;
+                self.note_framing(rest.clone());
                 let is_torn = matches!(reason, Reason::BadChecksum | Reason::BadLength)
                     && self.lacks_its_end(rest.clone())?;
                 self.at += rest.len() as u64;
                 let reason = if is_torn { Reason::TornBody } else { reason };
                 Ok(self.dropped(reason, bad))
             }
+        }
+    }
+
+    /// Notes that records are recyclable if the first one, at the start of `rest`, is damaged but has the number of the file:
+    /// the previous log may follow it.
+    fn note_framing(&mut self, rest: Range<usize>) {
+        let bytes = &self.window.bytes[rest];
+        let Some(&[.., kind, n0, n1, n2, n3]) = bytes.first_chunk::<RECYCLABLE_HEADER_LEN>() else {
+            return;
+        };
+        let number = u32::from_le_bytes([n0, n1, n2, n3]);
+        if is_recyclable(kind) && self.log_number.is_none_or(|expected| expected == number) {
+            self.recycled.get_or_insert(true);
         }
     }
 

@@ -346,6 +346,24 @@ fn incomplete_last_records_of_recycled_files_are_torn() {
     assert_eq!(seen.dropped[0].bytes, BLOCK_LEN as u64);
 }
 
+/// Regression: a recycled log whose first record is damaged was not known as recycled, so that modes which tolerate the end of
+/// a recycled log rejected it.
+#[test]
+fn a_damaged_first_record_tells_whether_the_file_is_recycled() {
+    let records = [vec![1; 100], vec![2; 100]];
+    for (framing, number, is_recycled) in [
+        (Framing::recyclable(9), 9, true),
+        (Framing::recyclable(8), 9, false),
+        (Framing::Legacy, 9, false),
+    ] {
+        let mut file = framed(framing, &records[..1]);
+        file[50] ^= 1;
+        let mut reader = LogReader::new(Bytes(&file), number);
+        assert!(matches!(reader.next().unwrap(), Event::Dropped(_)));
+        assert_eq!(reader.is_recycled(), is_recycled);
+    }
+}
+
 #[test]
 fn a_lost_page_is_not_the_end_of_the_log() {
     let records: Vec<_> = (1..=200).map(|byte| vec![byte; 200]).collect();

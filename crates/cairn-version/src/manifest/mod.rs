@@ -12,7 +12,7 @@ mod tests;
 mod torn;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cairn_format::names::{self, FileName};
 use cairn_platform::FileSystem;
@@ -22,7 +22,7 @@ use cairn_types::{Code, Error, FileNumber, Result, Subcode};
 pub use best_effort::{FileProbe, replay_best_effort};
 pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
 pub use tail::{News, Tail};
-pub use writer::{Contents, FamilyContents, Manifest};
+pub use writer::{Contents, FamilyContents, Manifest, WriteFailed};
 
 /// A size larger than any valid CURRENT file.
 const MAX_CURRENT_LEN: usize = 256;
@@ -54,20 +54,20 @@ pub fn no_database(dir: &Path) -> Error {
     Error::new(Code::IoError, Subcode::PathNotFound, text)
 }
 
-/// Durably points CURRENT of `dir` to MANIFEST `number`: a temporary file is synced and renamed, and
-/// the directory synced.
-///
-/// # Errors
-///
-/// `IoError`. CURRENT then names the old or the new MANIFEST.
-pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
+/// Writes a temporary file that is to become CURRENT and names MANIFEST `number` of `dir`. Returns its path.
+fn write_next_current(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<PathBuf> {
     let temp = dir.join(FileName::Temp(number).to_string());
     remove_leftover(fs, &temp)?;
     let file = fs.create(&temp, FileMode::default())?;
     file.append(names::encode_current(number).as_bytes())?;
     file.sync(false)?;
     file.close()?;
-    fs.rename(&temp, &dir.join(FileName::Current.to_string()))?;
+    Ok(temp)
+}
+
+/// Durably replaces CURRENT of `dir` by `temp`. After an error, it is one or the other.
+fn replace_current(fs: &dyn FileSystem, dir: &Path, temp: &Path) -> Result<()> {
+    fs.rename(temp, &dir.join(FileName::Current.to_string()))?;
     fs.sync_dir(dir)
 }
 

@@ -15,7 +15,7 @@ use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 
 use crate::manifest::torn::MAX_APPEND;
-use crate::manifest::{CleanEnd, Recovered, remove_leftover, set_current};
+use crate::manifest::{CleanEnd, Recovered, remove_leftover, replace_current, write_next_current};
 use crate::version::Version;
 
 /// The initial state of a new MANIFEST.
@@ -124,6 +124,41 @@ pub(super) fn rotation_size(fresh_bytes: u64, limit: u64, percent: u32) -> u64 {
 /// Size of a record header.
 const HEADER_LEN: usize = 7;
 
+/// A failed write of a MANIFEST.
+#[derive(Debug)]
+pub struct WriteFailed {
+    /// The error.
+    pub error: Error,
+    /// True if the edits may be durable, and the files that they add in use.
+    pub in_doubt: bool,
+}
+
+impl WriteFailed {
+    /// A failure after which the outcome is unknown.
+    #[must_use]
+    pub fn in_doubt(error: Error) -> WriteFailed {
+        WriteFailed {
+            error,
+            in_doubt: true,
+        }
+    }
+
+    /// A failure before anything was written.
+    #[must_use]
+    pub fn before(error: Error) -> WriteFailed {
+        WriteFailed {
+            error,
+            in_doubt: false,
+        }
+    }
+}
+
+impl From<WriteFailed> for Error {
+    fn from(failed: WriteFailed) -> Error {
+        failed.error
+    }
+}
+
 /// The MANIFEST in use, open for appending.
 pub struct Manifest {
     number: FileNumber,
@@ -144,21 +179,48 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// `IoError`. It is then unknown which MANIFEST is in use: no file may be deleted until another attempt,
-    /// with another number, succeeds.
+    /// `IoError`. If it is in doubt which MANIFEST is in use, no file may be deleted until another attempt, with another
+    /// number, succeeds. Otherwise the one before is, and this one was removed.
     pub fn create(
         fs: &dyn FileSystem,
         dir: &Path,
         number: FileNumber,
         contents: &Contents<'_>,
         edits: &[VersionEdit],
-    ) -> Result<Manifest> {
+    ) -> Result<Manifest, WriteFailed> {
         let path = dir.join(FileName::Manifest(number).to_string());
-        remove_leftover(fs, &path)?;
-        let file = fs.create(&path, FileMode::default())?;
+        let written =
+            Manifest::write_new(fs, &path, number, contents, edits).and_then(|manifest| {
+                // Directory entries may become durable in any order: sync the MANIFEST's entry before CURRENT
+                // names it.
+                fs.sync_dir(dir)?;
+                Ok((manifest, write_next_current(fs, dir, number)?))
+            });
+        let (manifest, next_current) = written.map_err(|error| {
+            let temp = dir.join(FileName::Temp(number).to_string());
+            for leftover in [&path, &temp] {
+                // One that stays is removed by the next opening.
+                let _removed = remove_leftover(fs, leftover);
+            }
+            WriteFailed::before(error)
+        })?;
+        replace_current(fs, dir, &next_current).map_err(WriteFailed::in_doubt)?;
+        Ok(manifest)
+    }
+
+    /// Writes the file of [`Manifest::create`].
+    fn write_new(
+        fs: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        contents: &Contents<'_>,
+        edits: &[VersionEdit],
+    ) -> Result<Manifest> {
+        remove_leftover(fs, path)?;
+        let file = fs.create(path, FileMode::default())?;
         let mut manifest = Manifest {
             number,
-            path,
+            path: path.to_owned(),
             file,
             log: LogWriter::new(Framing::Legacy),
             fresh_bytes: 0,
@@ -175,10 +237,6 @@ impl Manifest {
         manifest.write(&[VersionEdit::of_size(manifest.fresh_bytes)])?;
         manifest.write(edits)?;
         manifest.file.sync(false)?;
-        // Directory entries may become durable in any order: sync the MANIFEST's entry before CURRENT
-        // names it.
-        fs.sync_dir(dir)?;
-        set_current(fs, dir, number)?;
         Ok(manifest)
     }
 

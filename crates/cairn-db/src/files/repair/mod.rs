@@ -456,7 +456,8 @@ impl<'a> Repairer<'a> {
                 })
                 .collect(),
         };
-        Manifest::create(fs, &self.dir, number, &contents, &[])?.close()?;
+        let manifest = Manifest::create(fs, &self.dir, number, &contents, &[])?;
+        manifest.close()?;
         Ok(number)
     }
 
