@@ -15,6 +15,9 @@
 //! `max_bgerror_resume_count` times. While the device is full the number of retries is unlimited, but an
 //! attempt is made only if there is more free space than at the last one, or enough for the memtables. A
 //! recovery counts as a flush (no other flush runs concurrently, and closing waits for it).
+//!
+//! A compaction that lacks space does not stop writes: there is nothing to repair, and the recovery only lets it run at once.
+//! Its failures still add up, so that writes that wait for it get its error in the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +134,12 @@ impl Shared {
                 view.memtable.memory_usage() + waiting
             })
             .sum();
-        self.errors.note_free_space(free, needed as u64)
+        let needed = match self.errors.stop_writes() {
+            true => needed as u64,
+            // That of a compaction is unknown.
+            false => u64::MAX,
+        };
+        self.errors.note_free_space(free, needed)
     }
 
     /// One attempt of an automatic recovery.
@@ -146,7 +154,7 @@ impl Shared {
         self.errors.count_attempt();
         self.telemetry
             .tick(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
-        match self.recover() {
+        match self.recover(false) {
             Ok(()) => Next::Over,
             Err(error) if error.code() == Code::Busy => {
                 let tree = self.tree.lock();
@@ -214,7 +222,7 @@ impl Shared {
             if let Err(error) = self.wait_until(|tree| tree.jobs.flushes() == 0) {
                 break Err(error);
             }
-            match self.recover() {
+            match self.recover(true) {
                 Err(error) if error.code() == Code::Busy => {}
                 result => break result,
             }
@@ -227,8 +235,10 @@ impl Shared {
         result
     }
 
-    /// Resumes from the current error of the database. `Busy` while flushes are running.
-    fn recover(self: &Arc<Self>) -> Result<()> {
+    /// Resumes from the current error of the database. `Busy` while flushes are running. Failures of compactions are forgotten
+    /// if the caller asked for it (`requested`), or if the error had stopped writes.
+    fn recover(self: &Arc<Self>, requested: bool) -> Result<()> {
+        let starts_over = requested || self.errors.stop_writes();
         {
             let mut tree = self.tree.lock();
             self.lifecycle.check_open()?;
@@ -252,7 +262,10 @@ impl Shared {
         if result.is_ok() {
             for state in tree.families.values_mut() {
                 state.retry_flush = None;
-                state.retry_compaction = None;
+                match &mut state.retry_compaction {
+                    Some(retry) if !starts_over => retry.end_delay(),
+                    retry => *retry = None,
+                }
             }
         }
         self.update_conditions(&mut tree);

@@ -67,7 +67,7 @@ impl Retry {
         Duration::from_micros(interval.max(1).saturating_mul(1 << DOUBLINGS))
     }
 
-    /// True if the job keeps failing, so that nobody should wait for its success.
+    /// True if the job keeps failing, so that waiting for its success is in vain.
     pub(crate) fn keeps_failing(&self) -> bool {
         self.failures >= LASTING
     }

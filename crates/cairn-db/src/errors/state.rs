@@ -268,7 +268,8 @@ impl Errors {
 }
 
 impl Errors {
-    /// Starts an automatic recovery of at most `retries` attempts; false if one is in progress.
+    /// Starts an automatic recovery of at most `retries` attempts; false if one is in progress. If writes go on, because only
+    /// compactions lack space, the free space before the last attempt still counts.
     pub(super) fn begin_automatic(&self, retries: i32) -> bool {
         let recovery = &mut self.state.lock().recovery;
         if recovery.under_way != UnderWay::Nothing {
@@ -281,7 +282,9 @@ impl Errors {
         recovery.under_way = UnderWay::Automatic;
         recovery.left = retries;
         recovery.attempts = 0;
-        recovery.free_before = None;
+        if self.stop_writes() {
+            recovery.free_before = None;
+        }
         true
     }
 

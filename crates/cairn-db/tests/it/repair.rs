@@ -2,8 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn_db::{Db, FamilyDescriptor, Quarantine, RepairReport};
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions};
+use cairn_db::{
+    Db, FamilyDescriptor, Ingestion, OpenRequest, Quarantine, RepairReport, SstFileWriter, open,
+};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions, ReadOptions,
+    merge_operators,
+};
 use cairn_platform::World;
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, FaultPlan, SimWorld};
@@ -224,6 +229,113 @@ fn an_older_value_does_not_reappear_if_tables_overlap() {
     let db = open_at(&world, &[]).unwrap();
     assert_eq!(get(&db, "k").as_deref(), Some("new"));
     assert_eq!(get(&db, "z").as_deref(), Some("old"));
+}
+
+/// Regression: writes that were only logged were lost if a compaction had merged an ingested table, whose number is newer, with
+/// others: the largest number of a table counted as the end of what is flushed.
+#[test]
+fn logged_writes_that_are_older_than_ingested_tables_are_replayed() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        avoid_flush_during_shutdown: true,
+        ..db_options()
+    };
+    let family = FamilyOptions {
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let db = open_with(&world, &options, &family).unwrap();
+    for key in [b"a1", b"a2", b"a3"] {
+        db.put(key, b"flushed").unwrap();
+    }
+    db.flush().unwrap();
+    db.put(b"k1", b"logged").unwrap();
+    db.put(b"k2", b"logged").unwrap();
+    let mut writer = SstFileWriter::for_family(db.default_family());
+    world.fs.create_dir_all("/out".as_ref()).unwrap();
+    writer.open("/out/a.sst".as_ref()).unwrap();
+    for key in [b"a1", b"a2", b"a3"] {
+        writer.put(key, b"ingested").unwrap();
+    }
+    writer.finish().unwrap();
+    let ingestion = Ingestion::new(
+        db.default_family(),
+        ["/out/a.sst"],
+        &IngestExternalFileOptions::default(),
+    );
+    // The snapshots keep the number of the ingested entries in the compacted table.
+    let before = db.snapshot();
+    db.ingest_external_files(&[ingestion]).unwrap();
+    db.compact_range(Some(b"a"), Some(b"b"), &CompactRangeOptions::default())
+        .unwrap();
+    drop(before);
+    db.close().unwrap();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    repair(&world).unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    for (key, value) in [
+        ("a1", "ingested"),
+        ("a3", "ingested"),
+        ("k1", "logged"),
+        ("k2", "logged"),
+    ] {
+        assert_eq!(get(&db, key).as_deref(), Some(value), "{key}");
+    }
+}
+
+/// What is in tables is not replayed: merge operands would count twice.
+#[test]
+fn logged_operands_that_are_in_tables_are_not_replayed() {
+    let world = World::in_memory();
+    let other = FamilyDescriptor::new("other", small());
+    let family = FamilyOptions {
+        merge_operator: merge_operators::from_text("uint64add").ok(),
+        ..small()
+    };
+    let options = DbOptions {
+        create_missing_column_families: true,
+        avoid_flush_during_shutdown: true,
+        ..db_options()
+    };
+    let open = |world: &World| {
+        let families = [
+            FamilyDescriptor::new("default", family.clone()),
+            other.clone(),
+        ];
+        open(&OpenRequest {
+            path: DIR.as_ref(),
+            options: &options,
+            families: &families,
+            others: None,
+            read_only: false,
+            world: world.clone(),
+        })
+    };
+    let db = open(&world).unwrap();
+    // The log is kept for the other family, which is known by its table.
+    let other_family = db.family("other").unwrap();
+    other_family.put(b"o", b"flushed").unwrap();
+    other_family.flush().unwrap();
+    other_family.put(b"o", b"logged").unwrap();
+    drop(other_family);
+    for n in 1..=4_u64 {
+        db.merge(b"sum", &n.to_le_bytes()).unwrap();
+        if n == 3 {
+            db.flush().unwrap();
+        }
+    }
+    db.close().unwrap();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    let families = [
+        FamilyDescriptor::new("default", family.clone()),
+        other.clone(),
+    ];
+    cairn_db::repair(&world, DIR.as_ref(), &options, &families, &small()).unwrap();
+    let db = open(&world).unwrap();
+    let sum = db.get(b"sum").unwrap().expect("it is there");
+    assert_eq!(sum[..], 10_u64.to_le_bytes());
+    let other = db.family("other").unwrap();
+    assert_eq!(other.get(b"o").unwrap().as_deref(), Some(&b"logged"[..]));
 }
 
 /// Regression: tables whose version edits were cut off from the MANIFEST were moved aside.

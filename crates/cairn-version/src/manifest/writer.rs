@@ -204,7 +204,10 @@ impl Manifest {
             }
             WriteFailed::before(error)
         })?;
-        replace_current(fs, dir, &next_current).map_err(WriteFailed::in_doubt)?;
+        replace_current(fs, dir, &next_current).map_err(|error| {
+            let _removed = remove_leftover(fs, &next_current);
+            WriteFailed::in_doubt(error)
+        })?;
         Ok(manifest)
     }
 

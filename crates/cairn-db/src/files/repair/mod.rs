@@ -7,6 +7,7 @@
 //! overwrites a data file: files that are no longer part of the database are moved to the directory `lost`
 //! inside it, and logs are kept there before they are replayed.
 
+mod logged;
 mod scan;
 mod table_checks;
 

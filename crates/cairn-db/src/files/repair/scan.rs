@@ -24,6 +24,7 @@ use cairn_types::{Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, 
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
+use super::logged::Logged;
 use super::{LostTable, Repairer, empty_tree, table_checks};
 use crate::files::external::sequence_numbers;
 
@@ -33,6 +34,7 @@ const ANY_FAMILY: u64 = 0x7fff_ffff;
 /// The files of a database, by family.
 pub(super) struct Found<'a> {
     families: BTreeMap<u32, Family<'a>>,
+    logged: Logged,
     /// Files to be moved aside, and whose old names are to be removed.
     pub(super) gone: Vec<PathBuf>,
 }
@@ -41,14 +43,10 @@ struct Family<'a> {
     name: String,
     options: &'a FamilyOptions,
     order: KeyOrder,
-    tables: Vec<Table>,
+    tables: Vec<FileMeta>,
+    /// The largest number of an entry that is in a log and in a table.
+    floor: Option<SequenceNumber>,
     blobs: Vec<BlobFileMeta>,
-}
-
-struct Table {
-    meta: FileMeta,
-    /// An ingested table: its sequence number was in the lost MANIFEST.
-    external: bool,
 }
 
 impl<'a> Found<'a> {
@@ -69,6 +67,7 @@ impl<'a> Found<'a> {
         }
         let mut found = Found {
             families: BTreeMap::new(),
+            logged: Logged::read(repairer.fs(), &logs)?,
             gone: Vec::new(),
         };
         let default = repairer.options_of("default");
@@ -113,6 +112,7 @@ impl<'a> Found<'a> {
             options,
             order,
             tables: Vec::new(),
+            floor: None,
             blobs: Vec::new(),
         });
     }
@@ -138,7 +138,12 @@ impl<'a> Found<'a> {
             .ok_or_else(|| Error::corruption("the table has no entries"))?;
         let properties = external.table.properties();
         let mut meta = FileMeta::new(number, external.size, smallest, largest);
-        note_entries(&mut meta, &external.table, path, &io)?;
+        let mut floor = None;
+        note_entries(&mut meta, &external.table, path, &io, |seq| {
+            if self.logged.has(id, seq) {
+                floor = floor.max(Some(seq));
+            }
+        })?;
         meta.unique_id = UniqueId::of_table(
             &properties.db_id,
             &properties.db_session_id,
@@ -155,13 +160,10 @@ impl<'a> Found<'a> {
         meta.path_id = place
             .and_then(|place| u32::try_from(place).ok())
             .ok_or_else(|| Error::corruption("the table lies in a directory of another family"))?;
-        let is_external = properties.external_version.is_some();
         self.add_family(id, &name, repairer.options_of(&name), order);
         let family = self.families.get_mut(&id).expect("it was just added");
-        family.tables.push(Table {
-            meta,
-            external: is_external,
-        });
+        family.floor = family.floor.max(floor);
+        family.tables.push(meta);
         Ok(())
     }
 
@@ -187,23 +189,24 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Returns the numbers up to which logs add nothing: a family has everything up to its newest flushed
-    /// table. Ingested tables do not count, because they bypass the memtable.
+    /// Returns the numbers up to which logs add nothing, by family; see [`logged`](super::logged).
     pub(super) fn floors(&self) -> BTreeMap<u32, SequenceNumber> {
-        let of = |family: &Family<'_>| {
-            let own = family.tables.iter().filter(|table| !table.external);
-            own.map(|table| table.meta.seqs.largest).max()
-        };
-        self.families
-            .iter()
-            .filter_map(|(id, family)| Some((*id, of(family)?)))
+        let families = self.families.iter();
+        families
+            .filter_map(|(id, family)| Some((*id, family.floor?)))
             .collect()
     }
 
-    /// Returns the families with tables neither of which is older than the other.
+    /// Returns the families with tables neither of which is older than the other, and those with tables that are newer than
+    /// entries that their logs add.
     pub(super) fn mixed(&self) -> Vec<String> {
-        let is_mixed = |family: &Family<'_>| {
-            let mut by_key: Vec<&FileMeta> = family.tables.iter().map(|t| &t.meta).collect();
+        let is_mixed = |id: u32, family: &Family<'_>| {
+            let largest = family.tables.iter().map(|table| table.seqs.largest).max();
+            let floor = family.floor.unwrap_or_default();
+            if largest.is_some_and(|largest| self.logged.has_within(id, floor, largest)) {
+                return true;
+            }
+            let mut by_key: Vec<&FileMeta> = family.tables.iter().collect();
             by_key.sort_by(|a, b| {
                 key::compare(&family.order, a.smallest.as_bytes(), b.smallest.as_bytes())
             });
@@ -214,8 +217,9 @@ impl<'a> Found<'a> {
                     .any(|b| a.seqs.smallest <= b.seqs.largest && b.seqs.smallest <= a.seqs.largest)
             })
         };
-        let mixed = self.families.values().filter(|family| is_mixed(family));
-        mixed.map(|family| family.name.clone()).collect()
+        let families = self.families.iter();
+        let mixed = families.filter(|&(id, family)| is_mixed(*id, family));
+        mixed.map(|(_, family)| family.name.clone()).collect()
     }
 
     /// Returns the state described by the files.
@@ -225,9 +229,9 @@ impl<'a> Found<'a> {
         let mut next = FileNumber(1);
         for (id, family) in &self.families {
             let added = family.tables.iter().map(|table| {
-                last = last.max(table.meta.seqs.largest);
-                next = next.max(FileNumber(table.meta.number.0 + 1));
-                (0, Arc::new(table.meta.clone()))
+                last = last.max(table.seqs.largest);
+                next = next.max(FileNumber(table.number.0 + 1));
+                (0, Arc::new(table.clone()))
             });
             let edit = TreeEdit {
                 added: added.collect(),
@@ -243,9 +247,7 @@ impl<'a> Found<'a> {
                 full_history_ts_low: Vec::new(),
                 // The tables know: a caller that repairs may not.
                 persist_timestamps: match family.tables.first() {
-                    Some(table) if family.order.timestamp_size() > 0 => {
-                        table.meta.timestamps.persisted
-                    }
+                    Some(table) if family.order.timestamp_size() > 0 => table.timestamps.persisted,
                     _ => !family.options.strips_timestamps(),
                 },
             });
@@ -282,14 +284,20 @@ fn family_of(properties: &Properties) -> Result<(u32, String)> {
     Ok((id, name))
 }
 
-/// Sets what `meta` has from the entries of `table`: the range of sequence numbers, and the oldest blob file.
+/// Sets what `meta` has from the entries of `table`: the range of sequence numbers, and the oldest blob file. Passes the number
+/// of each entry to `visit`.
 fn note_entries(
     meta: &mut FileMeta,
     table: &Arc<cairn_table::Table>,
     path: &Path,
     io: &Io,
+    mut visit: impl FnMut(SequenceNumber),
 ) -> Result<()> {
+    if let Some(tombstones) = table.range_tombstones() {
+        tombstones.seqs().for_each(&mut visit);
+    }
     let seqs = sequence_numbers(table, io, CacheCaller::Repair, |entry, value| {
+        visit(key::sequence(entry));
         let oldest =
             oldest_blob(entry, value).map_err(|malformed| malformed.in_file(path.display(), 0))?;
         meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
