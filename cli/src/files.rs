@@ -1,7 +1,7 @@
 //! Commands that move files: `ingest`, `checkpoint`, `export`, `import`, `repair`, `destroy`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cairn::files::{
     ExportImportFilesMetaData, ImportColumnFamilyOptions, IngestExternalFileOptions,
@@ -11,7 +11,7 @@ use cairn::repair::{Quarantine, RepairReport};
 use cairn::{Db, FamilyOptions, SequenceNumber};
 use cairn_format::names::FileName;
 use cairn_options::{DbOptions, apply_mixed};
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, parent};
 use cairn_platform::{FileSystem, PosixFileSystem};
 use cairn_types::{Error, FileNumber, Result};
 use serde_json::{Value, json};
@@ -66,17 +66,27 @@ pub fn checkpoint(flags: &Checkpoint, out: &mut dyn Write) -> Result<()> {
     db.close()
 }
 
-/// Exports a family.
+/// Exports a family. The directory has its name once it is complete: an interrupted export leaves `NAME.part`, which the next one
+/// replaces.
 pub fn export(flags: &Export, out: &mut dyn Write) -> Result<()> {
+    let fs = &PosixFileSystem;
     let db = target::open(&flags.target, Use::Write)?;
     let family = target::family(&db, &flags.family.family)?;
-    let export = family.export(&flags.to)?;
-    let text = to_json(&export).to_string();
-    let file = PosixFileSystem.create(&flags.to.join(EXPORT_FILE), FileMode::default())?;
-    file.append(text.as_bytes())?;
-    file.sync(false)?;
-    file.close()?;
-    PosixFileSystem.sync_dir(&flags.to)?;
+    if fs.exists(&flags.to)? {
+        let taken = format!("{} exists", flags.to.display());
+        return Err(Error::invalid_argument(taken));
+    }
+    let mut part = flags.to.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    remove_dir(&part)?;
+    let export = family.export(&part)?;
+    let published = write_metadata(&part, &export).and_then(|()| fs.rename(&part, &flags.to));
+    if let Err(error) = published {
+        let _removed = remove_dir(&part);
+        return Err(error);
+    }
+    fs.sync_dir(parent(&flags.to))?;
     printed(writeln!(
         out,
         "{} tables in {}",
@@ -85,6 +95,27 @@ pub fn export(flags: &Export, out: &mut dyn Write) -> Result<()> {
     ))?;
     drop(family);
     db.close()
+}
+
+/// Writes the metadata file of the export in `dir`.
+fn write_metadata(dir: &Path, export: &ExportImportFilesMetaData) -> Result<()> {
+    let file = PosixFileSystem.create(&dir.join(EXPORT_FILE), FileMode::default())?;
+    file.append(to_json(export).to_string().as_bytes())?;
+    file.sync(false)?;
+    file.close()?;
+    PosixFileSystem.sync_dir(dir)
+}
+
+/// Removes the directory `dir` and the files in it, if it exists.
+fn remove_dir(dir: &Path) -> Result<()> {
+    let fs = &PosixFileSystem;
+    if !fs.exists(dir)? {
+        return Ok(());
+    }
+    for name in fs.list(dir)? {
+        fs.remove(&dir.join(name))?;
+    }
+    fs.remove_dir(dir)
 }
 
 /// Imports a family.

@@ -976,7 +976,7 @@ fn terminated(text: &str) -> CString {
 /// The number of a code in `org.rocksdb.Status.Code`.
 fn java_code(code: Code) -> i8 {
     match code {
-        Code::ColumnFamilyDropped => 0x10,
+        Code::ColumnFamilyDropped => 0xe,
         // Java has no such code.
         Code::CompactionTooLarge => 0x7f,
         code => code as i8,

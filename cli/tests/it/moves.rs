@@ -32,7 +32,13 @@ fn a_database_is_copied_exported_and_imported() {
     printed(&["delete", "--db", text(&db), "agate"]);
     assert_eq!(printed(&["get", "--db", text(&copy), "agate"]), "SiO2\n");
     let export = dir.path().join("export");
+    // What an interrupted export has left is replaced.
+    let part = dir.path().join("export.part");
+    std::fs::create_dir(&part).unwrap();
+    std::fs::write(part.join("cairn-export.json"), "{").unwrap();
     printed(&["export", "--db", text(&copy), "--to", text(&export)]);
+    assert!(!part.exists());
+    assert!(refused(&["export", "--db", text(&copy), "--to", text(&export)]).contains("exists"));
     printed(&[
         "import",
         "--db",

@@ -66,6 +66,14 @@ pub(crate) fn merged(
     })
 }
 
+fn lacks_base() -> Error {
+    Error::new(
+        Code::MergeInProgress,
+        Subcode::None,
+        "the batch has merge operands of the key but not their base value",
+    )
+}
+
 impl IndexedBatch {
     fn batch_effect(&self, family: u32, key: &[u8]) -> Result<BatchEffect> {
         resolve(&self.shared.lock(), family, key)
@@ -76,14 +84,16 @@ impl IndexedBatch {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the key has merge operands, which require a family to be merged.
+    /// `InvalidArgument` if the key has merge operands, which require a family to be merged; `MergeInProgress` if the batch
+    /// does not have their base.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         match self.batch_effect(0, key)? {
             BatchEffect::Nothing => Ok(None),
             BatchEffect::Found(found) => found.into_value(),
-            BatchEffect::Operands(..) => Err(Error::invalid_argument(
+            BatchEffect::Operands(_, Some(_)) => Err(Error::invalid_argument(
                 "the key has merge operands in the batch: name its column family to merge them",
             )),
+            BatchEffect::Operands(_, None) => Err(lacks_base()),
         }
     }
 
@@ -110,11 +120,7 @@ impl IndexedBatch {
             BatchEffect::Nothing => Ok(Found::Missing),
             BatchEffect::Found(found) => Ok(found),
             BatchEffect::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
-            BatchEffect::Operands(_, None) => Err(Error::new(
-                Code::MergeInProgress,
-                Subcode::None,
-                "the batch has merge operands of the key but not their base value",
-            )),
+            BatchEffect::Operands(_, None) => Err(lacks_base()),
         }
     }
 

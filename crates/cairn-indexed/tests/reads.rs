@@ -252,11 +252,16 @@ fn unsupported_writes_are_errors() {
         Code::NotFound
     );
     batch.merge(b"k", b"operand");
-    assert_eq!(batch.get(b"k").unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(batch.get(b"k").unwrap_err().code(), Code::MergeInProgress);
     assert_eq!(
         batch.get_in(family, b"k").unwrap_err().code(),
         Code::MergeInProgress
     );
+    let based = IndexedBatch::new(true);
+    based.put(b"k", b"base");
+    based.merge(b"k", b"operand");
+    assert_eq!(based.get(b"k").unwrap_err().code(), Code::InvalidArgument);
+    assert!(based.get_in(family, b"k").unwrap().is_some());
     let mut ranges = WriteBatch::new();
     ranges.delete_range(b"a", b"b");
     assert_eq!(

@@ -265,7 +265,7 @@ impl LockManager {
         self.expiring.lock().insert(owner.id, owner.clone());
     }
 
-    /// Ends the registration of a transaction.
+    /// Ends the registration of a transaction, which does not expire any more.
     pub fn unregister(&self, id: u64) {
         self.expiring.lock().remove(&id);
     }
@@ -485,6 +485,8 @@ impl LockManager {
         }
         graph.leave(key, id);
         self.grant(&mut stripe, &mut graph, key);
+        // The next one may have been told of earlier holders only: these may be ones that expire.
+        graph.wake_first(key);
         false
     }
 

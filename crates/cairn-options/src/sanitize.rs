@@ -401,8 +401,9 @@ impl FamilyOptions {
         }
         let share = 0.0..=1.0;
         require(
-            share.contains(&self.blob_garbage_collection_age_cutoff)
-                && share.contains(&self.blob_garbage_collection_force_threshold),
+            !self.enable_blob_garbage_collection
+                || (share.contains(&self.blob_garbage_collection_age_cutoff)
+                    && share.contains(&self.blob_garbage_collection_force_threshold)),
             "the blob garbage collection cutoff and threshold must be between 0 and 1",
         )?;
         require(

@@ -40,7 +40,7 @@ pub(crate) enum MergedForRead {
 ///
 /// # Errors
 ///
-/// `MergeInProgress` if the family has no merge operator, `Corruption` (`MergeOperatorFailed`) if
+/// `InvalidArgument` if the family has no merge operator, `Corruption` (`MergeOperatorFailed`) if
 /// the operator fails, `Aborted` if it panics, `Corruption` if the entity cannot be decoded.
 pub fn full_merge(
     reading: &Reading,
@@ -102,14 +102,10 @@ impl<'a> Merge<'a> {
         operands: &'a [&'a [u8]],
     ) -> Result<Merge<'a>> {
         let Some(operator) = &reading.merge_operator else {
-            return Err(Error::new(
-                Code::MergeInProgress,
-                Subcode::None,
-                format!(
-                    "column family {:?} has merge operands, but no merge operator is set",
-                    reading.family
-                ),
-            ));
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} has merge operands, but no merge operator is set",
+                reading.family
+            )));
         };
         Ok(Merge {
             reading,

@@ -6,14 +6,15 @@
 //!
 //! With parallel validation, a commit locks the buckets of its keys, in ascending order, checks the keys, and writes its
 //! batch before it unlocks the buckets. Writes of [`OptimisticTransactionDb`] itself lock the buckets of their keys as
-//! well. With serial validation the keys are checked by the leader of the write queue.
+//! well, and those with range deletions exclude all commits, since a range has no bucket. With serial validation the keys
+//! are checked by the leader of the write queue.
 
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, KeyState, OpenRequest, WriteBatch};
+use cairn_db::{Db, Family, KeyState, OpenRequest, Record, WriteBatch};
 use cairn_locks::{LockKey, hash_of};
 use cairn_options::{FamilyOptions, WriteOptions};
-use cairn_platform::sync::{Mutex, MutexGuard};
+use cairn_platform::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use cairn_types::{Error, Result};
 
 use crate::history;
@@ -26,7 +27,17 @@ use crate::transaction::{Transaction, retry, write_batch};
 
 /// Locks for the parallel validation of optimistic transactions, which databases can share.
 #[derive(Debug)]
-pub struct LockBuckets(Buckets);
+pub struct LockBuckets {
+    /// Held by commits and writes, and exclusively by writes with range deletions.
+    ranges: RwLock<()>,
+    buckets: Buckets,
+}
+
+/// The locked buckets of a commit or a write.
+struct Locked<'a> {
+    _buckets: Vec<MutexGuard<'a, ()>>,
+    _commits: RwLockReadGuard<'a, ()>,
+}
 
 /// A bucket on a cache line of its own.
 #[derive(Debug, Default)]
@@ -44,39 +55,46 @@ impl LockBuckets {
     #[must_use]
     pub fn new(count: usize, cache_aligned: bool) -> LockBuckets {
         let count = count.max(1);
-        LockBuckets(match cache_aligned {
-            true => Buckets::Aligned((0..count).map(|_| Aligned::default()).collect()),
-            false => Buckets::Dense((0..count).map(|_| Mutex::new(())).collect()),
-        })
+        LockBuckets {
+            ranges: RwLock::new(()),
+            buckets: match cache_aligned {
+                true => Buckets::Aligned((0..count).map(|_| Aligned::default()).collect()),
+                false => Buckets::Dense((0..count).map(|_| Mutex::new(())).collect()),
+            },
+        }
     }
 
     /// The memory of the buckets in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        match &self.0 {
+        match &self.buckets {
             Buckets::Dense(buckets) => std::mem::size_of_val(&**buckets),
             Buckets::Aligned(buckets) => std::mem::size_of_val(&**buckets),
         }
     }
 
     fn len(&self) -> usize {
-        match &self.0 {
+        match &self.buckets {
             Buckets::Dense(buckets) => buckets.len(),
             Buckets::Aligned(buckets) => buckets.len(),
         }
     }
 
     /// Locks the buckets of keys with these hashes, in ascending order.
-    fn lock(&self, hashes: impl Iterator<Item = u64>) -> Vec<MutexGuard<'_, ()>> {
+    fn lock(&self, hashes: impl Iterator<Item = u64>) -> Locked<'_> {
+        let commits = self.ranges.read();
         let count = self.len() as u64;
         let mut places: Vec<usize> = hashes.map(|hash| (hash % count) as usize).collect();
         places.sort_unstable();
         places.dedup();
-        let lock = |at: usize| match &self.0 {
+        let lock = |at: usize| match &self.buckets {
             Buckets::Dense(buckets) => buckets[at].lock(),
             Buckets::Aligned(buckets) => buckets[at].0.lock(),
         };
-        places.into_iter().map(lock).collect()
+        Locked {
+            _buckets: places.into_iter().map(lock).collect(),
+            _commits: commits,
+        }
     }
 }
 
@@ -113,7 +131,7 @@ impl Validation {
             Validation::Serial => db.write_if(batch, options, check),
             Validation::Parallel(buckets) => {
                 let hashes = tracker.iter().map(|(key, _)| key.hash());
-                let _buckets = buckets.lock(hashes);
+                let _locked = buckets.lock(hashes);
                 check()?;
                 write_batch(db, batch, options)
             }
@@ -274,18 +292,21 @@ impl OptimisticTransactionDb {
     ///
     /// Those of [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let _buckets = match &self.validation {
-            Validation::Serial => Vec::new(),
-            Validation::Parallel(buckets) => {
-                let mut hashes = Vec::with_capacity(batch.count() as usize);
-                for record in batch.records() {
-                    if let Some((family, key)) = key_of(&record?) {
-                        hashes.push(hash_of(family, key));
-                    }
-                }
-                buckets.lock(hashes.into_iter())
-            }
+        let Validation::Parallel(buckets) = &self.validation else {
+            return self.db.write_with(batch, options);
         };
+        let mut hashes = Vec::with_capacity(batch.count() as usize);
+        for record in batch.records() {
+            let record = record?;
+            if matches!(record, Record::DeleteRange { .. }) {
+                let _alone = buckets.ranges.write();
+                return self.db.write_with(batch, options);
+            }
+            if let Some((family, key)) = key_of(&record) {
+                hashes.push(hash_of(family, key));
+            }
+        }
+        let _locked = buckets.lock(hashes.into_iter());
         self.db.write_with(batch, options)
     }
 }

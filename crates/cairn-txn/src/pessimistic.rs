@@ -408,8 +408,8 @@ impl TransactionDb {
         for record in batch.records() {
             let record = record?;
             if let Record::DeleteRange { .. } = record {
-                return Err(Error::not_supported(
-                    "range deletions in a transaction database",
+                return Err(Error::invalid_argument(
+                    "range deletions are not implemented in a transaction database",
                 ));
             }
             let key = key_of(&record);

@@ -50,7 +50,8 @@ pub(crate) struct LogState {
     pub(crate) undecided: Option<FileNumber>,
     /// Logs with prepared sections that memtables have entries of.
     pub(crate) held: Vec<HeldLog>,
-    /// Lengths of the logs that recovery needs, in bytes; 0 for the current log.
+    /// Lengths of the logs that recovery needs, in bytes; 0 for the current log. Those whose writes failed are left out: it is
+    /// unknown what they have.
     pub(crate) lengths: BTreeMap<FileNumber, u64>,
     /// The durable end of the logs at the last ingestion.
     pub(crate) reach: Option<LogReach>,

@@ -61,15 +61,27 @@ pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &K
 /// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
 /// may have other uses.
 pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
+    scan_for(fs, dir, |name| match FileName::parse(name) {
+        Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_))) => {
+            keep.is_obsolete(kind)
+        }
+        None => is_trash(name),
+        _ => false,
+    })
+}
+
+/// [`scan_tables`] for logs: the directory may be that of another database.
+pub(crate) fn scan_logs(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
+    scan_for(fs, dir, |name| match FileName::parse(name) {
+        Some(kind @ FileName::Wal(_)) => keep.is_obsolete(kind),
+        _ => false,
+    })
+}
+
+fn scan_for(fs: &dyn FileSystem, dir: &Path, is_obsolete: impl Fn(&str) -> bool) -> Result<()> {
     for name in fs.list(dir)? {
-        match FileName::parse(&name) {
-            Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
-                if keep.is_obsolete(kind) =>
-            {
-                remove_unless_dir(fs, &dir.join(&name))?;
-            }
-            None if is_trash(&name) => remove_unless_dir(fs, &dir.join(&name))?,
-            _ => {}
+        if is_obsolete(&name) {
+            remove_unless_dir(fs, &dir.join(&name))?;
         }
     }
     Ok(())

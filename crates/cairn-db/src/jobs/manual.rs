@@ -48,6 +48,7 @@ impl Shared {
         trim: Option<&[u8]>,
     ) -> Result<()> {
         self.check_writable()?;
+        family.check_not_dropped()?;
         self.tree.lock().jobs.check_manual(&options.canceled)?;
         family.check_path(options.target_path_id)?;
         let fifo = family.options().compaction_style == CompactionStyle::Fifo;

@@ -248,9 +248,8 @@ impl Shared {
         );
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
-        let dirs = [&self.context.dir, &self.context.wal_dir];
         for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
-            if !dirs.contains(&&dir) {
+            if dir != self.context.dir {
                 scan::scan_tables(fs, &dir, &keep)?;
             }
         }
@@ -258,12 +257,7 @@ impl Shared {
         scan::scan(fs, &self.context.dir, names, &keep)?;
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => scan::scan(
-                fs,
-                &self.context.wal_dir,
-                fs.list(&self.context.wal_dir)?,
-                &keep,
-            ),
+            false => scan::scan_logs(fs, &self.context.wal_dir, &keep),
         }
     }
 

@@ -102,7 +102,7 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `MergeInProgress` if the family has no merge operator; `Corruption` if the operator fails.
+    /// `InvalidArgument` if the family has no merge operator; `Corruption` if the operator fails.
     pub fn merge_operands(
         &self,
         key: &[u8],

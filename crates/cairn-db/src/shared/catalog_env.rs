@@ -30,7 +30,11 @@ impl CatalogEnv for Shared {
                 .iter()
                 .flat_map(|family| held_logs(family, &tree))
                 .collect(),
-            lengths: tree.logs.needed().collect(),
+            lengths: tree
+                .logs
+                .needed()
+                .filter(|(number, _)| !tree.logs.has_failed(*number))
+                .collect(),
             reach: tree.logs.reach(),
         }
     }

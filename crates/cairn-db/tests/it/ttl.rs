@@ -152,7 +152,7 @@ fn stored_values_have_a_timestamp_suffix_that_is_not_visible() {
         assert_eq!(found, value);
         assert!((before..before + 60).contains(&date));
     }
-    assert_eq!(db.get(b"c").unwrap_err().code(), Code::MergeInProgress);
+    assert_eq!(db.get(b"c").unwrap_err().code(), Code::InvalidArgument);
     // Values written now have no date.
     db.put(b"d", b"abc").unwrap();
     db.put(b"e", b"abc\0\0\0\0").unwrap();

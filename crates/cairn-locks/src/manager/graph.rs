@@ -125,7 +125,13 @@ impl WaitGraph {
         })
     }
 
-    /// Wakes the first waiter for the lock of `key`, which is free.
+    /// The number of waiters for the lock of `key`.
+    #[cfg(test)]
+    pub(crate) fn queue_len(&self, key: &LockKey) -> usize {
+        self.queues.get(key).map_or(0, |queue| queue.waiters.len())
+    }
+
+    /// Wakes the first waiter for the lock of `key`, which is free, or has holders that the waiter may not know.
     pub(crate) fn wake_first(&self, key: &LockKey) {
         if let Some(first) = self.first(key) {
             first.changed.notify();

@@ -285,6 +285,65 @@ fn the_locks_of_an_expired_transaction_are_stolen_unless_it_commits() {
     assert!(locks.is_idle());
 }
 
+/// Regression: a waiter was not told that a transaction that expires had taken the lock, after the waiter before it left. It
+/// waited for a release of the lock, which an abandoned transaction never makes.
+#[test]
+fn a_waiter_gets_the_lock_of_an_expired_transaction_that_took_it_before_an_earlier_waiter() {
+    let locks = manager();
+    let key = key(0);
+    let waiting = || {
+        let graph = locks.graph.lock();
+        graph.queue_len(&key)
+    };
+    let mut won = false;
+    while !won {
+        lock(&locks, 1, 0, EXCLUSIVE, 0).unwrap();
+        let expires = locks.clock().monotonic_nanos() + 300_000_000;
+        let expiring = Arc::new(Owner::new(9, expires));
+        locks.register(&expiring);
+        let wait_for = |waiters: usize| {
+            while waiting() < waiters {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| lock(&locks, 4, 0, EXCLUSIVE, 20_000));
+            wait_for(1);
+            let impatient = scope.spawn(|| lock(&locks, 2, 0, EXCLUSIVE, 100));
+            wait_for(2);
+            let patient = scope.spawn(|| {
+                let began = locks.clock().monotonic_nanos();
+                let taken = lock(&locks, 3, 0, EXCLUSIVE, 20_000);
+                (taken, locks.clock().monotonic_nanos() - began)
+            });
+            wait_for(3);
+            locks.clock().sleep(Duration::from_millis(1));
+            // It is handed over, and after that free.
+            locks.unlock(&key, 1);
+            locks.unlock(&key, 4);
+            let at_once = Request {
+                owner: &expiring,
+                exclusive: true,
+                timeout: Some(Duration::ZERO),
+                detect: None,
+            };
+            // The next waiter may be faster.
+            won = locks.lock(&key, &at_once).is_ok();
+            first.join().expect("no panic").unwrap();
+            locks.unlock(&key, 4);
+            if impatient.join().expect("no panic").is_ok() {
+                locks.unlock(&key, 2);
+            }
+            let (taken, nanos) = patient.join().expect("no panic");
+            taken.unwrap();
+            assert!(nanos < 10_000_000_000, "{nanos}");
+            locks.unlock(&key, 3);
+        });
+        locks.unregister(9);
+    }
+    assert!(locks.is_idle());
+}
+
 /// Returns an owner of `locks` that has just expired and holds what `take` locks.
 fn expired(locks: &LockManager, id: u64, take: impl FnOnce(&Request<'_>)) -> Arc<Owner> {
     let owner = Arc::new(Owner::new(id, locks.clock().monotonic_nanos() + 1));

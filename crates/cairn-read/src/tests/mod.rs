@@ -400,7 +400,7 @@ fn operands_without_a_merge_operator_are_an_error() {
     iter.seek_to_first();
     iter.next();
     assert!(!iter.valid());
-    assert_eq!(iter.status().unwrap_err().code(), Code::MergeInProgress);
+    assert_eq!(iter.status().unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[test]

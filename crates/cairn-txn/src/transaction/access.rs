@@ -660,6 +660,9 @@ impl Transaction {
                     None => Ok(()),
                 }
             }
+            Record::DeleteRange { .. } => Err(Error::invalid_argument(
+                "range deletions are not implemented in a transaction",
+            )),
             _ => Err(Error::not_supported(
                 "a record other than a write of one key in a transaction",
             )),

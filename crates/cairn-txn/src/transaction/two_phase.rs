@@ -135,6 +135,10 @@ impl Transaction {
         self.batch
             .with_batch(|batch| self.db.prepare(&own.name, batch, &self.write_options))?;
         owner.set_state(TransactionState::Prepared);
+        if owner.expires > 0 {
+            // Those who wait for its locks would look for its expiration again and again.
+            own.locking.locks.unregister(owner.id);
+        }
         self.save_points.clear();
         Ok(())
     }

@@ -71,6 +71,37 @@ fn a_conflicting_commit_is_busy_and_can_be_rolled_back() {
     });
 }
 
+/// Regression: with parallel validation, a range deletion could be written between the check and the write of a commit.
+#[test]
+fn a_range_deletion_is_not_written_within_a_commit() {
+    each_policy(|db| {
+        let mut all = WriteBatch::new();
+        all.delete_range(b"a", b"zz");
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..1500 {
+                    both.wait();
+                    db.write(&all, &WriteOptions::default()).unwrap();
+                    both.wait();
+                }
+            });
+            for round in 0..1500 {
+                db.db().put(b"k", b"read").unwrap();
+                let mut txn = db.begin();
+                txn.get_for_update(b"k", &read()).unwrap();
+                txn.put(b"z", b"written").unwrap();
+                both.wait();
+                let committed = txn.commit();
+                both.wait();
+                // A commit comes before the deletion, or sees it.
+                let left = db.db().get(b"z").unwrap();
+                assert!(left.is_none(), "round {round}: {committed:?}");
+            }
+        });
+    });
+}
+
 fn batch(key: &[u8]) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(key, b"other");

@@ -341,7 +341,7 @@ fn writes_outside_of_transactions_and_without_concurrency_control() {
     );
     let mut batch = WriteBatch::new();
     batch.delete_range(b"a", b"b");
-    assert_eq!(codes(db.write(&batch, &options)).0, Code::NotSupported);
+    assert_eq!(codes(db.write(&batch, &options)).0, Code::InvalidArgument);
     assert!(is_unlocked(&db));
     let mut txn = db.begin();
     txn.put_in(&family, b"a", b"2").unwrap();

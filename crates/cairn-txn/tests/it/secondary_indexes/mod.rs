@@ -447,7 +447,7 @@ fn writes_outside_of_transactions_change_the_entries() {
         let mut ranges = WriteBatch::new();
         ranges.put(b"k\x03", b"3");
         ranges.delete_range(b"a", b"z");
-        assert_eq!(codes(db.write(&ranges, &write)).0, Code::NotSupported);
+        assert_eq!(codes(db.write(&ranges, &write)).0, Code::InvalidArgument);
         check(db.db(), None);
         assert_eq!(content(db.db(), None, "default")[0].1, b"2");
         // Batches without indexed families are written as before.
