@@ -1,5 +1,6 @@
 //! Commands that move files: `ingest`, `checkpoint`, `export`, `import`, `repair`, `destroy`.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -66,27 +67,34 @@ pub fn checkpoint(flags: &Checkpoint, out: &mut dyn Write) -> Result<()> {
     db.close()
 }
 
-/// Exports a family. The directory has its name once it is complete: an interrupted export leaves `NAME.part`, which the next one
-/// replaces.
+/// Exports a family. The directory has its name once it is complete: an interrupted export leaves `.NAME.cairn-export`, which the
+/// next one replaces.
 pub fn export(flags: &Export, out: &mut dyn Write) -> Result<()> {
     let fs = &PosixFileSystem;
     let db = target::open(&flags.target, Use::Write)?;
     let family = target::family(&db, &flags.family.family)?;
-    if fs.exists(&flags.to)? {
-        let taken = format!("{} exists", flags.to.display());
+    // Without a slash at its end.
+    let to: PathBuf = flags.to.components().collect();
+    if fs.exists(&to)? {
+        let taken = format!("{} exists", to.display());
         return Err(Error::invalid_argument(taken));
     }
-    let mut part = flags.to.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    remove_dir(&part)?;
+    let name = to.file_name().ok_or_else(|| {
+        let text = format!("{} is not the name of a directory", to.display());
+        Error::invalid_argument(text)
+    })?;
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(".cairn-export");
+    let part = parent(&to).join(part);
+    remove_export(&part)?;
     let export = family.export(&part)?;
-    let published = write_metadata(&part, &export).and_then(|()| fs.rename(&part, &flags.to));
+    let published = write_metadata(&part, &export).and_then(|()| fs.rename(&part, &to));
     if let Err(error) = published {
-        let _removed = remove_dir(&part);
+        let _removed = remove_export(&part);
         return Err(error);
     }
-    fs.sync_dir(parent(&flags.to))?;
+    fs.sync_dir(parent(&to))?;
     printed(writeln!(
         out,
         "{} tables in {}",
@@ -106,14 +114,21 @@ fn write_metadata(dir: &Path, export: &ExportImportFilesMetaData) -> Result<()> 
     PosixFileSystem.sync_dir(dir)
 }
 
-/// Removes the directory `dir` and the files in it, if it exists.
-fn remove_dir(dir: &Path) -> Result<()> {
+/// Removes the export in `dir`, if there is one. A directory with other files stays.
+///
+/// # Errors
+///
+/// `IoError`, also for other files.
+fn remove_export(dir: &Path) -> Result<()> {
     let fs = &PosixFileSystem;
     if !fs.exists(dir)? {
         return Ok(());
     }
     for name in fs.list(dir)? {
-        fs.remove(&dir.join(name))?;
+        let is_table = matches!(FileName::parse(&name), Some(FileName::Table(_)));
+        if is_table || name == EXPORT_FILE {
+            fs.remove(&dir.join(name))?;
+        }
     }
     fs.remove_dir(dir)
 }

@@ -33,10 +33,11 @@ fn a_database_is_copied_exported_and_imported() {
     assert_eq!(printed(&["get", "--db", text(&copy), "agate"]), "SiO2\n");
     let export = dir.path().join("export");
     // What an interrupted export has left is replaced.
-    let part = dir.path().join("export.part");
+    let part = dir.path().join(".export.cairn-export");
     std::fs::create_dir(&part).unwrap();
     std::fs::write(part.join("cairn-export.json"), "{").unwrap();
-    printed(&["export", "--db", text(&copy), "--to", text(&export)]);
+    let with_slash = format!("{}/", text(&export));
+    printed(&["export", "--db", text(&copy), "--to", &with_slash]);
     assert!(!part.exists());
     assert!(refused(&["export", "--db", text(&copy), "--to", text(&export)]).contains("exists"));
     printed(&[

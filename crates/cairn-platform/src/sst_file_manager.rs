@@ -177,7 +177,7 @@ impl SstFileManager {
     }
 
     /// Deletes the oldest trash, and reschedules itself after the pause for it.
-    fn empty_trash(self: Arc<Self>) {
+    fn empty_trash(self: Arc<Self>, mut turn: Turn) {
         let Trash {
             path,
             bytes,
@@ -189,6 +189,7 @@ impl SstFileManager {
                 Some(trash) => trash,
                 None => {
                     state.empties = false;
+                    turn.0 = None;
                     return;
                 }
             }
@@ -209,20 +210,36 @@ impl SstFileManager {
                     + Duration::from_secs_f64((bytes % rate) as f64 / rate as f64)
             }
         };
-        self.empty_trash_after(&world, pause);
+        turn.pass_on(&world, pause);
     }
+}
 
-    fn empty_trash_after(self: &Arc<Self>, world: &World, pause: Duration) {
-        // Weak, so that a pause does not keep an unused manager alive.
-        let weak: Weak<Self> = Arc::downgrade(self);
+/// The right of one job at a time to empty the trash.
+struct Turn(Option<Weak<SstFileManager>>);
+
+impl Turn {
+    /// Starts a job on the executor of `world` after a pause.
+    fn pass_on(self, world: &World, pause: Duration) {
         let job = Box::new(move || {
-            if let Some(manager) = weak.upgrade() {
-                manager.empty_trash();
+            // Weak, so that a pause does not keep an unused manager alive.
+            let manager = self.0.as_ref().and_then(Weak::upgrade);
+            if let Some(manager) = manager {
+                manager.empty_trash(self);
             }
         });
         match pause.is_zero() {
             true => world.executor.spawn(Priority::High, job),
             false => world.executor.spawn_after(pause, Priority::High, job),
+        }
+    }
+}
+
+impl Drop for Turn {
+    /// The executor has dropped the job: the next file that is discarded starts another.
+    fn drop(&mut self) {
+        let manager = self.0.take().as_ref().and_then(Weak::upgrade);
+        if let Some(manager) = manager {
+            manager.state.lock().empties = false;
         }
     }
 }
@@ -329,7 +346,8 @@ impl TrackedFiles {
             !std::mem::replace(&mut state.empties, true)
         };
         if starts {
-            self.manager.empty_trash_after(world, Duration::ZERO);
+            let turn = Turn(Some(Arc::downgrade(&self.manager)));
+            turn.pass_on(world, Duration::ZERO);
         }
         true
     }
@@ -411,5 +429,34 @@ mod tests {
         assert!(!manager.is_max_allowed_space_reached_including_compactions());
         manager.set_max_allowed_space_usage(120);
         assert!(manager.is_max_allowed_space_reached());
+    }
+
+    /// Regression: a job that its executor dropped, with the last database that used the executor, was never replaced.
+    #[test]
+    fn trash_is_emptied_after_an_executor_has_dropped_its_job() {
+        let manager = Arc::new(SstFileManager::new());
+        manager.set_delete_rate_bytes_per_second(1 << 20);
+        manager.set_max_trash_db_ratio(10.0);
+        let memory = World::in_memory();
+        // The pause after the first one is an hour.
+        for (name, bytes) in [("/a.sst", 3600 << 20), ("/b.sst", 1)] {
+            let world = World {
+                executor: Arc::new(crate::thread_pool::ThreadPool::new()),
+                ..memory.clone()
+            };
+            let path = Path::new(name);
+            let created = world.fs.create(path, Default::default());
+            created.and_then(|file| file.close()).expect("a file");
+            let files = TrackedFiles::new(manager.clone());
+            files.add(path.to_owned(), bytes);
+            assert!(files.discard(&world, path, || {}));
+            for _ in 0..2000 {
+                if manager.total_trash_size() == 0 {
+                    break;
+                }
+                world.clock.sleep(Duration::from_millis(5));
+            }
+            assert_eq!(manager.total_trash_size(), 0, "{name}");
+        }
     }
 }

@@ -34,6 +34,8 @@ const STACK: usize = 8 << 20;
 pub struct ThreadPool {
     lanes: Arc<Lanes>,
     timers: Arc<Timers>,
+    /// Held by a thread that waits for all others to end: of several, each would use up what the others wait for.
+    joins: Mutex<()>,
 }
 
 /// The lanes of a pool, by priority.
@@ -77,7 +79,11 @@ impl ThreadPool {
         ]));
         let due = Arc::clone(&lanes);
         let timers = Timers::new(Box::new(move |priority, job| due.spawn(priority, job)));
-        ThreadPool { lanes, timers }
+        ThreadPool {
+            lanes,
+            timers,
+            joins: Mutex::new(()),
+        }
     }
 
     /// The default pool of all databases in the process.
@@ -143,16 +149,21 @@ impl Executor for ThreadPool {
     }
 
     fn reserve(&self, priority: Priority, threads: usize) {
-        let mut state = self.lanes.0[priority as usize].state.lock();
-        state.limit = state.limit.max(threads);
+        {
+            let mut state = self.lanes.0[priority as usize].state.lock();
+            state.limit = state.limit.max(threads);
+        }
+        self.lanes.start_for_queued(priority as usize);
     }
 
     fn set_threads(&self, priority: Priority, threads: usize) {
-        let lane = &self.lanes.0[priority as usize];
-        let mut state = lane.state.lock();
-        state.limit = threads;
-        // Surplus threads end when they wake.
-        lane.work.notify_all();
+        {
+            let lane = &self.lanes.0[priority as usize];
+            let mut state = lane.state.lock();
+            state.limit = threads;
+            lane.work.notify_all();
+        }
+        self.lanes.start_for_queued(priority as usize);
     }
 
     fn threads(&self, priority: Priority) -> usize {
@@ -177,6 +188,7 @@ impl Executor for ThreadPool {
     }
 
     fn join_all(&self) {
+        let _alone = self.joins.lock();
         // First, because it submits jobs to the lanes.
         self.timers.join();
         for lane in &self.lanes.0 {
@@ -233,6 +245,25 @@ impl Lanes {
         drop(state);
         while self.add_thread(index).is_err() && !self.pass_on(index) {
             SystemClock.sleep(RETRY);
+        }
+    }
+
+    /// Starts threads for the jobs that are queued, up to the limit, which was raised. Where none can be started, the jobs
+    /// are left to those that run.
+    fn start_for_queued(self: &Arc<Self>, index: usize) {
+        let lane = &self.0[index];
+        let queued = || {
+            let state = lane.state.lock();
+            match state.started < state.limit.max(1) {
+                true => state.queue.len().saturating_sub(state.idle),
+                false => 0,
+            }
+        };
+        let most = queued();
+        for _ in 0..most {
+            if queued() == 0 || self.add_thread(index).is_err() {
+                return;
+            }
         }
     }
 
@@ -416,6 +447,54 @@ mod tests {
             pool.spawn(priority, Box::new(job));
             drop(held);
             assert_eq!(receive.recv().unwrap(), Some(Priority::High));
+        }
+    }
+
+    /// Regression: of several threads that waited for all jobs, one could wait for ever.
+    #[test]
+    fn several_threads_can_wait_for_all_jobs() {
+        let pool = ThreadPool::new();
+        pool.reserve(Priority::Low, 2);
+        let done = Arc::new(AtomicUsize::new(0));
+        for round in 1..=20 {
+            for _ in 0..2 {
+                let done = Arc::clone(&done);
+                let job = move || {
+                    done.fetch_add(1, Ordering::Relaxed);
+                };
+                pool.spawn(Priority::Low, Box::new(job));
+            }
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        pool.join_all();
+                        assert_eq!(done.load(Ordering::Relaxed), 2 * round);
+                    });
+                }
+            });
+        }
+    }
+
+    /// Regression: jobs that were queued before the number of threads was raised waited for the threads that were there.
+    #[test]
+    fn a_raised_number_of_threads_serves_queued_jobs() {
+        for reserves in [false, true] {
+            let pool = ThreadPool::new();
+            pool.reserve(Priority::Low, 1);
+            // Each job waits until all run.
+            let all = Arc::new(std::sync::Barrier::new(4));
+            for _ in 0..4 {
+                let all = Arc::clone(&all);
+                let job = move || {
+                    all.wait();
+                };
+                pool.spawn(Priority::Low, Box::new(job));
+            }
+            match reserves {
+                true => pool.reserve(Priority::Low, 4),
+                false => pool.set_threads(Priority::Low, 4),
+            }
+            pool.join_all();
         }
     }
 

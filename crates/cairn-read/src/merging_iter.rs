@@ -247,7 +247,6 @@ impl MergingIter {
         self.children[self.current].value_pin()
     }
 
-    /// Passes entries of the current child that follow to `visit`, until it returns false; see
     /// Passes the entries of the blocks of all children from the current ones on, in the direction of iteration, to
     /// `visit`, child by child, each until it returns false. `visit` also gets the index of the child.
     pub fn visit_following(&self, mut visit: impl FnMut(usize, &[u8], &[u8]) -> bool) {

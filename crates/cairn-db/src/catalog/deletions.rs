@@ -216,7 +216,7 @@ impl Deletions {
     }
 
     /// Notes a file of which it is unknown whether it is in use.
-    pub(super) fn doubt(&self, path: PathBuf) {
+    pub(crate) fn doubt(&self, path: PathBuf) {
         self.doubtful.lock().push(path);
     }
 

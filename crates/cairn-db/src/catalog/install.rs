@@ -10,7 +10,7 @@ use cairn_format::manifest::{LogReach, VersionEdit, WalChanges};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::manifest::Manifest;
+use cairn_version::manifest::{Manifest, WriteFailed};
 use cairn_version::{TreeEdit, Version};
 
 use super::Catalog;
@@ -80,22 +80,30 @@ impl Catalog {
             .filter_map(|(_, change)| change.log_number)
             .max();
         if let Some(first) = first_log {
-            env.sync_logs_before(first)?;
+            env.sync_logs_before(first)
+                .inspect_err(|_| self.delete_outputs(group))?;
         }
         let editor = self.edit();
         let (dropped, group): (Vec<_>, Vec<_>) =
             group.iter().partition(|(family, _)| family.is_dropped());
-        for (family, change) in &dropped {
-            self.deletions.delete_outputs(family, &change.edit);
-        }
+        self.delete_outputs(&dropped);
         if let ([(family, _), ..], []) = (&dropped[..], &group[..]) {
             return Err(Error::shutdown(format!(
                 "column family {:?} was dropped",
                 family.name()
             )));
         }
-        let prepared = editor.prepare(env, group)?;
-        editor.commit(env, &prepared)
+        let prepared = editor
+            .prepare(env, group.clone())
+            .inspect_err(|_| self.delete_outputs(&group))?;
+        Ok(editor.commit(env, &prepared)?)
+    }
+
+    /// Deletes the files of changes that are not installed.
+    fn delete_outputs(&self, group: &[(&FamilyState, &Change)]) {
+        for (family, change) in group {
+            self.deletions.delete_outputs(family, &change.edit);
+        }
     }
 }
 
@@ -139,13 +147,13 @@ impl Editor<'_> {
     ///
     /// # Errors
     ///
-    /// `IoError` of the MANIFEST. It may be unknown whether the changes are durable: their files are then kept until the
-    /// next MANIFEST is in use. Otherwise they are deleted, unless they were ingested.
+    /// `IoError` of the MANIFEST. It may be in doubt whether the changes are durable: their files are then kept until the
+    /// next MANIFEST is in use. Otherwise they are deleted. The caller keeps or deletes those that it ingests.
     pub(crate) fn commit(
         mut self,
         env: &impl CatalogEnv,
         prepared: &PreparedChanges<'_>,
-    ) -> Result<()> {
+    ) -> Result<(), WriteFailed> {
         let PreparedChanges {
             group,
             versions,
@@ -171,7 +179,7 @@ impl Editor<'_> {
                     false => deletions.delete_outputs(family, &change.edit),
                 }
             }
-            return Err(failed.error);
+            return Err(failed);
         }
         let ingested = group.iter().filter_map(|(_, change)| change.ingested);
         let installed = Installed {

@@ -74,6 +74,7 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
 pub(crate) fn scan_logs(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
     scan_for(fs, dir, |name| match FileName::parse(name) {
         Some(kind @ FileName::Wal(_)) => keep.is_obsolete(kind),
+        None => is_trash(name) && name.contains(".log"),
         _ => false,
     })
 }

@@ -211,10 +211,9 @@ impl Shared {
 /// Notifies listeners of a flush that was installed `nanos` after its start.
 fn report_installed(flush: WrittenFlush, nanos: u64) {
     let left = flush.family.view().immutables.len();
-    let added = &flush.change.edit.added;
     flush
         .watch
-        .flush_ended(flush.info, &flush.family, added, left, nanos / 1000);
+        .flush_ended(flush.info, &flush.family, &flush.change, left, nanos / 1000);
 }
 
 impl Tree {

@@ -241,9 +241,11 @@ fn estimate_keys(s: &PropertyInput<'_>) -> u64 {
             sum.1 + memtable.deletions() as u64,
         )
     });
-    let entries = scaled(known.0).saturating_add(in_memory.0);
-    let deletions = scaled(known.1).saturating_add(in_memory.1);
-    entries.saturating_sub(deletions.saturating_mul(2))
+    // A deletion counts as one entry, and hides another. Those in tables hide none in memtables.
+    let remaining =
+        |entries: u64, deletions: u64| entries.saturating_sub(deletions.saturating_mul(2));
+    let in_tables = remaining(scaled(known.0), scaled(known.1));
+    remaining(in_tables.saturating_add(in_memory.0), in_memory.1)
 }
 
 /// Bytes of tables that do not hide data in lower levels, summed from the last level upwards, with a binary search for

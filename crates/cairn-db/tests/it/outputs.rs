@@ -209,3 +209,18 @@ fn mixing_single_deletions_with_deletions_fails_the_flush_that_detects_it() {
         "{error}"
     );
 }
+
+/// Regression: deletions in tables were subtracted from the entries in memtables.
+#[test]
+fn deletions_in_tables_do_not_lower_the_estimate_of_keys_in_memory() {
+    let db = open_with(&World::in_memory(), &small()).unwrap();
+    for n in 0..100_u8 {
+        db.delete(&[n]).unwrap();
+    }
+    db.flush().unwrap();
+    for n in 0..50_u8 {
+        db.put(&[n], b"x").unwrap();
+    }
+    let estimate = db.property_number("rocksdb.estimate-num-keys");
+    assert_eq!(estimate, Some(50));
+}

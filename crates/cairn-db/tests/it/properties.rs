@@ -199,6 +199,7 @@ fn statistics_can_be_parsed() {
             .expect("a number")
     };
     assert_eq!(value(&map, "compaction.L6.NumFiles"), 1.0);
+    assert_eq!(value(&map, "compaction.L0.KeyIn"), 600.0);
     assert_eq!(value(&map, "compaction.L6.KeyIn"), 600.0);
     assert_eq!(value(&map, "compaction.L6.KeyDrop"), 400.0);
     assert_eq!(value(&map, "compaction.Sum.CompCount"), 4.0);

@@ -1,11 +1,14 @@
 //! Kinds of reads: batches of keys, views of several families.
 
-use cairn_db::FamilyDescriptor;
-use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, ReadTier, WriteOptions};
+use cairn_db::{FamilyDescriptor, Iter};
+use cairn_options::{
+    CompactRangeOptions, FamilyOptions, Options as _, ReadOptions, ReadTier, WriteOptions,
+};
 use cairn_platform::World;
 use cairn_types::Code;
 
-use crate::basic::{open_at, small};
+use crate::basic::{db_options, open_at, open_with, small};
+use crate::best_effort::damage;
 
 #[test]
 fn a_batch_reads_several_families_in_the_order_of_its_keys() {
@@ -157,4 +160,70 @@ fn a_point_read_reports_too_many_merged_operands() {
     let found = db.get_with(b"k", &up_to(Some(0))).unwrap().unwrap();
     assert_eq!(&*found, b"0,1,2,3");
     assert!(!found.has_too_many_operands());
+}
+
+/// Regression: a seek that found a damaged block without reading, since it had been read ahead, passed over the table, and
+/// returned older versions and deleted keys.
+#[test]
+fn a_seek_to_a_damaged_block_is_an_error_and_not_an_older_version() {
+    for newer in ["put", "deletion"] {
+        let world = World::in_memory();
+        let options = FamilyOptions {
+            disable_auto_compactions: true,
+            write_buffer_size: 64 << 20,
+            ..FamilyOptions::from_text(
+                "compression=kNoCompression;\
+                 block_based_table_factory={filter_policy=bloomfilter:10:false}",
+            )
+            .unwrap()
+        };
+        let open = || open_with(&world, &db_options(), &options).unwrap();
+        let db = open();
+        let key = |n: u32| format!("key{n:05}").into_bytes();
+        for n in 0..3000 {
+            db.put(&key(n), &[b'o'; 200]).unwrap();
+        }
+        db.flush().unwrap();
+        for n in 0..3000 {
+            match newer {
+                "put" => db.put(&key(n), &[b'n'; 200]).unwrap(),
+                _ => db.delete(&key(n)).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        let names = world.fs.list("/db".as_ref()).unwrap();
+        let table = names.into_iter().filter(|name| name.ends_with(".sst"));
+        let at = match newer {
+            "put" => 60_000,
+            _ => 12_000,
+        };
+        damage(&world, &table.max().expect("two tables"), at);
+        let db = open();
+        let read = |iter: &mut Iter, n: u32| {
+            iter.seek(&key(n));
+            let is_found = iter.valid() && iter.key() == key(n);
+            iter.status().map(|()| is_found.then(|| iter.value()[0]))
+        };
+        let expected = (newer == "put").then_some(b'n');
+        let mut iter = db.iter();
+        // Reading ahead begins.
+        iter.seek_to_first();
+        for _ in 0..150 {
+            if iter.valid() {
+                iter.next();
+            }
+        }
+        let mut errors = 0;
+        for n in 0..3000 {
+            match read(&mut iter, n) {
+                Ok(found) => assert_eq!(found, expected, "{newer} {n}"),
+                Err(error) => {
+                    assert!(error.is_corruption(), "{error}");
+                    errors += 1;
+                }
+            }
+        }
+        assert!(errors > 0, "{newer}");
+    }
 }

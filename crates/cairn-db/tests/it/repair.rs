@@ -7,7 +7,7 @@ use cairn_db::{
 };
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions, ReadOptions,
-    merge_operators,
+    WriteOptions, merge_operators,
 };
 use cairn_platform::World;
 use cairn_sim::trace::Call;
@@ -283,6 +283,54 @@ fn logged_writes_that_are_older_than_ingested_tables_are_replayed() {
     }
 }
 
+/// Regression: tables of another database, ingested with their numbers, counted as flushed entries with these numbers.
+#[test]
+fn logged_writes_beside_ingested_tables_of_another_database_are_replayed() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        avoid_flush_during_shutdown: true,
+        ..db_options()
+    };
+    let other = open(&OpenRequest {
+        path: "/other".as_ref(),
+        options: &options,
+        families: &[],
+        others: Some(&small()),
+        read_only: false,
+        world: world.clone(),
+    })
+    .unwrap();
+    for key in ["x1", "x2", "x3", "x4"] {
+        other.put(key.as_bytes(), b"other").unwrap();
+    }
+    other.flush().unwrap();
+    let db = open_with(&world, &options, &small()).unwrap();
+    for key in ["k1", "k2", "k3"] {
+        db.put(key.as_bytes(), b"logged").unwrap();
+    }
+    let name = names(&world, "/other")
+        .into_iter()
+        .find(|name| name.ends_with(".sst"))
+        .expect("it was flushed");
+    let as_they_are = IngestExternalFileOptions {
+        allow_db_generated_files: true,
+        ..IngestExternalFileOptions::default()
+    };
+    let ingestion = Ingestion::new(
+        db.default_family(),
+        [format!("/other/{name}")],
+        &as_they_are,
+    );
+    db.ingest_external_files(&[ingestion]).unwrap();
+    db.close().unwrap();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    repair(&world).unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    for (key, value) in [("k1", "logged"), ("k3", "logged"), ("x1", "other")] {
+        assert_eq!(get(&db, key).as_deref(), Some(value), "{key}");
+    }
+}
+
 /// What is in tables is not replayed: merge operands would count twice.
 #[test]
 fn logged_operands_that_are_in_tables_are_not_replayed() {
@@ -318,6 +366,15 @@ fn logged_operands_that_are_in_tables_are_not_replayed() {
     other_family.flush().unwrap();
     other_family.put(b"o", b"logged").unwrap();
     drop(other_family);
+    // The newest of these operands is not in the log.
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    db.merge(b"mixed", &1_u64.to_le_bytes()).unwrap();
+    db.default_family()
+        .merge_with(b"mixed", &2_u64.to_le_bytes(), &unlogged)
+        .unwrap();
     for n in 1..=4_u64 {
         db.merge(b"sum", &n.to_le_bytes()).unwrap();
         if n == 3 {
@@ -332,8 +389,10 @@ fn logged_operands_that_are_in_tables_are_not_replayed() {
     ];
     cairn_db::repair(&world, DIR.as_ref(), &options, &families, &small()).unwrap();
     let db = open(&world).unwrap();
-    let sum = db.get(b"sum").unwrap().expect("it is there");
-    assert_eq!(sum[..], 10_u64.to_le_bytes());
+    for (key, expected) in [("sum", 10_u64), ("mixed", 3)] {
+        let sum = db.get(key.as_bytes()).unwrap().expect("it is there");
+        assert_eq!(sum[..], expected.to_le_bytes(), "{key}");
+    }
     let other = db.family("other").unwrap();
     assert_eq!(other.get(b"o").unwrap().as_deref(), Some(&b"logged"[..]));
 }

@@ -795,6 +795,7 @@ impl<V: Copy + Default> Position<V> {
         // more than `same` bytes implies nothing about user keys.
         let mut whole = same == passed.len();
         let (mut passed_at, mut at, mut value) = (self.at, self.next, self.value);
+        let mut passed_len = key.len();
         let mut passed_entry: Option<Entry<V>> = None;
         while at < end {
             let Some(entry) = coding.entry(bytes, layout, at, &value) else {
@@ -829,6 +830,9 @@ impl<V: Copy + Default> Position<V> {
                     };
                 }
                 passed_entry = Some(entry);
+            } else if entry.shared > passed_len {
+                self.valid = false;
+                return Err(bad_entry(at));
             } else if whole {
                 // Continue from the last entry passed, whose key is known, and build keys from there.
                 if let Some(passed) = passed_entry {
@@ -837,6 +841,7 @@ impl<V: Copy + Default> Position<V> {
                 return self.run(coding, bytes, layout, compare);
             }
             passed_at = at;
+            passed_len = entry.shared + entry.delta_len;
             value = entry.value;
             at = entry.next;
         }

@@ -428,10 +428,16 @@ impl BlockCache {
         }
         let outcome = self.store().insert(entry, &mut evicted);
         self.pass_on(evicted);
+        self.follow_charge();
+        outcome
+    }
+
+    /// Adapts the charge of a cache of blobs to its usage.
+    #[inline]
+    fn follow_charge(&self) {
         if let Some(charge) = self.charged_to.get() {
             charge.lock().follow(self.usage());
         }
-        outcome
     }
 
     /// Charges the memory of this cache, a cache of blobs, to `other` from now on, until this cache is
@@ -464,13 +470,17 @@ impl BlockCache {
         if let Some(tier) = &self.tier {
             tier.cache().erase(key);
         }
-        self.store().erase(key.hash(), key).is_some()
+        let erased = self.store().erase(key.hash(), key).is_some();
+        self.follow_charge();
+        erased
     }
 
     /// Removes every entry that no reader holds.
     pub fn erase_unused(&self) {
         let mut evicted = Vec::new();
         self.store().erase_unused(&mut evicted);
+        drop(evicted);
+        self.follow_charge();
     }
 
     /// Bytes charged for entries, and reserved bytes.
@@ -551,11 +561,16 @@ impl BlockCache {
     /// proceed in between. If the tiers share a capacity, this is the total.
     pub fn set_capacity(&self, capacity: usize) {
         let _resizing = self.resizing.lock();
-        self.capacity.store(capacity, Ordering::Relaxed);
+        let before = self.capacity.swap(capacity, Ordering::Relaxed);
+        if capacity < before {
+            // First: the share of a tier would count in full against the lower capacity.
+            self.divide_again();
+        }
         for step in lowering_steps(self.usage(), capacity) {
             self.lower_to(step);
         }
         self.divide_again();
+        self.follow_charge();
         if let Some(ghosts) = self.ghosts.get() {
             ghosts.set_capacity(capacity);
         }

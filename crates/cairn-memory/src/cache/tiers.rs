@@ -389,4 +389,37 @@ mod tests {
         let alone = BlockCache::new(MB, options);
         assert!(alone.set_tier_ratio(0.5).is_err() && alone.tier_ratio().is_none());
     }
+
+    /// Regression: the share of the tier counted in full against the lower capacity, so that most entries were evicted.
+    #[test]
+    fn a_lower_capacity_is_divided_before_entries_are_evicted() {
+        const MB: usize = 1 << 20;
+        for kind in [CacheKind::Clock, CacheKind::Lru] {
+            let tier = compressed(10 * MB);
+            let cache = BlockCache::tiered(20 * MB, 0.5, options(kind), tier).expect("a ratio");
+            fill(&cache, 0..40_000, CacheTier::Volatile);
+            cache.set_capacity(12 * MB);
+            let own = cache.usage() - cache.charged(MemoryUse::CompressedTier);
+            assert!(own > 5 * MB && own <= 6 * MB, "{kind:?}: {own}");
+        }
+    }
+
+    /// Regression: the charge followed insertions only.
+    #[test]
+    fn the_charge_of_a_blob_cache_ends_with_its_entries() {
+        const MB: usize = 1 << 20;
+        let blocks = Arc::new(BlockCache::new(100 * MB, options(CacheKind::Clock)));
+        for clears in [false, true] {
+            let blobs = BlockCache::new(20 * MB, options(CacheKind::Lru));
+            blobs.charge_to(&blocks);
+            fill(&blobs, 0..10_000, CacheTier::Volatile);
+            assert!(blocks.charged(MemoryUse::BlobCache) > MB);
+            match clears {
+                true => blobs.erase_unused(),
+                false => blobs.set_capacity(0),
+            }
+            let left = blocks.charged(MemoryUse::BlobCache);
+            assert!(left < super::super::CacheCharge::STEP, "{left}");
+        }
+    }
 }

@@ -566,16 +566,15 @@ impl DbIter {
     }
 }
 
-/// True if `b` is the successor of `a` among the byte strings of the same length.
+/// True if `b` is `a` with its last byte incremented. A successor with a carry follows shorter strings as well, which do not
+/// have the prefix.
 fn is_successor(a: &[u8], b: &[u8]) -> bool {
-    let mut next = a.to_vec();
-    for byte in next.iter_mut().rev() {
-        *byte = byte.wrapping_add(1);
-        if *byte != 0 {
-            return next == b;
+    match (a.split_last(), b.split_last()) {
+        (Some((last, start)), Some((next, same))) => {
+            start == same && last.checked_add(1) == Some(*next)
         }
+        _ => false,
     }
-    false
 }
 
 /// The error for an entry of unknown kind.

@@ -212,12 +212,14 @@ impl DbIter {
 
     /// True if no key between two visited ones was left out by a prefix filter.
     fn visits_all_keys(&self) -> bool {
-        if !self.bounds.filtering || self.settings.prefix_use == PrefixUse::WithinBound {
+        if !self.bounds.filtering {
             return true;
         }
         // Keys of one prefix follow each other.
         let family = &self.view.family;
-        self.bounds.prefix.is_some()
+        let has_one_prefix =
+            self.bounds.prefix.is_some() || self.settings.prefix_use == PrefixUse::WithinBound;
+        has_one_prefix
             && matches!(family.order, KeyOrder::Bytewise)
             && matches!(
                 family.prefix_extractor,

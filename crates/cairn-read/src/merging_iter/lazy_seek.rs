@@ -154,6 +154,10 @@ impl MergingIter {
                 self.pending.push(at);
                 break;
             }
+            if !child.valid() && child.status().is_err() {
+                // An older version is not the answer: the error is found with those of the others.
+                break;
+            }
             if child.valid() && key::user_key(child.key()) == user {
                 self.current = at;
                 self.is_valid = true;

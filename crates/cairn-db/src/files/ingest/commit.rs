@@ -72,11 +72,19 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> R
         editor.prepare(&**host, families.zip(&changes).collect())
     })?;
     let committed = editor.commit(&**host, &entering);
+    let doubt = match committed {
+        Ok(()) => None,
+        Err(failed) if failed.in_doubt => Some(failed.error),
+        Err(failed) => return Err(Failed::Nothing(failed.error)),
+    };
     // Under the lead, which closing takes before it deletes staged files. In doubt the files are kept.
     for file in prepared.iter().flat_map(|job| &job.files) {
-        catalog.staged.take(file.number);
+        let path = catalog.staged.take(file.number);
+        if let Some(path) = path.filter(|_| doubt.is_some()) {
+            catalog.deletions.doubt(path);
+        }
     }
-    committed.map_err(Failed::InDoubt)
+    doubt.map_or(Ok(()), |error| Err(Failed::InDoubt(error)))
 }
 
 /// Keeps scans from adding range tombstones above the files.

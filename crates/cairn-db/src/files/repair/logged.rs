@@ -1,13 +1,19 @@
-//! The sequence numbers of the entries in the logs, by family.
+//! The entries in the logs, by family, and up to which of them a family is in its tables.
 //!
-//! A number belongs to one entry. If it is in a table of the family, that entry was flushed, and so were all older ones of the
-//! family: memtables are flushed in order. The largest number of a table does not tell this, because ingested tables take newer
-//! numbers than entries that are still in a memtable, and a compaction merges them with other tables.
+//! Memtables are flushed in order, so that a logged entry is in the tables if a later one is. A later one shows by its key: a
+//! table has the key with at least its sequence number. An entry that was not flushed has no newer version in a table, not even
+//! an ingested one, since ingestions flush memtables that they overlap. The largest number of a table alone tells nothing:
+//! ingested tables take newer numbers than entries that are still in a memtable, and a compaction merges them with others.
 //!
-//! Cost: one pass over the logs, and 16 bytes for each run of consecutive numbers of a family.
+//! Entries whose versions have left the tables (by single deletions, or compactions into the last level) do not show. If no
+//! later one shows either, they are replayed, as RocksDB replays all.
+//!
+//! Cost: one pass over the logs, 16 bytes for each of their entries, and a binary search for each entry of a table of a family
+//! that has logged entries.
 
 use std::collections::BTreeMap;
 
+use cairn_format::hash::hash64;
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
@@ -15,29 +21,11 @@ use cairn_wal::{WalEvent, WalFile, WalReader};
 
 use crate::open::replay::{RecordedSizes, Replay, Sink};
 
-/// The numbers of the logged entries.
+/// The logged entries.
 #[derive(Default)]
 pub(super) struct Logged {
-    families: BTreeMap<u32, Numbers>,
-}
-
-/// Sequence numbers of one family: ranges, first and last, in ascending order.
-#[derive(Default)]
-struct Numbers(Vec<(u64, u64)>);
-
-impl Numbers {
-    fn push(&mut self, seq: u64) {
-        match self.0.last_mut() {
-            Some((_, last)) if seq.checked_sub(1) == Some(*last) => *last = seq,
-            _ => self.0.push((seq, seq)),
-        }
-    }
-
-    /// True if a number from `from` to `to` is among them.
-    fn any_within(&self, from: u64, to: u64) -> bool {
-        let at = self.0.partition_point(|&(_, last)| last < from);
-        self.0.get(at).is_some_and(|&(first, _)| first <= to)
-    }
+    /// The hash of the user key of each entry, without its timestamp, and its number; sorted.
+    families: BTreeMap<u32, Vec<(u64, SequenceNumber)>>,
 }
 
 impl Logged {
@@ -64,33 +52,41 @@ impl Logged {
                 }
             }
         }
-        for numbers in logged.families.values_mut() {
-            // A log may have the content of an older one at its end.
-            numbers.0.sort_unstable();
+        for entries in logged.families.values_mut() {
+            entries.sort_unstable();
         }
         Ok(logged)
     }
 
-    /// True if the log has the entry `seq` of `family`.
-    pub(super) fn has(&self, family: u32, seq: SequenceNumber) -> bool {
-        let numbers = self.families.get(&family);
-        numbers.is_some_and(|numbers| numbers.any_within(seq.0, seq.0))
+    /// Returns the number of the last logged entry of `family` that is not newer than a version `seq` of the same key, which
+    /// is in a table. The key has no timestamp.
+    pub(super) fn last_not_after(
+        &self,
+        family: u32,
+        key: &[u8],
+        seq: SequenceNumber,
+    ) -> Option<SequenceNumber> {
+        let entries = self.families.get(&family)?;
+        let version = (hash64(key), seq);
+        let before = entries.partition_point(|entry| *entry <= version);
+        let (hash, found) = entries[..before].last()?;
+        (*hash == version.0).then_some(*found)
     }
 
-    /// True if the log has an entry of `family` above `floor` and up to `largest`.
+    /// True if the logs have an entry of `family` above `floor` and up to `largest`.
     pub(super) fn has_within(
         &self,
         family: u32,
         floor: SequenceNumber,
         largest: SequenceNumber,
     ) -> bool {
-        let numbers = self.families.get(&family);
-        numbers.is_some_and(|numbers| numbers.any_within(floor.0 + 1, largest.0))
+        let mut entries = self.families.get(&family).into_iter().flatten();
+        entries.any(|(_, seq)| floor < *seq && *seq <= largest)
     }
 }
 
 impl Sink for Logged {
-    /// Keys are not compared.
+    /// Keys are not compared, and have no timestamps.
     fn order(&self, _family: u32) -> Option<KeyOrder> {
         Some(KeyOrder::Bytewise)
     }
@@ -99,8 +95,11 @@ impl Sink for Logged {
         FileNumber(0)
     }
 
-    fn add(&mut self, family: u32, seq: SequenceNumber, _: ValueKind, _: &[u8], _: &[u8]) {
-        self.families.entry(family).or_default().push(seq.0);
+    fn add(&mut self, family: u32, seq: SequenceNumber, _: ValueKind, key: &[u8], _: &[u8]) {
+        self.families
+            .entry(family)
+            .or_default()
+            .push((hash64(key), seq));
     }
 
     fn batch_done(&mut self) -> Result<()> {

@@ -44,7 +44,7 @@ struct Family<'a> {
     options: &'a FamilyOptions,
     order: KeyOrder,
     tables: Vec<FileMeta>,
-    /// The largest number of an entry that is in a log and in a table.
+    /// The number of the last logged entry that is in the tables, as far as they show it.
     floor: Option<SequenceNumber>,
     blobs: Vec<BlobFileMeta>,
 }
@@ -139,10 +139,10 @@ impl<'a> Found<'a> {
         let properties = external.table.properties();
         let mut meta = FileMeta::new(number, external.size, smallest, largest);
         let mut floor = None;
-        note_entries(&mut meta, &external.table, path, &io, |seq| {
-            if self.logged.has(id, seq) {
-                floor = floor.max(Some(seq));
-            }
+        note_entries(&mut meta, &external.table, path, &io, |entry| {
+            let user = key::strip_timestamp(key::user_key(entry), order.timestamp_size());
+            let seq = key::sequence(entry);
+            floor = floor.max(self.logged.last_not_after(id, user, seq));
         })?;
         meta.unique_id = UniqueId::of_table(
             &properties.db_id,
@@ -284,20 +284,17 @@ fn family_of(properties: &Properties) -> Result<(u32, String)> {
     Ok((id, name))
 }
 
-/// Sets what `meta` has from the entries of `table`: the range of sequence numbers, and the oldest blob file. Passes the number
-/// of each entry to `visit`.
+/// Sets what `meta` has from the entries of `table`: the range of sequence numbers, and the oldest blob file. Passes the key of
+/// each entry but range deletions to `visit`.
 fn note_entries(
     meta: &mut FileMeta,
     table: &Arc<cairn_table::Table>,
     path: &Path,
     io: &Io,
-    mut visit: impl FnMut(SequenceNumber),
+    mut visit: impl FnMut(&[u8]),
 ) -> Result<()> {
-    if let Some(tombstones) = table.range_tombstones() {
-        tombstones.seqs().for_each(&mut visit);
-    }
     let seqs = sequence_numbers(table, io, CacheCaller::Repair, |entry, value| {
-        visit(key::sequence(entry));
+        visit(entry);
         let oldest =
             oldest_blob(entry, value).map_err(|malformed| malformed.in_file(path.display(), 0))?;
         meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();

@@ -7,10 +7,10 @@ use cairn_memtable::Memtable;
 use cairn_observe::listener::{BlobFileAddition, FlushJobInfo};
 use cairn_observe::{FlushReason, thread_number};
 use cairn_types::{FileNumber, SequenceNumber};
-use cairn_version::FileMeta;
 
 use super::{Watch, lsm_state};
 use crate::catalog::family::FamilyState;
+use crate::catalog::install::Change;
 use crate::report::family_stats::CompactionStats;
 
 impl Watch {
@@ -71,16 +71,18 @@ impl Watch {
         &self,
         mut info: FlushJobInfo,
         family: &FamilyState,
-        files: &[(usize, Arc<FileMeta>)],
+        change: &Change,
         immutables: usize,
         micros: u64,
     ) {
+        let entries = change.flushed.iter().map(|memtable| memtable.entries());
         let mut done = CompactionStats {
             micros,
             jobs: 1,
+            entries_in: entries.sum::<usize>() as u64,
             ..CompactionStats::default()
         };
-        for (_, file) in files {
+        for (_, file) in &change.edit.added {
             info.file_number = file.number.0;
             info.oldest_blob_file_number = file.oldest_blob.map_or(0, |number| number.0);
             info.smallest_seqno = file.seqs.smallest;
