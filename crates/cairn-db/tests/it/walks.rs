@@ -5,7 +5,7 @@
 use cairn_db::{Db, MayExist, OpenRequest, Range, SizeApproximationOptions};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, Compression, FamilyOptions, FilterPolicy,
-    ReadOptions, TableFilter, WaitForCompactOptions,
+    Options as _, ReadOptions, TableFilter, WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder, PrefixExtractor};
@@ -287,6 +287,31 @@ fn prefixes_filter_tables_unless_total_order_is_requested() {
     let mut whole = family.iter();
     whole.seek_to_first();
     assert_eq!(keys(&mut whole).len(), 7 * 22);
+}
+
+/// Regression: with an upper bound that is the successor of the prefix by a carry, keys shorter than prefixes were left out,
+/// and a converted run of deletions could delete them.
+#[test]
+fn keys_shorter_than_prefixes_are_within_the_bound_in_auto_prefix_mode() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let options = FamilyOptions::from_text(
+        "prefix_extractor=fixed:3;disable_auto_compactions=true;\
+         block_based_table_factory={filter_policy=bloomfilter:10:false;whole_key_filtering=false}",
+    )
+    .unwrap();
+    let family = db.create_family("prefixes", &options).unwrap();
+    for key in ["aaa1", "b", "ccc1"] {
+        family.put(key.as_bytes(), b"live").unwrap();
+    }
+    family.flush().unwrap();
+    let auto = ReadOptions {
+        auto_prefix_mode: true,
+        iterate_upper_bound: Some(b"b\0\0".to_vec()),
+        ..ReadOptions::default()
+    };
+    let mut iter = family.iter_with(&auto);
+    iter.seek(b"a\xff\xff00");
+    assert!(iter.valid() && iter.key() == b"b");
 }
 
 #[test]

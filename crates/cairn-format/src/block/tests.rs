@@ -857,3 +857,31 @@ fn key_words_allocate_once_and_share_the_common_prefix() {
         assert_eq!(DataWords::parse(&tail).unwrap().shared(), shared);
     }
 }
+
+/// Regression: searches passed over an entry that shares more bytes than its predecessor has, and over those after it.
+#[test]
+fn an_entry_that_shares_more_than_there_is_is_damage() {
+    let internal = |user: &[u8]| InternalKey::new(user, SequenceNumber(7), ValueKind::Value);
+    let mut builder = BlockBuilder::new(BlockOptions::default());
+    for user in [b"key1", b"key2", b"key3"] {
+        builder.add(internal(user).as_bytes(), b"v");
+    }
+    let mut bytes = builder.finish().to_vec();
+    // The second entry follows a header of three bytes, a key of twelve and a value of one.
+    assert_eq!(bytes[16..19], [3, 9, 1]);
+    bytes[16] = 0x7f;
+    let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+    let target = internal(b"key3");
+    let mut cursor = DataCursor::new();
+    let order = KeyOrder::Bytewise;
+    assert!(
+        cursor
+            .seek(&bytes, &layout, &order, target.as_bytes())
+            .is_err()
+    );
+    assert!(
+        cursor
+            .seek_point(&bytes, &layout, &order, target.as_bytes())
+            .is_err()
+    );
+}

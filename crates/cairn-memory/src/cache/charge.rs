@@ -2,7 +2,7 @@
 //!
 //! A charge takes capacity from the entries: the cache evicts as many as necessary. A charge never fails,
 //! since the memory is allocated in any case. If too few entries are left to evict, the cache exceeds its
-//! capacity, and accepts no insertions until it is within it again.
+//! capacity until it is within it again: an LRU cache, and one with a strict limit, accept no insertions meanwhile.
 
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 
