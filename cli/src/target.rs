@@ -161,7 +161,7 @@ pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
             for code in &file.unknown {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
                 complain(format_args!(
-                    "{name}: {option}={text} of family {family:?} is not registered"
+                    "{name}: {option}={text} of family {family:?} is not registered, or lacks its parameters, and is left out"
                 ));
             }
             for option in &file.passed_over {

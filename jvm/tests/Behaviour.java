@@ -839,7 +839,7 @@ public final class Behaviour {
     return Files.readString(files[files.length - 1].toPath());
   }
 
-  /** Only unknown options are ignored: those in braces are set, and a value that is wrong is rejected. */
+  /** Unknown options, and wrong values of known ones, are ignored. Options in braces are set. */
   private static void unknownOptions(final String path) throws Exception {
     try (ConfigOptions config = new ConfigOptions().setIgnoreUnknownOptions(true)) {
       final Properties family = properties("of_the_future", "{a=1;b=2}", "compression_opts",
@@ -859,14 +859,19 @@ public final class Behaviour {
       }
       check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(family) == null, "not ignored");
       family.setProperty("compression_opts", "{level=seven}");
-      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family) == null,
-          "a wrong value of a known option");
+      try (ColumnFamilyOptions parsed =
+               ColumnFamilyOptions.getColumnFamilyOptionsFromProps(config, family)) {
+        check(parsed.writeBufferSize() == 1000000, "beside a wrong value");
+      }
+      check(ColumnFamilyOptions.getColumnFamilyOptionsFromProps(family) == null, "a wrong value");
       final Properties db = properties("of_the_future", "1", "max_open_files", "99");
       try (DBOptions options = DBOptions.getDBOptionsFromProps(config, db)) {
         check(options.maxOpenFiles() == 99, "a number of the database");
       }
       db.setProperty("max_open_files", "many");
-      check(DBOptions.getDBOptionsFromProps(config, db) == null, "a wrong value");
+      try (DBOptions options = DBOptions.getDBOptionsFromProps(config, db)) {
+        check(options.maxOpenFiles() == -1, "a wrong value");
+      }
     }
   }
 

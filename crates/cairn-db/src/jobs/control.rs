@@ -197,8 +197,8 @@ impl Shared {
 
 impl Db {
     /// Waits for running flushes and compactions, and starts no automatic ones until [`Db::continue_background_work`]
-    /// has been called as often. Manual compactions are executed meanwhile, as in RocksDB. Writes proceed until memtables are full. In a callback of a job it does not
-    /// wait.
+    /// has been called as often. Manual compactions are executed meanwhile, as in RocksDB. Writes proceed until memtables
+    /// are full. In a callback of a job it does not wait.
     pub fn pause_background_work(&self) {
         self.handle.shared.pause_background_work();
     }

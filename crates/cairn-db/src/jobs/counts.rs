@@ -4,9 +4,9 @@
 //! `flush.rs`, `manual.rs`). They count a job here before passing it to a thread, and end it under the same
 //! lock as the change of the tree made by its end, so that waiters see both or neither.
 //!
-//! Four holds prevent compactions from starting: a pause of all background work (automatic ones only), an abort of compactions, an
-//! exclusive manual compaction, and a manual compaction that is waiting for its turn. Each is counted, because
-//! several callers may hold it at once. A ban on manual compactions and an abort also end running ones, through
+//! Four holds prevent compactions from starting: a pause of all background work (automatic ones only), an abort of
+//! compactions, an exclusive manual compaction, and a manual compaction that is waiting for its turn. Each is counted,
+//! because several callers may hold it at once. A ban on manual compactions and an abort also end running ones, through
 //! flags that the jobs check.
 //!
 //! Invariants:
