@@ -161,6 +161,7 @@ impl Executor for ThreadPool {
             let lane = &self.lanes.0[priority as usize];
             let mut state = lane.state.lock();
             state.limit = threads;
+            // Surplus threads end when they wake.
             lane.work.notify_all();
         }
         self.lanes.start_for_queued(priority as usize);
@@ -251,17 +252,13 @@ impl Lanes {
     /// Starts threads for the jobs that are queued, up to the limit, which was raised. Where none can be started, the jobs
     /// are left to those that run.
     fn start_for_queued(self: &Arc<Self>, index: usize) {
-        let lane = &self.0[index];
-        let queued = || {
-            let state = lane.state.lock();
-            match state.started < state.limit.max(1) {
-                true => state.queue.len().saturating_sub(state.idle),
-                false => 0,
-            }
+        let wanted = {
+            let state = self.0[index].state.lock();
+            let unserved = state.queue.len().saturating_sub(state.idle);
+            unserved.min(state.limit.max(1).saturating_sub(state.started))
         };
-        let most = queued();
-        for _ in 0..most {
-            if queued() == 0 || self.add_thread(index).is_err() {
+        for _ in 0..wanted {
+            if self.add_thread(index).is_err() {
                 return;
             }
         }

@@ -28,7 +28,8 @@ use crate::transaction::{Transaction, retry, write_batch};
 /// Locks for the parallel validation of optimistic transactions, which databases can share.
 #[derive(Debug)]
 pub struct LockBuckets {
-    /// Held by commits and writes, and exclusively by writes with range deletions.
+    /// Held by commits and writes, and exclusively by writes with range deletions. Commits of all threads change its word
+    /// twice, as they do those of the write queue.
     ranges: RwLock<()>,
     buckets: Buckets,
 }

@@ -409,7 +409,7 @@ impl TransactionDb {
             let record = record?;
             if let Record::DeleteRange { .. } = record {
                 return Err(Error::invalid_argument(
-                    "range deletions are not implemented in a transaction database",
+                    "a transaction database takes no range deletions",
                 ));
             }
             let key = key_of(&record);

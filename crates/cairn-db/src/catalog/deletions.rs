@@ -40,7 +40,7 @@ pub(crate) struct Deletions {
     obsolete: Mutex<ObsoleteFiles>,
     /// Files of changes whose outcome is unknown. They are deleted once a new MANIFEST is in use; an opening finds out
     /// otherwise.
-    doubtful: Mutex<Vec<PathBuf>>,
+    in_doubt: Mutex<Vec<PathBuf>>,
     hint: PurgeHint,
 }
 
@@ -66,7 +66,7 @@ impl Deletions {
             telemetry,
             space,
             obsolete: Mutex::default(),
-            doubtful: Mutex::default(),
+            in_doubt: Mutex::default(),
             hint: PurgeHint::default(),
         }
     }
@@ -211,19 +211,19 @@ impl Deletions {
     }
 
     /// Notes the tables and blob files that a job wrote, if it is unknown whether they are part of the tree.
-    pub(super) fn doubt_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
-        self.doubtful.lock().extend(outputs(family, edit));
+    pub(super) fn keep_outputs_in_doubt(&self, family: &FamilyState, edit: &TreeEdit) {
+        self.in_doubt.lock().extend(outputs(family, edit));
     }
 
     /// Notes a file of which it is unknown whether it is in use.
-    pub(crate) fn doubt(&self, path: PathBuf) {
-        self.doubtful.lock().push(path);
+    pub(crate) fn keep_in_doubt(&self, path: PathBuf) {
+        self.in_doubt.lock().push(path);
     }
 
     /// Deletes the files that were in doubt: a new MANIFEST, which does not have them, is in use.
-    pub(super) fn delete_doubtful(&self) {
-        let doubtful = std::mem::take(&mut *self.doubtful.lock());
-        doubtful.iter().for_each(|path| self.delete(path));
+    pub(super) fn delete_files_in_doubt(&self) {
+        let in_doubt = std::mem::take(&mut *self.in_doubt.lock());
+        in_doubt.iter().for_each(|path| self.delete(path));
     }
 
     /// Deletes a file, or keeps it until deletions are enabled again. A failure is logged, and the next

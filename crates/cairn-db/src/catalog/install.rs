@@ -175,7 +175,7 @@ impl Editor<'_> {
             for (family, change) in written {
                 let deletions = &self.catalog.deletions;
                 match failed.in_doubt {
-                    true => deletions.doubt_outputs(family, &change.edit),
+                    true => deletions.keep_outputs_in_doubt(family, &change.edit),
                     false => deletions.delete_outputs(family, &change.edit),
                 }
             }
@@ -199,19 +199,27 @@ impl Editor<'_> {
     }
 }
 
+/// The MANIFEST record that logs before `log` are no longer needed. It has nothing else: RocksDB ignores other changes in a
+/// record with changes of logs, or these.
+pub(super) fn logs_end_before(log: FileNumber) -> VersionEdit {
+    VersionEdit {
+        wals: WalChanges {
+            additions: Vec::new(),
+            deleted_before: Some(log),
+        },
+        ..VersionEdit::default()
+    }
+}
+
 impl Catalog {
-    /// The MANIFEST record, if logs are tracked, that those before `min_log` are no longer needed. It has nothing
-    /// else: RocksDB ignores other changes in a record with changes of logs, or these.
+    /// The MANIFEST record, if logs are tracked, that those before `min_log` are no longer needed.
     pub(super) fn end_of_logs(&self, min_log: Option<FileNumber>) -> Vec<VersionEdit> {
         let tracks = self.options().track_and_verify_wals_in_manifest;
-        let edit = |before| VersionEdit {
-            wals: WalChanges {
-                additions: Vec::new(),
-                deleted_before: Some(before),
-            },
-            ..VersionEdit::default()
-        };
-        min_log.filter(|_| tracks).map(edit).into_iter().collect()
+        min_log
+            .filter(|_| tracks)
+            .map(logs_end_before)
+            .into_iter()
+            .collect()
     }
 
     /// Returns the MANIFEST records of `group`, after which recovery needs no log before `min_log`.

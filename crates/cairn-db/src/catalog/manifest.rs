@@ -64,7 +64,7 @@ impl Editor<'_> {
                 .warn(format_args!("closing {number} failed: {error}"));
         }
         catalog.delete_manifest(number);
-        catalog.deletions.delete_doubtful();
+        catalog.deletions.delete_files_in_doubt();
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl Catalog {
         let created = Manifest::create(fs, dir, number, &contents, edits);
         let manifest = created.inspect_err(|failed| {
             if failed.in_doubt {
-                self.deletions.doubt(self.manifest_path(number));
+                self.deletions.keep_in_doubt(self.manifest_path(number));
             }
         })?;
         Ok(manifest.measured(self.telemetry.meter()))

@@ -9,13 +9,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use cairn_format::manifest::{VersionEdit, WalChanges};
+use cairn_format::manifest::VersionEdit;
 use cairn_types::Result;
 use cairn_version::manifest::{Manifest, Recovered, RecoveredFamily};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::Catalog;
 use super::env::CatalogEnv;
+use super::install::logs_end_before;
 
 impl Catalog {
     /// Reuses the recovered MANIFEST, appending the additions of the opening; `None` if a new one has to be
@@ -80,13 +81,7 @@ impl Catalog {
         let logs = env.log_state();
         let mut edits = Vec::new();
         if vouches {
-            edits.push(VersionEdit {
-                wals: WalChanges {
-                    additions: Vec::new(),
-                    deleted_before: Some(logs.first_needed),
-                },
-                ..VersionEdit::default()
-            });
+            edits.push(logs_end_before(logs.first_needed));
         }
         for family in families.iter() {
             let id = family.id();

@@ -9,7 +9,7 @@ use cairn_platform::FileSystem;
 use cairn_platform::fs::PathKind;
 use cairn_types::{FileNumber, Result, Subcode};
 
-use super::sst_file_manager::is_trash;
+use super::sst_file_manager::trash_of;
 
 /// The files kept by a full scan.
 pub(crate) struct Keep {
@@ -48,7 +48,7 @@ pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &K
     for name in &names {
         match FileName::parse(name) {
             Some(kind) if keep.is_obsolete(kind) => remove_unless_dir(fs, &dir.join(name))?,
-            None if is_trash(name) => remove_unless_dir(fs, &dir.join(name))?,
+            None if trash_of(name).is_some() => remove_unless_dir(fs, &dir.join(name))?,
             _ => {}
         }
     }
@@ -61,27 +61,32 @@ pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &K
 /// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
 /// may have other uses.
 pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
-    scan_for(fs, dir, |name| match FileName::parse(name) {
-        Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_))) => {
-            keep.is_obsolete(kind)
-        }
-        None => is_trash(name),
-        _ => false,
+    scan_for(fs, dir, keep, |kind| {
+        matches!(
+            kind,
+            FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)
+        )
     })
 }
 
 /// [`scan_tables`] for logs: the directory may be that of another database.
 pub(crate) fn scan_logs(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
-    scan_for(fs, dir, |name| match FileName::parse(name) {
-        Some(kind @ FileName::Wal(_)) => keep.is_obsolete(kind),
-        None => is_trash(name) && name.contains(".log"),
-        _ => false,
-    })
+    scan_for(fs, dir, keep, |kind| matches!(kind, FileName::Wal(_)))
 }
 
-fn scan_for(fs: &dyn FileSystem, dir: &Path, is_obsolete: impl Fn(&str) -> bool) -> Result<()> {
+/// Deletes the files in `dir` of the kinds `is_wanted` that `keep` does not keep, and the trash of these kinds.
+fn scan_for(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    keep: &Keep,
+    is_wanted: fn(FileName) -> bool,
+) -> Result<()> {
     for name in fs.list(dir)? {
-        if is_obsolete(&name) {
+        let is_obsolete = match FileName::parse(&name) {
+            Some(kind) => is_wanted(kind) && keep.is_obsolete(kind),
+            None => trash_of(&name).is_some_and(is_wanted),
+        };
+        if is_obsolete {
             remove_unless_dir(fs, &dir.join(&name))?;
         }
     }

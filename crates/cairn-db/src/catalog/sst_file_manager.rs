@@ -27,17 +27,17 @@ pub(crate) struct Space {
     compaction_waits: AtomicBool,
 }
 
-/// True if `name` is that of a file whose deletion was pending when its database was closed. A number may be
+/// The file that was renamed to `name` because its deletion was pending when its database was closed. A number may be
 /// between the file's own name and the suffix: RocksDB adds one if the name is in use.
-pub(crate) fn is_trash(name: &str) -> bool {
-    let Some(name) = name.strip_suffix(TRASH_SUFFIX) else {
-        return false;
-    };
+pub(crate) fn trash_of(name: &str) -> Option<FileName> {
+    let name = name.strip_suffix(TRASH_SUFFIX)?;
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    matches!(
-        FileName::parse(plain),
-        Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) | FileName::Wal(_))
-    )
+    FileName::parse(plain).filter(|file| {
+        matches!(
+            file,
+            FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) | FileName::Wal(_)
+        )
+    })
 }
 
 impl Space {

@@ -12,7 +12,7 @@ use cairn_platform::fs::{list_if_there, remove_if_there};
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Error, Result, Subcode};
 
-use crate::catalog::sst_file_manager::is_trash;
+use crate::catalog::sst_file_manager::trash_of;
 
 /// Deletes every file of the database in `path`: in its directory, and in the directories that `options` and
 /// the options of its `families` specify. A missing database is not an error.
@@ -112,7 +112,7 @@ fn sweep(fs: &dyn FileSystem, dir: &Path, is_ours: &dyn Fn(FileName) -> bool) ->
     let names = list_if_there(fs, dir)?;
     let ours = names.iter().filter(|name| {
         FileName::parse(name).is_some_and(|name| name != FileName::Lock && is_ours(name))
-            || is_trash(name)
+            || trash_of(name).is_some()
     });
     let mut failed = Ok(());
     for name in ours {

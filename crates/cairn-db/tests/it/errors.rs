@@ -48,7 +48,7 @@ pub(super) fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) ->
 }
 
 /// Lets background work proceed for a simulated minute.
-fn wait_a_minute(sim: &SimWorld) {
+pub(super) fn wait_a_minute(sim: &SimWorld) {
     for _ in 0..60 {
         sim.clock.advance(Duration::from_secs(1));
         sim.executor.run(1_000);
@@ -69,8 +69,24 @@ pub(super) fn after_power_cut(sim: &SimWorld) -> SimWorld {
     SimWorld::on(image, 9)
 }
 
+/// Returns the names of the files.
+fn names(sim: &SimWorld) -> Vec<String> {
+    let image = sim.fs.image();
+    let names = image
+        .files()
+        .filter_map(|(path, _)| path.file_name()?.to_str().map(str::to_owned));
+    names.collect()
+}
+
+/// Returns the names of the MANIFESTs.
+fn manifests(sim: &SimWorld) -> Vec<String> {
+    let mut manifests = names(sim);
+    manifests.retain(|name| name.starts_with("MANIFEST"));
+    manifests
+}
+
 /// Returns the files of the database whose names end in `.kind`.
-fn of_kind(sim: &SimWorld, kind: &str) -> Vec<PathBuf> {
+pub(super) fn of_kind(sim: &SimWorld, kind: &str) -> Vec<PathBuf> {
     let image = sim.fs.image();
     let paths = image.files().map(|(path, _)| path);
     paths
@@ -78,7 +94,7 @@ fn of_kind(sim: &SimWorld, kind: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-fn the_table(sim: &SimWorld) -> PathBuf {
+pub(super) fn the_table(sim: &SimWorld) -> PathBuf {
     of_kind(sim, "sst").remove(0)
 }
 
@@ -218,17 +234,11 @@ fn a_requested_flush_neither_waits_for_a_retry_nor_returns_an_earlier_error() {
 
 #[test]
 fn a_failed_manifest_is_replaced() {
-    for (call, name_end) in [(Call::Append, ""), (Call::Sync, "")] {
+    for call in [Call::Append, Call::Sync] {
         let sim = SimWorld::new(5);
         let db = open_on(&sim, &db_options(), &small()).unwrap();
         db.put(b"a", b"1").unwrap();
-        let names: Vec<_> = sim.fs.image().files().map(|(path, _)| path).collect();
-        let manifest = names
-            .iter()
-            .filter_map(|path| path.file_name()?.to_str())
-            .find(|name| name.starts_with("MANIFEST"))
-            .unwrap();
-        assert_eq!(name_end, "");
+        let manifest = &manifests(&sim)[0];
         sim.fs
             .set_plan(failing(call, manifest, Fault::InputOutput, usize::MAX));
         db.flush().unwrap_err();
@@ -247,54 +257,37 @@ fn a_failed_manifest_is_replaced() {
 #[test]
 fn attempts_to_replace_a_failed_manifest_leave_no_files() {
     // CURRENT is not replaced, or it is unknown whether it is.
-    for (call, name_end) in [
-        (Call::Create, ".dbtmp"),
-        (Call::Sync, ".dbtmp"),
-        (Call::Rename, ".dbtmp"),
-    ] {
+    for call in [Call::Create, Call::Sync, Call::Rename] {
         let sim = SimWorld::new(5);
         let db = open_on(&sim, &db_options(), &small()).unwrap();
-        let count = |is_counted: &dyn Fn(&str) -> bool| {
-            let image = sim.fs.image();
-            let paths: Vec<_> = image.files().map(|(path, _)| path.to_owned()).collect();
-            let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
-            names.filter(|name| is_counted(name)).count()
-        };
-        let manifests = || count(&|name| name.starts_with("MANIFEST"));
-        let tables = || count(&|name| name.ends_with(".sst"));
+        let left = || (manifests(&sim).len(), of_kind(&sim, "sst").len());
         db.put(b"a", b"1").unwrap();
-        let manifest = {
-            let image = sim.fs.image();
-            let paths: Vec<_> = image.files().map(|(path, _)| path.to_owned()).collect();
-            let mut names = paths.iter().filter_map(|path| path.file_name()?.to_str());
-            let manifest = names.find(|name| name.starts_with("MANIFEST"));
-            manifest.expect("the database has one").to_owned()
-        };
-        let rule = |call, name_end: &str, lasts| FaultRule {
+        let manifest = &manifests(&sim)[0];
+        let rule = |call, name_end: &str| FaultRule {
             trigger: Trigger::Class {
                 call,
                 name_end: name_end.to_owned(),
                 count: 0,
             },
             fault: Fault::InputOutput,
-            lasts,
+            lasts: usize::MAX,
         };
         sim.fs.set_plan(FaultPlan::new(vec![
-            rule(Call::Append, &manifest, usize::MAX),
-            rule(call, name_end, usize::MAX),
+            rule(Call::Append, manifest),
+            rule(call, ".dbtmp"),
         ]));
         db.flush().unwrap_err();
         wait_a_minute(&sim);
         assert!(db.background_error_state().is_some());
         if call != Call::Rename {
             // One of the first write, whose outcome is unknown.
-            assert_eq!((manifests(), tables()), (1, 1), "{call:?}");
+            assert_eq!(left(), (1, 1), "{call:?}");
         }
         sim.fs.set_plan(FaultPlan::default());
         wait_a_minute(&sim);
         assert_eq!(db.background_error_state(), None);
-        assert_eq!((manifests(), tables()), (1, 1), "{call:?}");
-        assert_eq!(count(&|name| name.ends_with(".dbtmp")), 0);
+        assert_eq!(left(), (1, 1), "{call:?}");
+        assert!(of_kind(&sim, "dbtmp").is_empty());
         let again = after_power_cut(&sim);
         let db = open_on(&again, &db_options(), &small()).unwrap();
         assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
@@ -336,9 +329,7 @@ fn listeners_get_rocksdbs_reason_for_a_failed_manifest_write() {
         if expected == BackgroundErrorReason::ManifestWriteNoWal {
             db.put(b"b", b"1").unwrap();
         }
-        let names: Vec<_> = sim.fs.image().files().map(|(path, _)| path).collect();
-        let mut names = names.iter().filter_map(|path| path.file_name()?.to_str());
-        let manifest = names.find(|name| name.starts_with("MANIFEST")).unwrap();
+        let manifest = &manifests(&sim)[0];
         sim.fs.set_plan(failing(
             Call::Append,
             manifest,
@@ -487,232 +478,6 @@ fn a_damaged_table_does_not_stop_the_database() {
     db.compact_range(None, None, &rewriting()).unwrap_err();
     assert_eq!(db.damaged_tables().len(), 1);
     assert_eq!(get(&db, b"d"), Some(b"4".to_vec()));
-    db.close().unwrap();
-}
-
-/// Options with which writes stop soon if compactions fail.
-fn soon_stopped() -> FamilyOptions {
-    FamilyOptions {
-        level0_file_num_compaction_trigger: 2,
-        level0_slowdown_writes_trigger: 6,
-        level0_stop_writes_trigger: 8,
-        ..small()
-    }
-}
-
-/// Overwrites a key forty times, a minute and a flush apart. Returns the errors of the writes.
-fn write_and_wait(sim: &SimWorld, db: &Db) -> Vec<Error> {
-    let mut errors = Vec::new();
-    for n in 0..40_u8 {
-        errors.extend(db.put(b"b", &[n]).err());
-        db.flush().expect("flushes succeed");
-        wait_a_minute(sim);
-    }
-    errors
-}
-
-fn level_zero_files(db: &Db) -> u64 {
-    let files = db.property("rocksdb.num-files-at-level0");
-    files
-        .and_then(|files| files.parse().ok())
-        .expect("it is a number")
-}
-
-/// Writes and compacts for long, while compactions leave out one table.
-fn goes_on_without_a_table(sim: &SimWorld, db: &Db) {
-    assert_eq!(write_and_wait(sim, db), []);
-    assert_eq!(db.background_error_state(), None);
-    assert_eq!(db.damaged_tables().len(), 1);
-    assert_eq!(get(db, b"b"), Some(vec![39]));
-    assert!(level_zero_files(db) < 8);
-}
-
-/// Regression: the recovery from a full device forgot the failures of compactions, which were repeated every second, and writes
-/// that waited for them never got the error.
-#[test]
-fn writes_do_not_wait_for_compactions_that_lack_space() {
-    let sim = SimWorld::new(8);
-    let family = FamilyOptions {
-        disable_auto_compactions: true,
-        ..soon_stopped()
-    };
-    let db = open_on(&sim, &db_options(), &family).unwrap();
-    for n in 0..8_u8 {
-        db.put(b"a", &[n]).unwrap();
-        db.put(b"b", &[n]).unwrap();
-        db.flush().unwrap();
-    }
-    sim.fs
-        .set_plan(failing(Call::Create, ".sst", Fault::NoSpace, usize::MAX));
-    db.default_family()
-        .set_options(&[("disable_auto_compactions", "false")])
-        .unwrap();
-    wait_a_minute(&sim);
-    // The delays between attempts grow.
-    let failures = db.property("rocksdb.background-errors");
-    let failures = failures.and_then(|count| count.parse::<u32>().ok());
-    assert!(failures.is_some_and(|count| count < 12), "{failures:?}");
-    let error = db.put(b"a", b"x").unwrap_err();
-    assert!(error.to_string().contains("keep failing"), "{error}");
-    assert_eq!(error.subcode(), Subcode::NoSpace);
-    sim.fs.set_plan(FaultPlan::default());
-    for _ in 0..3 {
-        wait_a_minute(&sim);
-    }
-    assert!(level_zero_files(&db) < 8);
-    assert_eq!(db.background_error_state(), None);
-    db.put(b"a", b"y").unwrap();
-    db.close().unwrap();
-}
-
-/// Regression: compactions of a table that was removed were retried for ever, until level 0 was full and writes waited.
-#[test]
-fn a_missing_table_does_not_stop_the_database() {
-    let sim = SimWorld::new(8);
-    let family = FamilyOptions {
-        disable_auto_compactions: true,
-        ..soon_stopped()
-    };
-    let db = open_on(&sim, &db_options(), &family).unwrap();
-    db.put(b"a", b"1").unwrap();
-    db.put(b"c", b"1").unwrap();
-    db.flush().unwrap();
-    db.close().unwrap();
-    // It is not open.
-    let db = open_on(&sim, &db_options(), &family).unwrap();
-    sim.world.fs.remove(&the_table(&sim)).unwrap();
-    db.default_family()
-        .set_options(&[("disable_auto_compactions", "false")])
-        .unwrap();
-    goes_on_without_a_table(&sim, &db);
-    db.close().unwrap();
-}
-
-/// Regression: compactions of a table that lies in an unreadable sector were retried for ever, and writes waited.
-#[test]
-fn an_unreadable_table_does_not_stop_the_database_and_is_compacted_when_it_can_be_read() {
-    let sim = SimWorld::new(8);
-    let db = open_on(&sim, &db_options(), &soon_stopped()).unwrap();
-    db.put(b"a", &[1; 5000]).unwrap();
-    db.put(b"c", &[2; 5000]).unwrap();
-    db.flush().unwrap();
-    let table = the_table(&sim);
-    let name = table.file_name().unwrap().to_str().unwrap().to_owned();
-    sim.fs
-        .set_plan(failing(Call::Read, &name, Fault::InputOutput, usize::MAX));
-    goes_on_without_a_table(&sim, &db);
-    assert_eq!(db.damaged_tables()[0].error.code(), Code::IoError);
-
-    sim.fs.set_plan(FaultPlan::default());
-    assert_eq!(write_and_wait(&sim, &db), []);
-    assert!(db.damaged_tables().is_empty());
-    assert!(sim.fs.image().files().all(|(path, _)| path != table));
-    assert_eq!(get(&db, b"a"), Some(vec![1; 5000]));
-    db.close().unwrap();
-}
-
-/// Regression: compactions that collect garbage of a blob file that was removed were retried for ever, and writes waited.
-#[test]
-fn a_missing_blob_file_does_not_stop_the_database() {
-    let sim = SimWorld::new(8);
-    let family = FamilyOptions {
-        enable_blob_files: true,
-        min_blob_size: 100,
-        enable_blob_garbage_collection: true,
-        blob_garbage_collection_age_cutoff: 1.0,
-        ..soon_stopped()
-    };
-    let db = open_on(&sim, &db_options(), &family).unwrap();
-    db.put(b"a", &[1; 5000]).unwrap();
-    db.put(b"c", &[2; 5000]).unwrap();
-    db.flush().unwrap();
-    sim.world.fs.remove(&of_kind(&sim, "blob")[0]).unwrap();
-    goes_on_without_a_table(&sim, &db);
-    db.close().unwrap();
-}
-
-/// Regression: writes waited for ever for compactions that could not write their outputs.
-#[test]
-fn writes_that_wait_for_compactions_get_their_error_if_they_keep_failing() {
-    stopped_while(|| failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
-}
-
-#[test]
-fn writes_that_wait_for_compactions_get_their_error_if_no_table_can_be_read() {
-    stopped_while(|| failing(Call::Read, ".sst", Fault::InputOutput, usize::MAX));
-}
-
-/// Stops writes while the faults of `plan` occur in compactions, but not in flushes, and lets them end.
-fn stopped_while(plan: impl Fn() -> FaultPlan) {
-    let sim = SimWorld::new(8);
-    let family = FamilyOptions {
-        num_levels: 2,
-        ..soon_stopped()
-    };
-    let db = open_on(&sim, &db_options(), &family).expect("nothing fails here");
-    let hold = db.snapshot();
-    for n in 0..8_u8 {
-        // Flushes succeed, and compactions fail.
-        db.put(b"b", &[n; 5000]).expect("nothing fails here");
-        sim.fs.set_plan(FaultPlan::default());
-        db.flush().expect("nothing fails here");
-        sim.fs.set_plan(plan());
-        sim.executor.run(1_000);
-    }
-    assert_eq!(level_zero_files(&db), 8);
-    let error = db.put(b"c", b"1").expect_err("they are stopped");
-    assert_eq!(error.code(), Code::IoError);
-    let text = error.text();
-    assert!(
-        text.contains("compactions") && text.contains(".sst"),
-        "{text}"
-    );
-    assert_eq!(db.background_error_state(), None);
-
-    sim.fs.set_plan(FaultPlan::default());
-    wait_a_minute(&sim);
-    wait_a_minute(&sim);
-    db.put(b"c", b"1").expect("nothing fails here");
-    assert!(level_zero_files(&db) < 8);
-    drop(hold);
-    db.close().expect("nothing fails here");
-}
-
-#[test]
-fn writes_get_the_damage_if_level_zero_is_full_of_damaged_tables() {
-    let sim = SimWorld::new(8);
-    let family = FamilyOptions {
-        disable_auto_compactions: true,
-        ..soon_stopped()
-    };
-    let db = open_on(&sim, &db_options(), &family).unwrap();
-    for n in 0..8_u8 {
-        db.put(b"b", &[n]).unwrap();
-        db.flush().unwrap();
-    }
-    for table in of_kind(&sim, "sst") {
-        sim.fs.flip_bit(&table, 20, 1).unwrap();
-    }
-    db.default_family()
-        .set_options(&[("disable_auto_compactions", "false")])
-        .unwrap();
-    wait_a_minute(&sim);
-    let mut flushed = 0;
-    let error = loop {
-        match db.put(b"c", b"1") {
-            Err(error) => break error,
-            Ok(()) => db.flush().unwrap(),
-        }
-        wait_a_minute(&sim);
-        flushed += 1;
-        assert!(flushed < 8, "writes proceed");
-    };
-    assert_eq!(error.code(), Code::Corruption);
-    let text = error.text();
-    assert!(text.contains("7 tables") && text.contains(".sst"), "{text}");
-    // Writes of another family proceed.
-    let other = db.create_family("other", &small()).unwrap();
-    other.put(b"c", b"1").unwrap();
     db.close().unwrap();
 }
 

@@ -65,6 +65,7 @@ mod spared;
 mod sst;
 mod stalls;
 mod statistics;
+mod stopped_writes;
 mod styles;
 mod temperatures;
 mod threads;

@@ -661,7 +661,7 @@ impl Transaction {
                 }
             }
             Record::DeleteRange { .. } => Err(Error::invalid_argument(
-                "range deletions are not implemented in a transaction",
+                "a transaction takes no range deletions",
             )),
             _ => Err(Error::not_supported(
                 "a record other than a write of one key in a transaction",

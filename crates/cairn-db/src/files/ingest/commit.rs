@@ -81,7 +81,7 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> R
     for file in prepared.iter().flat_map(|job| &job.files) {
         let path = catalog.staged.take(file.number);
         if let Some(path) = path.filter(|_| doubt.is_some()) {
-            catalog.deletions.doubt(path);
+            catalog.deletions.keep_in_doubt(path);
         }
     }
     doubt.map_or(Ok(()), |error| Err(Failed::InDoubt(error)))
