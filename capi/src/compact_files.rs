@@ -69,7 +69,7 @@ impl Request {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let level = usize::try_from(self.output_level)
             .map_err(|_| Error::invalid_argument("the output level is negative"))?;
-        // A negative number selects the path by the family's options.
+        // A negative number is the only path.
         let path = u32::try_from(self.output_path_id).ok();
         family.compact_files_reported(options, &names, level, path)
     }
@@ -91,7 +91,7 @@ unsafe fn compact(
     unsafe {
         report(errptr, || {
             let did = request.run(family)?;
-            let files = &did.output_files;
+            let files = did.output_paths();
             store(count, files.len());
             if !names.is_null() {
                 names.write(match files.is_empty() {
@@ -146,8 +146,8 @@ c_functions! {
         };
     }
     /// Compacts the given tables of the default family, and others that must be included, into a
-    /// level. With a negative `output_path_id`, the family's options select the path. The names of
-    /// the output files are stored in `output_file_names`, unless it is null, and freed by
+    /// level. A negative `output_path_id` is the only path, and an error if there are several. The
+    /// names of the output files, tables and then blob files, are stored in `output_file_names`, unless it is null, and freed by
     /// `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
     /// `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.
     fn rocksdb_compact_files(

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use cairn_format::options_text::from_bytes;
 use cairn_types::{Error, Result};
 
 use crate::handle::misuse;
@@ -189,6 +190,20 @@ pub unsafe fn text(text: *const c_char) -> String {
     // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
+}
+
+/// Options in a C string, in which paths need not be UTF-8; null means the empty string.
+///
+/// # Safety
+///
+/// That of [`text()`].
+pub unsafe fn options_text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: guaranteed by the caller.
+    let text = unsafe { CStr::from_ptr(text) };
+    from_bytes(text.to_bytes()).into_owned()
 }
 
 /// The name of a column family. Names that the engine would change are rejected.

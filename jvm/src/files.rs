@@ -801,7 +801,7 @@ pub fn compact_files(
     let path_id = u32::try_from(path_id).ok();
     let family = family_or_default(db.0, family)?;
     let done = family.compact_files_reported(&options, &files, level, path_id)?;
-    let made = env.strings(&done.output_files)?;
+    let made = env.strings(&done.output_paths())?;
     if let Some(info) = info {
         *info.0 = done;
     }

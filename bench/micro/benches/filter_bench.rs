@@ -44,7 +44,7 @@ fn builder(implementation: u64) -> FilterBuilder {
         1 => (bloom, 5),
         _ => (ribbon, 5),
     };
-    let builder = policy.builder(format_version, None);
+    let builder = policy.builder(format_version, FilterPolicy::FLUSH);
     builder.expect("the policy builds filters")
 }
 

@@ -75,7 +75,7 @@ impl Parameters {
             2 => (bloom, 5),
             _ => (ribbon, 5),
         };
-        let builder = policy.builder(format_version, None);
+        let builder = policy.builder(format_version, FilterPolicy::FLUSH);
         builder.expect("the policy builds filters")
     }
 

@@ -15,7 +15,7 @@ use cairn_options::{
 use cairn_platform::World;
 use cairn_types::{Error, Result};
 
-use crate::error::{array, maybe_bytes, path, report, text};
+use crate::error::{array, maybe_bytes, options_text, path, report, text};
 use crate::handle::{create, of, of_mut};
 use kept::Kept;
 
@@ -255,7 +255,7 @@ c_functions! {
         report(errptr, || {
             let mut changed = of(base_options).clone();
             let all = &mut changed.value;
-            cairn_options::apply_mixed(&mut all.db, &mut all.family, &text(opts_str))?;
+            cairn_options::apply_mixed(&mut all.db, &mut all.family, &options_text(opts_str))?;
             *of_mut(new_options) = changed;
             Ok(())
         });

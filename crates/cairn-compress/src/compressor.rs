@@ -15,7 +15,8 @@ pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
 pub struct CodecOptions {
     /// The level, on the codec's own scale. [`LIBRARY_DEFAULT_LEVEL`] selects the library's default.
     pub level: i32,
-    /// zlib: the base-2 logarithm of the window size, negated for raw deflate. RocksDB uses -14.
+    /// zlib: the base-2 logarithm of the window size, negated for raw deflate. RocksDB reads windows of -14: sizes that it
+    /// could not read are replaced by the nearest one that it can.
     pub window_bits: i32,
     /// zstd: true to append a checksum of the content to each frame.
     pub checksum: bool,
@@ -70,7 +71,7 @@ impl Compressor {
         let state = match kind {
             Compression::None => State::None,
             Compression::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
-            Compression::Zlib => State::Zlib(deflate(options)?),
+            Compression::Zlib => State::Zlib(deflate(options)),
             Compression::Bzip2 => State::Bzip2(bzip2::Compression::new(9)),
             Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
             Compression::Lz4hc => State::Lz4(Stream::new(Effort::High(hc_level(options)))?),
@@ -230,24 +231,14 @@ fn append_from(
     Ok(())
 }
 
-/// Creates a raw deflate stream.
-fn deflate(options: CodecOptions) -> Result<flate2::Compress> {
+/// Creates a raw deflate stream. Like the other codecs, it takes the nearest level there is.
+fn deflate(options: CodecOptions) -> flate2::Compress {
     let level = match options.level {
-        LIBRARY_DEFAULT_LEVEL | -1 => flate2::Compression::default(),
-        level @ 0..=9 => flate2::Compression::new(level.unsigned_abs()),
-        level => {
-            return Err(Error::invalid_argument(format!(
-                "zlib level: expected -1 to 9, found {level}"
-            )));
-        }
+        LIBRARY_DEFAULT_LEVEL | ..=-1 => flate2::Compression::default(),
+        level => flate2::Compression::new(level.unsigned_abs().min(9)),
     };
-    match u8::try_from(-options.window_bits) {
-        Ok(bits @ 9..=14) => Ok(flate2::Compress::new_with_window_bits(level, false, bits)),
-        _ => Err(Error::not_supported(format!(
-            "zlib window_bits {}: RocksDB reads raw deflate with -9 to -14",
-            options.window_bits
-        ))),
-    }
+    let bits = options.window_bits.unsigned_abs().clamp(9, 14);
+    flate2::Compress::new_with_window_bits(level, false, bits as u8)
 }
 
 /// LZ4's acceleration, which negative levels select.

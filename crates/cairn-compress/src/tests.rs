@@ -209,3 +209,58 @@ fn bit_flips_never_panic() {
         }
     }
 }
+
+/// Options that RocksDB accepts never make a compressor fail: a flush would otherwise fail, and stop writes.
+#[test]
+fn zlib_takes_the_nearest_level_and_window() {
+    let raw = text(5, 50_000);
+    for level in [
+        i32::MIN,
+        -5,
+        -1,
+        0,
+        6,
+        9,
+        77,
+        LIBRARY_DEFAULT_LEVEL,
+        i32::MAX,
+    ] {
+        for window_bits in [i32::MIN, -99, -15, -14, -9, -8, 0, 4, 15, 31, i32::MAX] {
+            let options = CodecOptions {
+                level,
+                window_bits,
+                checksum: false,
+            };
+            let mut compressor = Compressor::new(Compression::Zlib, options, None).unwrap();
+            let mut block = Vec::new();
+            compressor.compress_always(&raw, &mut block).unwrap();
+            let back = decompress(Compression::Zlib, &block, Framing::Sized, None, 1 << 20);
+            assert_eq!(back.unwrap(), raw, "{level} {window_bits}");
+        }
+    }
+}
+
+/// Frames have the checksum that the options request, with a dictionary too.
+#[test]
+fn zstd_frames_have_checksums() {
+    let raw = text(5, 3000);
+    let dictionary = text(3, 4000);
+    for (checksum, with) in [(false, false), (false, true), (true, false), (true, true)] {
+        let options = CodecOptions {
+            checksum,
+            ..CodecOptions::default()
+        };
+        let used = with.then_some(&dictionary[..]);
+        let mut compressor = Compressor::new(Compression::Zstd, options, used).unwrap();
+        let digested = Dictionary::new(used.unwrap_or_default().to_vec());
+        for _ in 0..2 {
+            let mut block = Vec::new();
+            compressor.compress_always(&raw, &mut block).unwrap();
+            // The varint of the size, the magic number, and the descriptor of the frame with its flag.
+            assert_eq!(block[2 + 4] & 4 != 0, checksum);
+            let digested = with.then_some(&digested);
+            let back = decompress(Compression::Zstd, &block, Framing::Sized, digested, 1 << 20);
+            assert_eq!(back.unwrap(), raw);
+        }
+    }
+}

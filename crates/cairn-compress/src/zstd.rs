@@ -32,6 +32,11 @@ impl Context {
             .map_err(failed)?;
         let dictionary = match dictionary {
             None => None,
+            // The library omits the checksum with a digested dictionary.
+            Some(raw) if options.checksum => {
+                context.load_dictionary(raw).map_err(failed)?;
+                None
+            }
             Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
                 Error::invalid_argument(format!("zstd rejects a dictionary of {} bytes", raw.len()))
             })?),

@@ -73,7 +73,7 @@ pub use follow::catch_up::CatchUp;
 pub use follow::{FollowRequest, Intake, open_following};
 pub use jobs::remote::{CompactionServiceOptionsOverride, OpenAndCompactOptions, open_and_compact};
 pub use memory::cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
-pub use memory::usage::{MemoryUsage, approximate_memory_usage};
+pub use memory::usage::{MemoryUsage, approximate_memory_usage, caches_of};
 pub use open::replay::RecordedSizes;
 pub use open::{Dropped, OpenRequest, convert_policy, list_families, open, open_of_policy};
 pub use options::options_files::{

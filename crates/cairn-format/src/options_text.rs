@@ -18,6 +18,12 @@
 //!
 //! User-defined text (title arguments and string values) is escaped: backslash, `#` and `:` are preceded by a
 //! backslash, and line ends are written as `\n` and `\r`.
+//!
+//! Paths and delimiters may contain any bytes, and so may a file. In its text ([`from_bytes`]), a byte `80 + n` that is
+//! not part of a UTF-8 character is the private character U+10FF80 + n. Bytes that encode such a character are not taken
+//! for a character, so that [`to_bytes`] returns every file unchanged.
+
+use std::borrow::Cow;
 
 use cairn_types::{Decoded, Malformed};
 
@@ -189,7 +195,76 @@ fn parse_title(line: &str) -> Decoded<Section> {
     let argument = argument.trim_end().strip_suffix('"');
     let argument =
         argument.ok_or_else(|| Malformed::at(0, "section title without its last '\"'"))?;
-    Ok(Section::new(title.trim(), Some(&unescape(argument))))
+    let argument = unescape(argument);
+    // The name of a family is UTF-8. Stand-ins in another one are kept.
+    let name = match to_bytes(&argument) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(bytes) => String::from_utf8(bytes).ok(),
+    };
+    let argument = name.unwrap_or(argument);
+    Ok(Section::new(title.trim(), Some(&argument)))
+}
+
+/// The first of the 128 private characters that stand for the bytes from 80 to ff.
+const FIRST_STAND_IN: u32 = 0x10_ff80;
+
+/// The character that stands for `byte`.
+fn stand_in(byte: u8) -> char {
+    match byte {
+        0..0x80 => char::from(byte),
+        0x80.. => char::from_u32(FIRST_STAND_IN + u32::from(byte - 0x80))
+            .expect("the last plane ends with characters"),
+    }
+}
+
+/// The byte that `char` stands for, if it does.
+fn stood_for(char: char) -> Option<u8> {
+    let n = u32::from(char).checked_sub(FIRST_STAND_IN)?;
+    u8::try_from(n + 0x80).ok()
+}
+
+fn has_stand_ins(text: &str) -> bool {
+    text.contains(|char| stood_for(char).is_some())
+}
+
+/// Returns `bytes` as a text, in which private characters stand for bytes that are not UTF-8.
+#[must_use]
+pub fn from_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !has_stand_ins(text) => return Cow::Borrowed(text),
+        _ => {}
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match stood_for(char) {
+                Some(_) => {
+                    let mut encoded = [0; 4];
+                    let encoded = char.encode_utf8(&mut encoded);
+                    text.extend(encoded.bytes().map(stand_in));
+                }
+                None => text.push(char),
+            }
+        }
+        text.extend(chunk.invalid().iter().copied().map(stand_in));
+    }
+    Cow::Owned(text)
+}
+
+/// The inverse of [`from_bytes`].
+#[must_use]
+pub fn to_bytes(text: &str) -> Cow<'_, [u8]> {
+    if !has_stand_ins(text) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    for char in text.chars() {
+        match stood_for(char) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Cow::Owned(bytes)
 }
 
 /// Formats sections as RocksDB does.
@@ -209,7 +284,8 @@ pub fn print_section(text: &mut String, section: &Section) {
     }
     match &section.argument {
         Some(argument) => {
-            text.push_str(&format!("[{} \"{}\"]\n", section.title, escape(argument)));
+            let argument = escape(&from_bytes(argument.as_bytes()));
+            text.push_str(&format!("[{} \"{argument}\"]\n", section.title));
         }
         None => text.push_str(&format!("[{}]\n", section.title)),
     }
@@ -282,7 +358,42 @@ mod tests {
         assert!(parse_file("[A \"b]").is_err());
     }
 
+    #[test]
+    fn bytes_that_are_not_utf8_are_private_characters() {
+        assert_eq!(from_bytes(b"/caf\xe9/\x80"), "/caf\u{10ffe9}/\u{10ff80}");
+        assert_eq!(
+            to_bytes("\u{10ffe9}\u{10ff7f}"),
+            &b"\xe9\xf4\x8f\xbd\xbf"[..]
+        );
+        // A private character in the bytes is not the byte that it would stand for.
+        let real = "a\u{10ffff}";
+        assert_eq!(to_bytes(&from_bytes(real.as_bytes())), real.as_bytes());
+        assert_eq!(from_bytes(real.as_bytes()).chars().count(), 5);
+        assert!(matches!(from_bytes("é".as_bytes()), Cow::Borrowed("é")));
+    }
+
     proptest! {
+        #[test]
+        fn any_bytes_are_the_same_after_being_a_text(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..6),
+                    "\\PC{0,3}".prop_map(String::into_bytes),
+                    prop::char::range('\u{10ff70}', '\u{10ffff}').prop_map(|char| char.to_string().into_bytes()),
+                ],
+                0..9,
+            ),
+        ) {
+            let bytes = parts.concat();
+            let text = from_bytes(&bytes);
+            prop_assert_eq!(&*to_bytes(&text), &bytes[..]);
+            // Escaping and titles keep the stand-ins.
+            let name = "CFOptions";
+            let sections = vec![Section::new(name, Some(&text))];
+            prop_assert_eq!(&*unescape(&escape(&text)), &*text);
+            prop_assert_eq!(parse_file(&print_file(&sections)).unwrap(), sections);
+        }
+
         #[test]
         fn options_files_round_trip(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
             let mut section = Section::new("CFOptions", Some(&name));

@@ -494,6 +494,7 @@ impl Tree {
                 }
                 false => SequenceNumber::MAX,
             },
+            zero_through: SequenceNumber::MAX,
         }
     }
 

@@ -137,6 +137,12 @@ pub fn place(
     if rules.behind {
         return behind(version, file);
     }
+    if rules.keep_sequences && rules.new_sequence {
+        return Err(Error::invalid_argument(
+            "snapshots exist, and files that keep their sequence numbers (allow_db_generated_files) would change what \
+             they see: ingest them without snapshot_consistency, or release the snapshots",
+        ));
+    }
     let next = last.plus(1);
     let top_only = previous == Some(0) || rules.style == CompactionStyle::Fifo;
     let numbered = rules.new_sequence || rules.files_overlap || top_only;
@@ -511,7 +517,6 @@ mod tests {
         let version = tree(&[(1, 2, "a", "z")]);
         let keep = Rules {
             keep_sequences: true,
-            new_sequence: true,
             ..rules()
         };
         assert!(placed(&version, &keep, &incoming("c", "d", Some(1))).is_err());
@@ -519,6 +524,11 @@ mod tests {
             placed(&version, &keep, &incoming("c", "d", None)).unwrap(),
             (3, 0)
         );
+        let seen = Rules {
+            new_sequence: true,
+            ..keep
+        };
+        assert!(placed(&version, &seen, &incoming("c", "d", None)).is_err());
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use cairn_compress::{CodecOptions, Compression};
+use cairn_format::filter::FilterPolicy;
 use cairn_memory::CachePriority;
 use cairn_options::{
-    CompressionOptions, FamilyOptions, PrepopulateBlobCache, PrepopulateBlockCache, TableOptions,
-    Temperature,
+    CompactionStyle, CompressionOptions, FamilyOptions, PrepopulateBlobCache,
+    PrepopulateBlockCache, TableOptions, Temperature,
 };
 use cairn_platform::sync::{Arc, Mutex};
-use cairn_table::{BuildParams, TableIdentity, TableTimes, WarmBlocks};
+use cairn_table::{BuildParams, TableIdentity, TablePlace, TableTimes, WarmBlocks};
 use cairn_types::{FileNumber, Result, TableFileCreationReason};
 use cairn_version::Version;
 
@@ -92,6 +93,19 @@ impl OutputParams {
         table
     }
 
+    /// Returns the level for the filter policy, as RocksDB determines it.
+    fn filter_level(&self) -> i32 {
+        match self.context.family.options.compaction_style {
+            CompactionStyle::Level | CompactionStyle::Universal if self.flushes => {
+                FilterPolicy::FLUSH
+            }
+            CompactionStyle::Level | CompactionStyle::Universal => {
+                i32::try_from(self.level).unwrap_or(FilterPolicy::UNKNOWN_LEVEL)
+            }
+            CompactionStyle::Fifo | CompactionStyle::None => FilterPolicy::UNKNOWN_LEVEL,
+        }
+    }
+
     /// Returns the path of table `number`.
     pub(crate) fn path_of(&self, number: FileNumber) -> PathBuf {
         self.context.path_of(number, self.path_id)
@@ -118,8 +132,11 @@ impl OutputParams {
             // The context must be non-zero and is otherwise arbitrary, so the low bit is always
             // set.
             base_context: context.world.random.next_u64() as u32 | 1,
-            level: i32::try_from(self.level).unwrap_or(-1),
-            bottommost: self.bottommost,
+            place: TablePlace {
+                level: i32::try_from(self.level).unwrap_or(-1),
+                filter_level: self.filter_level(),
+                bottommost: self.bottommost,
+            },
             strip_timestamps: !context.family.options.persist_user_defined_timestamps,
             times: TableTimes {
                 creation: self.oldest_time,

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use cairn_platform::sync::{AtomicBool, Condvar, Mutex, Ordering};
-use cairn_types::{Code, Error, Result, Subcode};
+use cairn_types::{Error, Result};
 
 /// The range of user keys of one subcompaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl<T> Claimed<'_, T> {
 impl<T> Drop for Claimed<'_, T> {
     fn drop(&mut self) {
         if self.armed {
-            let error = Error::new(Code::Aborted, Subcode::None, "a subcompaction panicked");
+            let error = Error::panicked("a subcompaction panicked");
             self.queue.set(self.number, Err(error));
         }
     }

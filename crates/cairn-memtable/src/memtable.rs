@@ -708,9 +708,10 @@ impl Memtable {
         self.list.arena().memory_reserved() + self.bytes_outside_list()
     }
 
-    /// Bytes used outside the skiplist.
+    /// Bytes used outside the arena of the skiplist.
     fn bytes_outside_list(&self) -> usize {
-        self.filter.as_ref().map_or(0, Filter::bytes) + self.range_bytes()
+        let filter = self.filter.as_ref().map_or(0, Filter::bytes);
+        filter + self.list.unsorted_memory() + self.range_bytes()
     }
 
     fn range_bytes(&self) -> usize {

@@ -86,6 +86,17 @@ pub fn quoted(text: &str) -> String {
     json
 }
 
+/// `bytes` in hexadecimal, with capital letters as in RocksDB.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
 fn quote(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {

@@ -249,6 +249,16 @@ pub struct CompactionJobInfo {
     pub aborted: bool,
 }
 
+impl CompactionJobInfo {
+    /// Returns the paths of the outputs: tables, and then blob files.
+    #[must_use]
+    pub fn output_paths(&self) -> Vec<&str> {
+        let blobs = self.blob_files.iter().map(|blob| &blob.path);
+        let paths = self.output_files.iter().chain(blobs);
+        paths.map(String::as_str).collect()
+    }
+}
+
 /// A subcompaction.
 #[derive(Clone, Debug, Default)]
 pub struct SubcompactionJobInfo {

@@ -60,6 +60,10 @@ pub(crate) fn steps<'t, S: Default>(
             {
                 Cow::Owned(compression_list(name, text)?)
             }
+            // The form of old releases, when it was the only member.
+            "compaction_options_fifo" if !text.contains('=') => {
+                Cow::Owned(format!("{{max_table_files_size={text}}}"))
+            }
             _ => Cow::Borrowed(text),
         };
         return Ok(vec![Step {

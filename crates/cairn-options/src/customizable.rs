@@ -1,12 +1,14 @@
 //! Customizable options, whose value is an object: comparators, operators, extractors, caches,
 //! directories.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_compress::Compression;
 use cairn_format::filter::FilterPolicy;
-use cairn_format::options_text::statements;
+use cairn_format::options_text::{from_bytes, statements, to_bytes};
 use cairn_memory::secondary::{CompressedCacheOptions, CompressedSecondaryCache, SecondaryCache};
 use cairn_memory::{
     BlockCache, CacheKind, CacheOptions, MemoryBudget, MemoryKind, WriteBufferManager,
@@ -184,17 +186,27 @@ impl Text for FilterPolicy {
     }
 }
 
+/// The path with this text, in which private characters stand for bytes that are not UTF-8.
+fn path_of(text: &str) -> PathBuf {
+    OsString::from_vec(to_bytes(text).into_owned()).into()
+}
+
+/// The inverse of [`path_of`].
+fn text_of(path: &Path) -> String {
+    from_bytes(path.as_os_str().as_bytes()).into_owned()
+}
+
 impl Text for PathBuf {
     fn parse(text: &str) -> Result<PathBuf, Refusal> {
-        String::parse(text).map(PathBuf::from)
+        Ok(path_of(&String::parse(text)?))
     }
 
     fn print(&self) -> String {
-        self.to_string_lossy().into_owned().print()
+        text_of(self).print()
     }
 
     fn print_line(&self) -> String {
-        self.to_string_lossy().into_owned().print_line()
+        text_of(self).print_line()
     }
 }
 
@@ -212,13 +224,13 @@ impl Text for DbPath {
     fn parse(text: &str) -> Result<DbPath, Refusal> {
         let (path, size) = text.split_once(',').ok_or("expected PATH,BYTES")?;
         Ok(DbPath {
-            path: PathBuf::from(path),
+            path: path_of(path),
             target_size: u64::parse(size)?,
         })
     }
 
     fn print(&self) -> String {
-        format!("{},{}", self.path.display(), self.target_size)
+        format!("{},{}", text_of(&self.path), self.target_size)
     }
 }
 

@@ -290,7 +290,7 @@ choices! {
         BlockCache = "kBlockCacheTier",
         /// Persisted data: files and logged memtables.
         Persisted = "kPersistedTier",
-        /// Memtables only.
+        /// Memtables only, for iterators. Point reads treat it like [`ReadTier::All`].
         Memtable = "kMemtableTier",
     }
     /// The priority with which an operation takes bytes from the rate limiter.

@@ -82,7 +82,9 @@ impl fmt::Display for NewerOption {
 }
 
 impl OptionsFile {
-    /// Returns the text of the file.
+    /// Returns the text of the file, whose bytes are those of [`options_text::to_bytes`]: a path need not be UTF-8.
+    ///
+    /// [`options_text::to_bytes`]: cairn_format::options_text::to_bytes
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut version = Section::new("Version", None);
@@ -101,9 +103,11 @@ impl OptionsFile {
         text
     }
 
-    /// Parses a file. Unknown options are an error, unless `ignore_unknown` is set and a newer release
+    /// Parses the text of a file ([`options_text::from_bytes`]). Unknown options are an error, unless `ignore_unknown` is set and a newer release
     /// of RocksDB wrote the file: they are then ignored, including struct members, and listed in
     /// [`OptionsFile::passed_over`].
+    ///
+    /// [`options_text::from_bytes`]: cairn_format::options_text::from_bytes
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use cairn_format::options_text::{from_bytes, to_bytes};
 use cairn_types::{MergeInput, MergeOperator};
 
 use crate::object_registry;
@@ -25,24 +26,24 @@ use crate::text::{Refusal, Text, object};
 /// If the operator or property is unknown.
 pub fn from_text(text: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
     let (name, properties) = object(text)?;
-    let mut delimiter = ",".to_owned();
+    let mut delimiter = b",".to_vec();
     for (property, value) in properties {
         match property {
-            "delimiter" | "delim" => delimiter = String::parse(value)?,
+            "delimiter" | "delim" => delimiter = to_bytes(&String::parse(value)?).into_owned(),
             _ => return Err(format!("{property} is not a property of a merge operator")),
         }
     }
     from_name(name, &delimiter)
 }
 
-fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
+fn from_name(name: &str, delimiter: &[u8]) -> Result<Arc<dyn MergeOperator>, Refusal> {
     Ok(match name {
         "uint64add" | "UInt64AddOperator" => Arc::new(UInt64Add),
         "put" | "put_v1" | "PutOperator" => Arc::new(Put),
         "max" | "MaxOperator" => Arc::new(Max),
-        "stringappend" | "StringAppendOperator" => Arc::new(StringAppend::new(delimiter)),
+        "stringappend" | "StringAppendOperator" => Arc::new(StringAppend::with(delimiter)),
         "stringappendtest" | "StringAppendTESTOperator" => {
-            Arc::new(StringAppendTest(StringAppend::new(delimiter)))
+            Arc::new(StringAppendTest(StringAppend::with(delimiter)))
         }
         "sortlist" | "MergeSortOperator" => Arc::new(SortList),
         "bytesxor" | "BytesXOR" => Arc::new(BytesXor),
@@ -57,7 +58,7 @@ fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refu
 /// Returns the built-in operator that files record as `name`.
 #[must_use]
 pub fn from_recorded_name(name: &str) -> Option<Arc<dyn MergeOperator>> {
-    from_name(name, ",")
+    from_name(name, b",")
         .ok()
         .filter(|found| found.name() == name)
 }
@@ -131,13 +132,17 @@ impl MergeOperator for Max {
 
 /// Joins values with a delimiter.
 pub struct StringAppend {
-    delimiter: String,
+    delimiter: Vec<u8>,
 }
 
 impl StringAppend {
     /// Creates an operator with this delimiter.
     #[must_use]
     pub fn new(delimiter: &str) -> StringAppend {
+        StringAppend::with(delimiter.as_bytes())
+    }
+
+    fn with(delimiter: &[u8]) -> StringAppend {
         StringAppend {
             delimiter: delimiter.to_owned(),
         }
@@ -150,7 +155,7 @@ impl StringAppend {
         let mut joined = Vec::with_capacity(values.clone().map(len).sum());
         for (at, value) in values.enumerate() {
             if at > 0 {
-                joined.extend_from_slice(self.delimiter.as_bytes());
+                joined.extend_from_slice(&self.delimiter);
             }
             joined.extend_from_slice(value);
         }
@@ -158,7 +163,8 @@ impl StringAppend {
     }
 
     fn text_of(&self, name: &str) -> String {
-        format!("{{id={name};delimiter={};}}", self.delimiter.print())
+        let delimiter = from_bytes(&self.delimiter).into_owned();
+        format!("{{id={name};delimiter={};}}", delimiter.print())
     }
 }
 
@@ -313,6 +319,17 @@ mod tests {
             ),
             Some(b"a|b".to_vec())
         );
+    }
+
+    /// Regression: a delimiter that is not UTF-8 separates values as its bytes.
+    #[test]
+    fn delimiters_may_be_any_bytes() {
+        let text = from_bytes(b"{id=StringAppendOperator;delimiter=\xff\xc3;}").into_owned();
+        assert_eq!(
+            merged(&text, None, &[b"a", b"b"]),
+            Some(b"a\xff\xc3b".to_vec())
+        );
+        assert_eq!(from_text(&text).unwrap().option_text(), text);
     }
 
     #[test]

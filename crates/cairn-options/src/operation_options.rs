@@ -135,7 +135,7 @@ options! {
         /// Selects whether blob garbage is collected.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy =
             BlobGarbageCollectionPolicy::UseDefault;
-        /// Age cutoff of blob garbage collection; negative for that of the column family.
+        /// Age cutoff of blob garbage collection; that of the column family if not from 0 to 1.
         blob_garbage_collection_age_cutoff: f64 = -1.0;
         /// The timestamp to which `full_history_ts_low` is increased first. Only for comparators with timestamps, and for a
         /// compaction of all keys.

@@ -229,6 +229,14 @@ impl TableOptions {
             "super_block_alignment_size must be 0 or a power of two",
         )?;
         require(
+            align <= u64::from(u32::MAX),
+            "super_block_alignment_size must be less than 4 GiB",
+        )?;
+        require(
+            !(1..4).contains(&self.super_block_alignment_space_overhead_ratio),
+            "super_block_alignment_space_overhead_ratio must be 0, or 4 or more",
+        )?;
+        require(
             !(self.no_block_cache && self.cache_index_and_filter_blocks),
             "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
         )?;
@@ -420,11 +428,6 @@ impl FamilyOptions {
             &self.blob_compression_type.absence(),
         )?;
         require(
-            self.blob_compression_opts.strategy == 0
-                || self.blob_compression_type != Compression::Zlib,
-            "blob_compression_opts: a zlib strategy is not supported",
-        )?;
-        require(
             self.read_triggered_compaction_threshold >= 0.0
                 && self.read_triggered_compaction_threshold.is_finite(),
             "read_triggered_compaction_threshold must be 0 or more, and finite",
@@ -516,16 +519,26 @@ impl FamilyOptions {
     #[must_use]
     pub fn sanitize(self, db: &DbOptions) -> FamilyOptions {
         let limits = self.write_limits();
+        let mut options = self.sanitize_changed(db);
+        options.min_write_buffer_number_to_merge = options.memtables_to_merge();
+        // Universal compaction implements `ttl` as a periodic full compaction.
+        if options.compaction_style == CompactionStyle::Universal && options.ttl > 0 {
+            options.periodic_compaction_seconds = match options.periodic_compaction_seconds {
+                0 => options.ttl,
+                periodic => periodic.min(options.ttl),
+            };
+        }
         FamilyOptions {
             level0_slowdown_writes_trigger: limits.slowdown_files,
             level0_stop_writes_trigger: limits.stop_files,
             soft_pending_compaction_bytes_limit: limits.soft_bytes,
-            ..self.sanitize_changed(db)
+            ..options
         }
     }
 
-    /// [`FamilyOptions::sanitize`] of options that are changed in an open database. The limits of writes stay as given:
-    /// the options that [`FamilyOptions::write_limits`] derives them from may change back.
+    /// [`FamilyOptions::sanitize`] of options that are changed in an open database. Options that depend on others stay as
+    /// given, since those may change back: the limits of writes ([`FamilyOptions::write_limits`]) and the number of
+    /// memtables to merge ([`FamilyOptions::memtables_to_merge`]).
     #[must_use]
     pub fn sanitize_changed(mut self, db: &DbOptions) -> FamilyOptions {
         self.table = self.table.sanitize();
@@ -558,9 +571,6 @@ impl FamilyOptions {
             self.arena_block_size = chunk.next_multiple_of(4 << 10);
         }
         self.max_write_buffer_number = self.max_write_buffer_number.max(2);
-        self.min_write_buffer_number_to_merge = self
-            .min_write_buffer_number_to_merge
-            .clamp(1, self.max_write_buffer_number - 1);
         if self.max_write_buffer_size_to_maintain < 0 {
             let all = i64::try_from(self.write_buffer_size).unwrap_or(i64::MAX);
             self.max_write_buffer_size_to_maintain =
@@ -568,6 +578,13 @@ impl FamilyOptions {
         }
         self.memtable_prefix_bloom_size_ratio =
             self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    }
+
+    /// Returns the number of immutable memtables from which a flush is due: fewer than the memtables that writes may fill.
+    #[must_use]
+    pub fn memtables_to_merge(&self) -> i32 {
+        let most = self.max_write_buffer_number.max(2) - 1;
+        self.min_write_buffer_number_to_merge.clamp(1, most)
     }
 
     /// The limits that apply to writes: those for files are not below the number from which files are compacted, and writes
@@ -615,13 +632,6 @@ impl FamilyOptions {
             let universal = self.compaction_style == CompactionStyle::Universal;
             let rewrites = universal || self.has_compaction_filter();
             self.periodic_compaction_seconds = if blocks && rewrites { THIRTY_DAYS } else { 0 };
-        }
-        // Universal compaction implements `ttl` as a periodic full compaction.
-        if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
-            self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
-                0 => self.ttl,
-                periodic => periodic.min(self.ttl),
-            };
         }
     }
 

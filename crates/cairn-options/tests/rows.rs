@@ -225,7 +225,10 @@ fn all_text_forms_are_accepted() {
             .block_cache
             .is_some_and(|cache| cache.capacity() == 1 << 20)
     );
+    let fifo = family("compaction_options_fifo=88").unwrap();
+    assert_eq!(fifo.compaction_options_fifo.max_table_files_size, 88);
     for wrong in [
+        "compaction_options_fifo=x",
         "compression_opts=4:5",
         "compression_opts=a:b:c",
         "memtable_factory=skip_list:x",

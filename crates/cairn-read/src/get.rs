@@ -236,9 +236,7 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
-        if self.read_options.read_tier == ReadTier::Memtable
-            || self.versions.state != SearchState::Open
-        {
+        if self.versions.state != SearchState::Open {
             self.stage = Stage::Done;
             return Ok(());
         }
@@ -739,7 +737,7 @@ pub fn get_in(
     }
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
-    count_get(&view.family, began, state.counts(), hit, &found);
+    count_get(view, began, state.counts(), hit, &found);
     scratch.0.set(state);
     found
 }
@@ -762,7 +760,7 @@ pub fn get_with_timestamp(
     let state = get.take_state();
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
-    count_get(&view.family, began, state.counts(), hit, &found);
+    count_get(view, began, state.counts(), hit, &found);
     keep_scratch(state);
     let size = view.family.order.timestamp_size();
     let mut timestamp = get.versions.take_key();

@@ -5,7 +5,7 @@ use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Update};
 use cairn_types::Result;
 
 use crate::get::Found;
-use crate::view::Reading;
+use crate::view::{Reading, View};
 
 impl Reading {
     /// Starts the timer of a read, if timing is enabled.
@@ -18,27 +18,28 @@ impl Reading {
 /// Records a completed get.
 #[inline]
 pub(crate) fn count_get(
-    reading: &Reading,
+    view: &View,
     began: Began,
     tables: Option<&TableCounts>,
     hit: Hit,
     found: &Result<Found>,
 ) {
     match perf::is_in_use() {
-        false => add_get(reading, began, tables, hit, found),
-        true => count_get_in_perf(reading, began, tables, hit, found),
+        false => add_get(&view.family, began, tables, hit, found),
+        true => count_get_in_perf(view, began, tables, hit, found),
     }
 }
 
 /// [`count_get`] with the counters of the thread, and the time that counting takes.
 #[cold]
 fn count_get_in_perf(
-    reading: &Reading,
+    view: &View,
     began: Began,
     tables: Option<&TableCounts>,
     hit: Hit,
     found: &Result<Found>,
 ) {
+    let reading = &view.family;
     let started = perf::wants_times().then(|| reading.clock.monotonic_nanos());
     perf::count(|perf| {
         if let Some(tables) = tables {
@@ -48,12 +49,27 @@ fn count_get_in_perf(
             PerfMetric::GetReadBytes,
             found.as_ref().ok().and_then(len_of).unwrap_or(0),
         );
-        perf.add(PerfMetric::GetFromMemtableCount, 1);
+        perf.add(
+            PerfMetric::GetFromMemtableCount,
+            searched_memtables(view, hit),
+        );
     });
     add_get(reading, began, tables, hit, found);
     if let Some(started) = started {
         let nanos = reading.clock.monotonic_nanos().saturating_sub(started);
         perf::count(|perf| perf.add(PerfMetric::GetPostProcessTime, nanos));
+    }
+}
+
+/// Returns the number of memtables that a get searched. Empty ones do not count, as in RocksDB. One that ended in a
+/// memtable counts as one: the place of that memtable is not recorded.
+fn searched_memtables(view: &View, hit: Hit) -> u64 {
+    match hit {
+        Hit::Memtable => 1,
+        Hit::Level(_) | Hit::Nowhere => {
+            let searched = view.memtables().filter(|memtable| !memtable.is_empty());
+            searched.count() as u64
+        }
     }
 }
 

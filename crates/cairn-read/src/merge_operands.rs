@@ -131,7 +131,7 @@ impl<'a> Merge<'a> {
         // A panic of the operator fails the operation that needed the value.
         let merged = catch_unwind(AssertUnwindSafe(|| call(operator, &input)));
         let merged = merged.map_err(|_| {
-            Error::aborted(format!(
+            Error::panicked(format!(
                 "merge operator {} panicked in column family {:?}",
                 operator.name(),
                 reading.family

@@ -15,7 +15,9 @@ pub mod reader;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Result};
 
-pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes, WarmBlocks};
+pub use builder::{
+    BuildParams, TableBuilder, TableIdentity, TablePlace, TableStats, TableTimes, WarmBlocks,
+};
 pub use reader::{
     Background, GetOptions, IterOptions, OpenParams, PlanOptions, PlannedReads, ReadAhead,
     ReadaheadSize, ScanPlan, ScanRange, SuspendedGet, Table, TableGet, TableIter, TracedRead,

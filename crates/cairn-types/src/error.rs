@@ -176,6 +176,7 @@ struct Body {
     subcode: Subcode,
     text: String,
     source: Option<Arc<io::Error>>,
+    is_panic: bool,
 }
 
 macro_rules! constructors {
@@ -199,6 +200,20 @@ impl Error {
             subcode,
             text: text.into(),
             source: None,
+            is_panic: false,
+        }))
+    }
+
+    /// The error `Aborted` of an operation that panicked, which leaves an unknown state.
+    #[must_use]
+    #[cold]
+    pub fn panicked(text: impl Into<String>) -> Error {
+        Error(Arc::new(Body {
+            code: Code::Aborted,
+            subcode: Subcode::None,
+            text: text.into(),
+            source: None,
+            is_panic: true,
         }))
     }
 
@@ -243,6 +258,7 @@ impl Error {
             subcode,
             text,
             source: Some(Arc::new(source)),
+            is_panic: false,
         }))
     }
 
@@ -276,6 +292,12 @@ impl Error {
         self.code() == Code::Corruption
     }
 
+    /// True for the error of an operation that panicked ([`Error::panicked`]).
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        self.0.is_panic
+    }
+
     /// Returns the error with `context` prepended to its message.
     #[must_use]
     #[cold]
@@ -285,6 +307,7 @@ impl Error {
             subcode: self.0.subcode,
             text: format!("{context}: {}", self.0.text),
             source: self.0.source.clone(),
+            is_panic: self.0.is_panic,
         }))
     }
 }
@@ -433,6 +456,13 @@ mod tests {
             .and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(28));
         assert!(Error::corruption("bad block").source().is_none());
+    }
+
+    #[test]
+    fn a_panic_is_told_from_other_aborted_operations() {
+        let panicked = Error::panicked("a job panicked").context("flush");
+        assert_eq!(panicked.code(), Code::Aborted);
+        assert!(panicked.is_panic() && !Error::aborted("cancelled").is_panic());
     }
 
     #[test]

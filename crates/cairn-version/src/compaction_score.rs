@@ -366,6 +366,9 @@ pub struct AgeLimits {
     pub full_history_ts_low: Vec<u8>,
     /// Entries with larger sequence numbers are too young for the last level. The maximum if none are.
     pub young_after: SequenceNumber,
+    /// Entries with larger sequence numbers keep them in bottommost files, because their write times are preserved. The
+    /// maximum if none do.
+    pub zero_through: SequenceNumber,
 }
 
 impl AgeLimits {
@@ -466,6 +469,8 @@ fn wants_bottommost(
     if file.hints.settled
         || file.seqs.largest == SequenceNumber::ZERO
         || file.seqs.largest >= limits.oldest_snapshot
+        // The new file would be due for the same reason.
+        || file.seqs.largest > limits.zero_through
     {
         return false;
     }

@@ -349,6 +349,7 @@ fn old_files_and_obsolete_versions_are_marked() {
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
         young_after: SequenceNumber::MAX,
+        zero_through: SequenceNumber::MAX,
     };
     let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
     let list = |files: &[(usize, Arc<FileMeta>)]| -> Vec<(usize, u64)> {
@@ -361,6 +362,13 @@ fn old_files_and_obsolete_versions_are_marked() {
     assert_eq!(list(&marked.periodic), [(1, 1), (6, 2)]);
     assert_eq!(list(&marked.content), [(1, 3)]);
     assert_eq!(list(&marked.bottommost), [(1, 1), (6, 2)]);
+    // Regression: files whose entries keep their sequence numbers were compacted again and again.
+    let preserving = AgeLimits {
+        zero_through: SequenceNumber(5),
+        ..present.clone()
+    };
+    let of_old = compaction_score::marked(&version, &HashSet::new(), &preserving, &options);
+    assert_eq!(list(&of_old.bottommost), [(1, 1)]);
     // Brought forward by a few hours, the file is due.
     options.periodic = 200;
     let periodic = |ahead| {

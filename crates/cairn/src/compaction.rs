@@ -171,13 +171,14 @@ pub fn open_and_compact(
 impl Db {
     /// Compacts the tables `files` of the default family, and others that must be included, into
     /// `output_level`. Files are named as in the [property](Db::property) `rocksdb.sstables`, with
-    /// or without their directory; `path_id` selects the directory of the outputs. Returns the
-    /// paths of the outputs.
+    /// or without their directory; `path_id` selects the directory of the output tables, `None` is
+    /// the only one. Returns the paths of the outputs: tables, and then blob files.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a file or the level does not exist; `Aborted` if some of the files are
-    /// already being compacted; `Incomplete` if the compaction was cancelled; errors of the files.
+    /// `InvalidArgument` if a file or the level does not exist; `NotSupported` without a `path_id` if
+    /// there are several directories; `Aborted` if some of the files are already being compacted;
+    /// `Incomplete` if the compaction was cancelled; errors of the files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,

@@ -363,12 +363,14 @@ impl<'db> Family<'db> {
     }
 
     /// Compacts the tables `files`, and others that must be included, into `output_level`;
-    /// `path_id` selects the directory of the outputs. Returns the paths of the outputs.
+    /// `path_id` selects the directory of the output tables; `None` is the only one. Returns the
+    /// paths of the outputs: tables, and then blob files.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a file or the level does not exist; `Aborted` if some of the files are
-    /// already being compacted; `Incomplete` if the compaction was cancelled; errors of the files.
+    /// `InvalidArgument` if a file or the level does not exist; `NotSupported` without a `path_id` if
+    /// there are several directories; `Aborted` if some of the files are already being compacted;
+    /// `Incomplete` if the compaction was cancelled; errors of the files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,

@@ -77,5 +77,6 @@ impl Db {
 #[must_use]
 pub fn approximate_memory_usage(dbs: &[&Db], caches: &[Arc<BlockCache>]) -> MemoryUsage {
     let dbs: Vec<&cairn_db::Db> = dbs.iter().map(|db| &db.inner).collect();
-    cairn_db::approximate_memory_usage(&dbs, caches)
+    let caches = [caches, &cairn_db::caches_of(&dbs)].concat();
+    cairn_db::approximate_memory_usage(&dbs, &caches)
 }

@@ -108,7 +108,7 @@ impl Deletions {
         held.iter().flatten().for_each(|path| self.delete(path));
     }
 
-    /// Total size of the obsolete tables, in bytes.
+    /// Total size of the obsolete tables without readers, in bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.obsolete.lock().table_bytes()
     }

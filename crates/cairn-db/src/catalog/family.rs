@@ -1,6 +1,6 @@
 //! Column families: the state of each, and the table of live ones.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -264,6 +264,37 @@ impl FamilyState {
         1 + alive
             .filter(|version| !Arc::ptr_eq(version, &current))
             .count()
+    }
+
+    /// Returns the total size of the tables of the version of `view`, and of older ones with readers. A table in several
+    /// versions counts once.
+    pub(crate) fn all_table_bytes(&self, view: &View) -> u64 {
+        let older: Vec<Arc<Version>> = {
+            let versions = self.old_versions.lock();
+            versions.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut counted = HashSet::new();
+        let mut bytes = 0_u64;
+        for (_, file) in view.version.files() {
+            bytes = bytes.saturating_add(file.size);
+            // Most families have one version.
+            if !older.is_empty() {
+                counted.insert(file.number);
+            }
+        }
+        for (_, file) in older.iter().flat_map(|version| version.files()) {
+            if counted.insert(file.number) {
+                bytes = bytes.saturating_add(file.size);
+            }
+        }
+        if !older.is_empty() {
+            // Dropped after the versions: their last reader may have ended meanwhile, and its check have found their files
+            // in use. The end of this mark makes the next reader check again.
+            let end = view.end.clone();
+            drop(older);
+            drop(end);
+        }
+        bytes
     }
 
     /// Charges `bytes`, if `what` is charged.

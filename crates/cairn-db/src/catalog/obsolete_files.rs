@@ -13,7 +13,7 @@
 //! No method touches a file. [`ObsoleteFiles::take_unread`] costs time proportional to the
 //! number of obsolete files times that of replaced versions with readers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -38,8 +38,9 @@ pub(crate) struct ObsoleteFiles {
     disabled: usize,
     /// Copies in progress, whose files are kept.
     pins: usize,
-    /// Paths to delete when deletions are enabled again.
-    held: Vec<PathBuf>,
+    /// Paths to delete when deletions are enabled again. A set, because a path may be deleted repeatedly: every change of
+    /// options deletes all old OPTIONS files.
+    held: BTreeSet<PathBuf>,
     /// True if the directory may belong to another process.
     gave_up: bool,
 }
@@ -159,8 +160,6 @@ impl ObsoleteFiles {
     /// If deletions are disabled.
     pub(crate) fn take_unread(&mut self) -> Unread {
         assert!(!self.are_disabled(), "deletions are enabled");
-        // References are cloned from versions. A file whose only reference is this one is in no version.
-        let is_unread = |file: &Arc<FileMeta>| Arc::strong_count(file) == 1;
         let tables = self.tables.extract_if(.., |(_, file)| is_unread(file));
         let tables = tables.collect();
         self.old_versions
@@ -198,9 +197,10 @@ impl ObsoleteFiles {
         self.tables.is_empty() && self.blobs.is_empty() && self.direct.is_empty()
     }
 
-    /// Total size of the obsolete tables, in bytes.
+    /// Total size of the obsolete tables without readers, in bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
-        let sizes = self.tables.iter().map(|(_, file)| file.size);
+        let unread = self.tables.iter().filter(|(_, file)| is_unread(file));
+        let sizes = unread.map(|(_, file)| file.size);
         sizes.fold(0, u64::saturating_add)
     }
 
@@ -242,7 +242,10 @@ impl ObsoleteFiles {
     }
 
     fn take_held(&mut self) -> Option<Vec<PathBuf>> {
-        (!self.are_disabled() && !self.gave_up).then(|| std::mem::take(&mut self.held))
+        if self.are_disabled() || self.gave_up {
+            return None;
+        }
+        Some(std::mem::take(&mut self.held).into_iter().collect())
     }
 
     /// Keeps held paths permanently: the directory may belong to another process.
@@ -263,8 +266,8 @@ impl ObsoleteFiles {
     /// Returns true if `path` is not to be deleted now: after the directory was given up, or while deletions are disabled,
     /// which defers its deletion.
     pub(crate) fn keeps(&mut self, path: &Path) -> bool {
-        if self.are_disabled() && !self.gave_up {
-            self.held.push(path.to_owned());
+        if self.are_disabled() && !self.gave_up && !self.held.contains(path) {
+            self.held.insert(path.to_owned());
         }
         self.are_disabled() || self.gave_up
     }
@@ -276,6 +279,11 @@ impl ObsoleteFiles {
         self.direct = Vec::new();
         self.old_versions = Vec::new();
     }
+}
+
+/// True if no version has the obsolete table `file`: references are cloned from versions, and the set has the only one.
+fn is_unread(file: &Arc<FileMeta>) -> bool {
+    Arc::strong_count(file) == 1
 }
 
 #[cfg(test)]
@@ -335,7 +343,7 @@ mod tests {
         );
         drop((first, second));
         files.add(&tables, &blobs, &old, Some(&new));
-        assert_eq!(files.table_bytes(), 100);
+        assert_eq!(files.table_bytes(), 0);
         assert_eq!(
             numbers(&files.take_unread()),
             (vec![], vec![]),
@@ -348,6 +356,7 @@ mod tests {
             .collect();
         assert_eq!(read, [7]);
         drop(old);
+        assert_eq!(files.table_bytes(), 100);
         assert_eq!(numbers(&files.take_unread()), (vec![1], vec![7]));
         assert!(files.is_empty() && files.blobs_of(&blobs).is_empty());
         assert_eq!(numbers(&files.take_unread()), (vec![], vec![]), "each once");
@@ -394,6 +403,15 @@ mod tests {
             "an unmatched call has no effect"
         );
         assert!(files.take_unread().tables.is_empty() && files.is_empty());
+    }
+
+    /// Regression: every change of options added all old OPTIONS files again.
+    #[test]
+    fn a_path_is_held_once() {
+        let mut files = ObsoleteFiles::default();
+        files.disable();
+        assert!(files.keeps(Path::new("/1")) && files.keeps(Path::new("/1")));
+        assert_eq!(files.enable(), Some(vec![PathBuf::from("/1")]));
     }
 
     /// Regression: a surplus call that enabled deletions deleted the files of a checkpoint in progress.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::FileName;
+use cairn_format::options_text::to_bytes;
 use cairn_options::file::OptionsFile;
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
@@ -70,7 +71,7 @@ impl OptionsFiles {
             &*self.context.world.fs,
             &temporary,
             &dir.join(&name),
-            file.to_text().as_bytes(),
+            &to_bytes(&file.to_text()),
         )?;
         Ok(name)
     }

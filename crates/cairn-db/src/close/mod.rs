@@ -146,6 +146,8 @@ impl Shared {
         }
         // Such writes are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
+        // The flush would wait for their end.
+        self.tree.lock().jobs.end_pauses_of_program();
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)

@@ -17,7 +17,7 @@ use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
 use cairn_types::{Code, Error, Result, Subcode};
-use cairn_version::FileMeta;
+use cairn_version::{FileMeta, Version};
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
@@ -253,6 +253,15 @@ impl FamilyTree {
             self.damaged.clear();
             self.busy.release_quarantined();
         }
+    }
+
+    /// Forgets quarantined tables that are not in `version`: damaged ones can be deleted.
+    pub(crate) fn forget_deleted(&mut self, version: &Version) {
+        let is_left = |table: &Damaged| {
+            let level = version.level(table.level);
+            level.position(table.number).is_some()
+        };
+        self.damaged.retain(is_left);
     }
 
     /// Returns the error for which writes to `family` would wait in vain: they are stopped until compactions succeed, but

@@ -20,10 +20,10 @@ pub(crate) struct Assessment {
 /// and is retried.
 pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Assessment {
     let severity = match error.code() {
+        // The state is then unknown.
+        _ if error.is_panic() => Severity::Fatal,
         Code::IoError => of_io(reason, error.subcode(), paranoid),
         Code::Corruption => of_corruption(reason, paranoid),
-        // A job that panicked leaves an unknown state.
-        Code::Aborted => Severity::Fatal,
         _ => of_anything(reason, paranoid),
     };
     Assessment {
@@ -115,8 +115,16 @@ mod tests {
             severity(Reason::WriteCallback, &full, false),
             Severity::Hard
         );
-        let panicked = Error::aborted("a flush panicked");
+        let panicked = Error::panicked("a flush panicked");
         assert_eq!(severity(Reason::Flush, &panicked, false), Severity::Fatal);
         assert!(!judge(Reason::Flush, &panicked, false).is_retryable);
+        // Regression: a job that a service aborted made the database read-only.
+        let aborted = Error::aborted("the service is closing");
+        for (paranoid, expected) in [(false, Severity::NoError), (true, Severity::Fatal)] {
+            let found = severity(Reason::Compaction, &aborted, paranoid);
+            assert_eq!(found, expected);
+        }
+        let of_log = severity(Reason::WriteCallback, &aborted, false);
+        assert_eq!(of_log, Severity::Fatal);
     }
 }

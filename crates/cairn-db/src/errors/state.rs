@@ -442,7 +442,7 @@ mod tests {
         let worst = Error::corruption("damaged");
         let severity = assessment(Severity::Unrecoverable);
         errors.note(Reason::Flush, &severity, &worst, 1);
-        let fatal = Error::aborted("a panic");
+        let fatal = Error::panicked("a panic");
         errors.note(Reason::Flush, &assessment(Severity::Fatal), &fatal, 1);
         let failure = errors.failure().as_ref().map(|error| Error::clone(error));
         assert_eq!(failure, Some(worst.clone()));

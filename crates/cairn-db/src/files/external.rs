@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_format::key::InternalKey;
+use cairn_format::blob::BlobIndex;
+use cairn_format::key::{self, InternalKey};
 use cairn_format::trace::block_cache::CacheCaller;
+use cairn_format::wide::{self, ColumnValue};
 use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_observe::statistics::Meter;
@@ -12,7 +14,9 @@ use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
-use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
+use cairn_types::{
+    Decoded, Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind,
+};
 use cairn_version::bounds;
 
 /// A table opened by its path.
@@ -150,10 +154,35 @@ pub(crate) fn sequence_numbers(
         if !iter.valid() {
             return Ok(found.unwrap_or_default());
         }
-        note(cairn_format::key::sequence(iter.key()));
+        note(key::sequence(iter.key()));
         visit(iter.key(), iter.value())?;
         progress = iter.next();
     }
+}
+
+/// The oldest blob file referenced by an entry, by its value or a column of it.
+pub(super) fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
+    let index_of = |bytes| BlobIndex::decode(bytes).map(|index| Some(index.file));
+    // Truncation is intended: the lowest byte is the kind.
+    let kind = key::packed(internal) as u8;
+    if kind == ValueKind::BlobIndex as u8 {
+        return index_of(value);
+    }
+    if kind != ValueKind::WideColumnEntity as u8 {
+        return Ok(None);
+    }
+    let mut oldest = None;
+    for column in wide::decode(value)?.columns() {
+        if let ColumnValue::Blob(bytes) = column.value {
+            oldest = oldest.into_iter().chain(index_of(bytes)?).min();
+        }
+    }
+    Ok(oldest)
+}
+
+#[cold]
+pub(super) fn values_in_blob_files() -> Error {
+    Error::not_supported("the table has values in blob files, which would not be ingested with it")
 }
 
 /// Checks that tables from outside leave sequence numbers for later writes: a database continues after the largest.

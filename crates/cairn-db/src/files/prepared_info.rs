@@ -10,6 +10,7 @@ use cairn_format::table::Properties;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
 use crate::db::Db;
+use crate::files::external::values_in_blob_files;
 
 /// The description of a table that is to be ingested, for [`Ingestion::file_infos`](super::Ingestion::file_infos).
 ///
@@ -122,7 +123,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no live table has this path; those of opening the table.
+    /// `InvalidArgument` if no live table has this path; `NotSupported` if it has values in blob files; those of opening the table.
     pub fn prepared_file_info(&self, path: &Path) -> Result<PreparedFileInfo> {
         let shared = self.shared();
         for family in shared.catalog.families().iter() {
@@ -132,6 +133,9 @@ impl Db {
                 .files()
                 .find(|(_, file)| family.tables().path(file) == path);
             let Some((level, file)) = found else { continue };
+            if file.oldest_blob.is_some() {
+                return Err(values_in_blob_files());
+            }
             let table = family.tables().open(file, level, &shared.context.io)?;
             return Ok(PreparedFileInfo::new(
                 family.order(),

@@ -16,7 +16,7 @@ use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Process, World, WritableFile};
 use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
 use crate::db::handle::Family;
@@ -87,6 +87,27 @@ struct Open {
     key: Vec<u8>,
     /// The process that began it.
     process: Process,
+    /// The error after which the table is incomplete.
+    failed: Option<Error>,
+}
+
+impl Open {
+    /// Returns the error after which the table is incomplete.
+    #[inline]
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Passes an entry to the builder with `add`.
+    #[inline]
+    fn build(&mut self, add: impl FnOnce(&mut TableBuilder, &[u8]) -> Result<()>) -> Result<()> {
+        add(&mut self.builder, &self.key).inspect_err(|error| {
+            // The format rejects the entry otherwise, and the table is as before.
+            if !matches!(error.code(), Code::InvalidArgument | Code::NotSupported) {
+                self.failed = Some(error.clone());
+            }
+        })
+    }
 }
 
 impl SstFileWriter {
@@ -144,6 +165,7 @@ impl SstFileWriter {
         self.next += 1;
         self.open = Some(Open {
             process: Process::this(),
+            failed: None,
             file,
             builder,
             first: Vec::new(),
@@ -350,6 +372,7 @@ impl SstFileWriter {
         self.check_timestamp(timestamp)?;
         let order = &self.family.comparator;
         let open = self.open.as_mut().ok_or_else(not_open)?;
+        open.check()?;
         open.key.clear();
         open.key.extend_from_slice(key);
         if let Some(timestamp) = timestamp {
@@ -364,9 +387,10 @@ impl SstFileWriter {
         match (kind, self.family.value_ttl) {
             (ValueKind::Value | ValueKind::Merge, Some(_)) => {
                 let date = dated::encode(self.world.clock.wall_seconds());
-                open.builder.add(&open.key, &[value, &date].concat())?;
+                let dated = [value, &date].concat();
+                open.build(|builder, key| builder.add(key, &dated))?;
             }
-            _ => open.builder.add(&open.key, value)?,
+            _ => open.build(|builder, key| builder.add(key, value))?,
         }
         if is_first {
             let first = key::user_key(&open.key);
@@ -382,6 +406,7 @@ impl SstFileWriter {
         self.check_timestamp(timestamp)?;
         let order = &self.family.comparator;
         let open = self.open.as_mut().ok_or_else(not_open)?;
+        open.check()?;
         let stamp = timestamp.unwrap_or_default();
         let (begin, end) = ([begin, stamp].concat(), [end, stamp].concat());
         match order.compare_without_timestamp(&begin, &end) {
@@ -415,7 +440,8 @@ impl SstFileWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or nothing was added; `IoError`. The file is then removed.
+    /// `InvalidArgument` if no table is open or nothing was added; `IoError`, of an entry before, too. The file is then
+    /// removed.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         let open = self.open.take().ok_or_else(not_open)?;
         let Open {
@@ -426,17 +452,19 @@ impl SstFileWriter {
             last,
             key: _,
             process: _,
+            failed,
         } = open;
         info.largest_key = key::user_key(&last).to_vec();
         assert!(
             !builder.is_empty() || info.num_entries + info.num_range_del_entries == 0,
             "a table has the entries that were added"
         );
-        let finished = match builder.is_empty() {
-            true => Err(Error::invalid_argument(
+        let finished = match (failed, builder.is_empty()) {
+            (Some(error), _) => Err(error),
+            (None, true) => Err(Error::invalid_argument(
                 "an external table must have entries",
             )),
-            false => builder.finish().and_then(|table| {
+            (None, false) => builder.finish().and_then(|table| {
                 file.sync(self.db.use_fsync)?;
                 file.close()?;
                 Ok(table)

@@ -276,7 +276,7 @@ fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
     }
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::aborted(format!("{what} panicked: {}", said.unwrap_or_default()))
+    Error::panicked(format!("{what} panicked: {}", said.unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -64,13 +64,19 @@ impl Shared {
 
     pub(crate) fn present(&self, family: &FamilyState) -> AgeLimits {
         let now = self.context.world.clock.wall_seconds();
+        let options = family.options();
         AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
             phase: self.periodic_phase(family),
             oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
             full_history_ts_low: family.view().version.history_low().to_vec(),
-            young_after: self.young_after(&family.options(), now),
+            young_after: self.young_after(&options, now),
+            zero_through: match options.preserved_seconds() {
+                0 => SequenceNumber::MAX,
+                // A compaction knows at least these samples.
+                span => self.timers.samples.get().seq_at(now.saturating_sub(span)),
+            },
         }
     }
 
@@ -171,6 +177,9 @@ impl Shared {
     pub(crate) fn release(&self, tree: &mut Tree, family: &FamilyState, chosen: &Chosen) {
         if let Some(state) = tree.families.get_mut(&family.id()) {
             state.busy.remove(chosen.id);
+            if chosen.pick.drops {
+                state.forget_deleted(&family.view().version);
+            }
         }
     }
 
@@ -205,7 +214,8 @@ impl Shared {
         let _working = self
             .telemetry
             .begin_operation(family.name(), compaction_operation(watch.job, &pick));
-        let info = watch.compaction_begins(family, &pick, &chosen.version);
+        let oldest_snapshot = context.snapshots.first().copied();
+        let info = watch.compaction_begins(family, &pick, &chosen.version, oldest_snapshot);
         let watch = Arc::new(watch);
         context.events = Some(watch.clone());
         if let Some(blob_gc) = chosen.blob_gc {

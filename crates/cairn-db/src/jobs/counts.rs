@@ -225,6 +225,14 @@ impl Jobs {
         true
     }
 
+    /// Ends the complete pauses that the program has not ended. Those of exclusive changes stay.
+    pub(crate) fn end_pauses_of_program(&mut self) {
+        let holds = &mut self.holds;
+        let ended = holds.paused.saturating_sub(holds.alone);
+        holds.paused -= ended;
+        holds.pausing -= ended;
+    }
+
     /// Aborts of compactions that have not been resumed.
     pub(crate) fn aborts(&self) -> usize {
         self.holds.aborts

@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
+use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
+use cairn_observe::callback;
 use cairn_observe::listener::ManualFlushInfo;
 use cairn_options::{FamilyOptions, FlushOptions};
 use cairn_types::{Error, Result, SequenceNumber};
@@ -291,13 +293,20 @@ impl Shared {
 
     /// Waits until the current immutable memtables of `families` have reached `wanted`.
     fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>], wanted: Goal) -> Result<()> {
-        let goals: Vec<(u32, Option<Immutable>)> = {
+        // The report of a callback's own job follows the callback.
+        let awaits_reports = wanted == Goal::Reported && !callback::is_within();
+        let goals: Vec<(u32, Option<Arc<Memtable>>)> = {
             let tree = self.tree.lock();
             families
                 .iter()
                 .map(|family| {
                     let state = tree.families.get(&family.id());
-                    let last = state.and_then(|state| state.immutables.last().cloned());
+                    let last = state.and_then(|state| {
+                        let waiting = state.immutables.last().map(|one| &one.memtable);
+                        // A flush may be installed already, and not reported yet.
+                        let installed = state.reporting.last().filter(|_| awaits_reports);
+                        waiting.or(installed).cloned()
+                    });
                     (family.id(), last)
                 })
                 .collect()
@@ -313,7 +322,7 @@ impl Shared {
             goals.iter().all(|(id, goal)| {
                 let Some(goal) = goal else { return true };
                 tree.families.get(id).is_none_or(|state| {
-                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
+                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, goal);
                     let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
                     let unreported = wanted == Goal::Reported && state.reporting.iter().any(is_it);
                     !waits && !unreported
@@ -348,7 +357,7 @@ impl Shared {
     pub(crate) fn has_room_for_flush(&self, family: &FamilyState, state: &FamilyTree) -> bool {
         let mut load = self.load_of(family, state);
         let options = family.options();
-        let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+        let to_merge = options.memtables_to_merge() as usize;
         let trigger = options.level0_file_num_compaction_trigger.max(0) as usize;
         if load.immutables < to_merge && load.level_zero_files < trigger {
             return true;
@@ -395,7 +404,7 @@ fn has_failed(state: &FamilyTree) -> Option<&Error> {
 impl FamilyTree {
     /// True if a flush is running or due, also if it waits for a thread, a retry or the end of a pause.
     pub(crate) fn has_pending_flush(&self, options: &FamilyOptions) -> bool {
-        let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+        let to_merge = options.memtables_to_merge() as usize;
         let waits = self.immutables.len();
         self.flushing || waits >= to_merge || waits > 0 && self.flush_requested
     }

@@ -80,7 +80,7 @@ impl Shared {
             self.flush(families)?;
         }
         self.retry_damaged(family);
-        let blob_gc = manual_blob_gc(family, options)?;
+        let blob_gc = manual_blob_gc(family, options);
         let manual = self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
@@ -358,7 +358,15 @@ impl Shared {
     ) -> Result<CompactionJobInfo> {
         self.check_writable()?;
         options.check_supported()?;
-        let path_id = path_id.unwrap_or(0);
+        let path_id = match (path_id, family.tables().paths.len()) {
+            (Some(path_id), _) => path_id,
+            (None, 1) => 0,
+            (None, count) => {
+                return Err(Error::not_supported(format!(
+                    "there are {count} paths of tables: specify the one of the outputs"
+                )));
+            }
+        };
         family.check_path(path_id)?;
         let files: Vec<FileNumber> = names
             .iter()
@@ -450,27 +458,21 @@ fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8])
 }
 
 /// Returns the blobs that a manual compaction relocates.
-fn manual_blob_gc(family: &FamilyState, options: &CompactRangeOptions) -> Result<BlobGc> {
+fn manual_blob_gc(family: &FamilyState, options: &CompactRangeOptions) -> BlobGc {
     let default = BlobGc::new(&family.options());
     let cutoff = options.blob_garbage_collection_age_cutoff;
-    if cutoff > 1.0 {
-        return Err(Error::invalid_argument(format!(
-            "blob_garbage_collection_age_cutoff: expected at most 1, or a number below 0 for the \
-             family's, found {cutoff}"
-        )));
-    }
-    Ok(BlobGc {
+    BlobGc {
         enabled: match options.blob_garbage_collection_policy {
             BlobGarbageCollectionPolicy::Force => true,
             BlobGarbageCollectionPolicy::Disable => false,
             BlobGarbageCollectionPolicy::UseDefault => default.enabled,
         },
-        age_cutoff: match cutoff >= 0.0 {
+        age_cutoff: match (0.0..=1.0).contains(&cutoff) {
             true => cutoff,
             false => default.age_cutoff,
         },
         space_target: default.space_target,
-    })
+    }
 }
 
 impl Family {
@@ -493,12 +495,14 @@ impl Family {
     }
 
     /// Compacts the tables named `files`, and those that must be included with them, into `output_level`;
-    /// `path_id` is the directory of the outputs. Returns the paths of the outputs.
+    /// `path_id` is the directory of the output tables, `None` the only one. Returns the paths of the outputs: tables, and
+    /// then blob files.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such file or level; `Aborted` if any of the files is already being
-    /// compacted; `Incomplete` if it was cancelled; errors of the files.
+    /// `InvalidArgument` if there is no such file or level; `NotSupported` without a `path_id` if there are several
+    /// directories; `Aborted` if any of the files is already being compacted; `Incomplete` if it was cancelled; errors of the
+    /// files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -507,7 +511,8 @@ impl Family {
         path_id: Option<u32>,
     ) -> Result<Vec<String>> {
         let did = self.compact_files_reported(options, files, output_level, path_id)?;
-        Ok(did.output_files)
+        let paths = did.output_paths().into_iter();
+        Ok(paths.map(str::to_owned).collect())
     }
 
     /// Like [`Family::compact_files`], but returns the information that listeners get, which includes the

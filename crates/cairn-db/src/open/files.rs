@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName, table};
+use cairn_format::options_text::from_bytes;
 use cairn_observe::Logger;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, merge_operators};
@@ -24,16 +25,29 @@ use crate::shared::Shared;
 /// The maximum number of bytes read from a small file.
 const MAX_SMALL_FILE: u64 = 16 << 20;
 
+/// The maximum number of bytes read from an OPTIONS file, which has 4 KiB for each family.
+const MAX_OPTIONS_FILE: u64 = 1 << 30;
+
 /// Returns the content of a small file, or `None` if it does not exist.
 pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
+    read_up_to(fs, path, MAX_SMALL_FILE)
+}
+
+/// Returns the content of an OPTIONS file, or `None` if it does not exist.
+pub(crate) fn read_options(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
+    read_up_to(fs, path, MAX_OPTIONS_FILE)
+}
+
+/// Returns the content of a file of at most `most` bytes, or `None` if it does not exist.
+fn read_up_to(fs: &dyn FileSystem, path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let file = match fs.open(path, FileMode::default()) {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(None),
         file => file?,
     };
     let len = file.len()?;
-    if len > MAX_SMALL_FILE {
+    if len > most {
         return Err(Error::corruption(format!(
-            "length of {}: expected at most {MAX_SMALL_FILE}, found {len}",
+            "length of {}: expected at most {most}, found {len}",
             path.display()
         )));
     }
@@ -123,8 +137,8 @@ impl<'a> RecordedOptions<'a> {
         });
         let (_, name) = options.max()?;
         let fs = &*self.request.world.fs;
-        let content = read_small(fs, &self.request.path.join(name)).ok()??;
-        OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()
+        let content = read_options(fs, &self.request.path.join(name)).ok()??;
+        OptionsFile::from_text(&from_bytes(&content), true).ok()
     }
 
     /// Logs the unknown options in the file, which are those of a newer release, if it was read.

@@ -66,7 +66,7 @@ use crate::write::ttl;
 use recovery_info::RecoveryInfo;
 
 pub use dropped_records::Dropped;
-pub(crate) use files::read_small;
+pub(crate) use files::{read_options, read_small};
 
 /// A request to open a database.
 pub struct OpenRequest<'a> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_format::options_text::from_bytes;
 use cairn_options::file::OptionsFile;
 use cairn_options::{FamilyOptions, Options};
 use cairn_platform::fs::PathKind;
@@ -10,7 +11,7 @@ use cairn_platform::{FileSystem, World};
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::catalog::family::FamilyDescriptor;
-use crate::open::read_small;
+use crate::open::read_options;
 
 /// Returns the path of the newest OPTIONS file of the database in `dir`.
 ///
@@ -63,11 +64,9 @@ pub fn load_latest_options(dir: &Path, ignore_unknown: bool, world: &World) -> R
 /// Those of [`load_latest_options`].
 pub fn load_options(path: &Path, ignore_unknown: bool, world: &World) -> Result<OptionsFile> {
     let fs: &dyn FileSystem = &*world.fs;
-    let content = read_small(fs, path)?
+    let content = read_options(fs, path)?
         .ok_or_else(|| not_found(format!("{} does not exist", path.display())))?;
-    let text = std::str::from_utf8(&content)
-        .map_err(|_| Error::corruption(format!("{} is not a text file", path.display())))?;
-    OptionsFile::from_text(text, ignore_unknown)
+    OptionsFile::from_text(&from_bytes(&content), ignore_unknown)
         .map_err(|error| error.context(format_args!("options file {}", path.display())))
 }
 

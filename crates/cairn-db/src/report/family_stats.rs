@@ -112,9 +112,9 @@ pub(crate) struct FamilyStats {
 }
 
 impl FamilyStats {
-    /// Bytes that entered the family by flushes and ingestions.
+    /// Bytes that entered the family by flushes, with those of blob files, and by ingestions.
     pub(crate) fn taken_in(&self) -> u64 {
-        self.flushes.written.saturating_add(self.ingested.0)
+        self.flushes.all_written().saturating_add(self.ingested.0)
     }
 }
 
@@ -229,6 +229,18 @@ mod tests {
             assert_eq!(now.0.flushes.written, written);
             assert_eq!(before.0.flushes.written, written - 1);
         }
+    }
+
+    /// Regression: blob files that a flush wrote did not count as input, so that writes seemed to be amplified.
+    #[test]
+    fn a_flush_takes_in_its_blob_files() {
+        let counts = FamilyCounters::default();
+        counts.flushed(&CompactionStats {
+            written: 10,
+            written_blobs: 990,
+            ..CompactionStats::default()
+        });
+        assert_eq!(counts.get().taken_in(), 1000);
     }
 
     #[test]

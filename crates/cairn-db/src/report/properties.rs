@@ -30,11 +30,8 @@ struct PropertyInput<'a> {
     running: (usize, usize),
     immutables: usize,
     flush_pending: bool,
-    compaction_pending: bool,
     condition: Condition,
     min_log: u64,
-    /// Sorted runs that are inputs of running compactions.
-    running_runs: u64,
     /// Aborts of compactions in effect.
     aborts: u64,
     deletes_files: bool,
@@ -50,7 +47,7 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.num-running-flushes", |s| s.running.0 as u64),
     ("rocksdb.compaction-pending", |s| {
-        u64::from(s.compaction_pending)
+        u64::from(s.shared.wants_compaction(s.family, s.view))
     }),
     ("rocksdb.num-running-compactions", |s| s.running.1 as u64),
     ("rocksdb.num-running-remote-compactions", |s| {
@@ -96,11 +93,10 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.num-immutable-mem-table-flushed", |s| {
         s.family.history().0 as u64
     }),
-    ("rocksdb.num-running-compaction-sorted-runs", |s| {
-        s.running_runs
-    }),
+    ("rocksdb.num-running-compaction-sorted-runs", running_runs),
     ("rocksdb.num-unscheduled-compactions", |s| {
-        u64::from(s.compaction_pending && s.running.1 >= s.shared.options().background_limits().1)
+        let are_busy = s.running.1 >= s.shared.options().background_limits().1;
+        u64::from(are_busy && s.shared.wants_compaction(s.family, s.view))
     }),
     ("rocksdb.compaction-abort-count", |s| s.aborts),
     ("rocksdb.estimate-table-readers-mem", |s| {
@@ -126,7 +122,9 @@ const NUMBERS: &[(&str, Number)] = &[
         // A running job may be writing any file; without one, all obsolete tables may be deleted.
         if s.running == (0, 0) { u64::MAX } else { 0 }
     }),
-    ("rocksdb.obsolete-sst-files-size", obsolete_table_bytes),
+    ("rocksdb.obsolete-sst-files-size", |s| {
+        s.shared.catalog.deletions.table_bytes()
+    }),
     ("rocksdb.block-cache-pinned-usage", |s| {
         s.family
             .cache()
@@ -140,7 +138,7 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
-        live_table_bytes(s) + obsolete_table_bytes(s)
+        s.family.all_table_bytes(s.view)
     }),
     ("rocksdb.live-sst-files-size", live_table_bytes),
     ("rocksdb.base-level", |s| {
@@ -202,8 +200,24 @@ fn live_table_bytes(s: &PropertyInput<'_>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-fn obsolete_table_bytes(s: &PropertyInput<'_>) -> u64 {
-    s.shared.catalog.deletions.table_bytes()
+/// Sorted runs that are inputs of running compactions.
+fn running_runs(s: &PropertyInput<'_>) -> u64 {
+    let busy = {
+        let tree = s.shared.tree.lock();
+        let state = tree.families.get(&s.family.id());
+        state.map(|state| state.busy.files().clone())
+    };
+    let busy = busy.unwrap_or_default();
+    let levels = s.view.version.levels().iter().enumerate();
+    let runs = levels.map(|(level, files)| {
+        let taken = files.files().iter();
+        let taken = taken.filter(|file| busy.contains(&file.number));
+        match level {
+            0 => taken.count() as u64,
+            _ => u64::from(taken.count() > 0),
+        }
+    });
+    runs.sum()
 }
 
 /// The maximum number of tables opened for an estimate.
@@ -331,22 +345,10 @@ impl Shared {
             return number;
         }
         let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name)?;
-        let compaction_pending = self.wants_compaction(family, &view);
+        // Only values that take constant time are computed for all properties, with the lock of the tree.
         let tree = self.tree.lock();
         let none = FamilyTree::new(Default::default());
         let state = tree.families.get(&family.id()).unwrap_or(&none);
-        let busy = state.busy.files();
-        let levels = view.version.levels().iter().enumerate();
-        let runs = levels.map(|(level, files)| {
-            let taken = files
-                .files()
-                .iter()
-                .filter(|file| busy.contains(&file.number));
-            match level {
-                0 => taken.count() as u64,
-                _ => u64::from(taken.count() > 0),
-            }
-        });
         let input = PropertyInput {
             shared: self,
             family,
@@ -357,10 +359,8 @@ impl Shared {
             ),
             immutables: state.immutables.len(),
             flush_pending: !state.immutables.is_empty() && !state.flushing,
-            compaction_pending,
             condition: tree.condition,
             min_log: tree.logs.first_needed().0,
-            running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
             deletes_files: self.catalog.deletions.are_enabled(),
         };

@@ -397,8 +397,8 @@ fn totals(
          AddFile(Total Files): cumulative {}, interval {}\n\
          AddFile(L0 Files): cumulative {}, interval {}\n\
          AddFile(Keys): cumulative {}, interval {}\n",
-        gb(stats.flushes.written),
-        gb(stats.flushes.written - before.flushes.written),
+        gb(stats.flushes.all_written()),
+        gb(stats.flushes.all_written() - before.flushes.all_written()),
         gb(stats.ingested.0),
         gb(stats.ingested.0 - before.ingested.0),
         stats.ingested.1,

@@ -153,10 +153,13 @@ impl Telemetry {
             false => "table_file_deletion",
         };
         let mut event = self.event(job, word);
-        event.number("file_number", number.0);
-        if let Err(error) = result {
-            event.text("status", &error.to_string());
-        }
+        event
+            .number("file_number", number.0)
+            .text("db_session_id", &self.context.session_id);
+        match result {
+            Ok(()) => event.text("status", "OK"),
+            Err(error) => event.text("status", &error.to_string()),
+        };
         self.log_event(&event);
         if self.listeners.is_empty() {
             return;

@@ -65,7 +65,7 @@ fn applies(options: &FamilyOptions) -> bool {
         && options.compaction_style == CompactionStyle::Level
         && options.memtable_factory != MemtableFactory::Vector
         && options.max_write_buffer_number > 1
-        && options.min_write_buffer_number_to_merge <= 1
+        && options.memtables_to_merge() == 1
         && !options.disable_auto_compactions
 }
 
@@ -201,7 +201,10 @@ mod tests {
             |options| options.compaction_style = CompactionStyle::Universal,
             |options| options.memtable_factory = MemtableFactory::Vector,
             |options| options.max_write_buffer_number = 1,
-            |options| options.min_write_buffer_number_to_merge = 2,
+            |options| {
+                options.max_write_buffer_number = 4;
+                options.min_write_buffer_number_to_merge = 2;
+            },
             |options| options.disable_auto_compactions = true,
         ];
         for change in alone {

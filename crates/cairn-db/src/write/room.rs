@@ -10,6 +10,7 @@ use cairn_format::manifest::{VersionEdit, WalAddition, WalChanges};
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_observe::listener::MemTableInfo;
+use cairn_observe::statistics::Ticker;
 use cairn_platform::Priority;
 use cairn_types::{Error, FileNumber, Result};
 
@@ -174,6 +175,10 @@ impl Shared {
         self.sync_moved_sections()?;
         if !self.has_families() {
             return Ok(());
+        }
+        if log != FileNumber(u64::MAX) {
+            // As in RocksDB, a flush counts as one sync, also if the logs are durable already.
+            self.telemetry.tick(Ticker::WalFileSynced, 1);
         }
         let before = self.tree.lock().logs.unsynced_before(log);
         before.iter().try_for_each(|file| {

@@ -65,9 +65,7 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     let memtables = usize::try_from(options.max_write_buffer_number)
         .unwrap_or(2)
         .max(1);
-    let to_merge = usize::try_from(options.min_write_buffer_number_to_merge)
-        .unwrap_or(1)
-        .max(1);
+    let to_merge = options.memtables_to_merge() as usize;
     let compacts = !options.disable_auto_compactions;
     let over = |limit: u64| compacts && limit > 0 && load.pending_bytes >= limit;
     let limits = options.write_limits();

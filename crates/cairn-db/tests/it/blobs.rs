@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cairn_db::{Db, FamilyDescriptor, Range, SizeApproximationOptions};
 use cairn_memory::{BlockCache, CacheOptions, CacheRole};
 use cairn_options::{
-    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, FamilyOptions,
-    PrepopulateBlobCache, ReadOptions, ReadTier,
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, CompactionOptions,
+    FamilyOptions, PrepopulateBlobCache, ReadOptions, ReadTier,
 };
 use cairn_platform::World;
 use cairn_types::Code;
@@ -143,6 +143,53 @@ fn large_values_lie_in_blob_files_until_they_are_garbage() {
     db.wait_until_quiet().unwrap();
     assert_eq!(blob_files(&world), [""; 0]);
     check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
+}
+
+/// Regression: a cutoff above 1 failed the compaction.
+#[test]
+fn a_cutoff_out_of_range_is_that_of_the_family() {
+    for cutoff in [-0.5, 1.5, f64::NAN] {
+        let options = FamilyOptions {
+            blob_garbage_collection_age_cutoff: 1.0,
+            ..with_blobs()
+        };
+        let db = opened(&World::in_memory(), options);
+        fill(&db, 1, 1);
+        fill(&db, 2, 2);
+        let force = all(BlobGarbageCollectionPolicy::Force, cutoff);
+        db.compact_range(None, None, &force).unwrap();
+        let garbage = db.property_number("rocksdb.live-blob-file-garbage-size");
+        assert_eq!(garbage, Some(0), "{cutoff}");
+    }
+}
+
+/// Regression: only tables were returned.
+#[test]
+fn a_compaction_of_files_returns_the_new_blob_files() {
+    let world = World::in_memory();
+    let options = FamilyOptions {
+        enable_blob_garbage_collection: true,
+        blob_garbage_collection_age_cutoff: 1.0,
+        ..with_blobs()
+    };
+    let db = opened(&world, options);
+    fill(&db, 1, 1);
+    fill(&db, 2, 2);
+    let before = blob_files(&world);
+    let inputs = db.live_files_metadata().into_iter();
+    let inputs: Vec<_> = inputs.map(|table| table.relative_filename).collect();
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let outputs = db
+        .compact_files(&CompactionOptions::default(), &inputs, 6, None)
+        .unwrap();
+    let (blobs, tables): (Vec<_>, Vec<_>) = outputs
+        .into_iter()
+        .partition(|path| path.ends_with(".blob"));
+    let mut new = blob_files(&world);
+    new.retain(|name| !before.contains(name));
+    let new: Vec<_> = new.iter().map(|name| format!("/db/{name}")).collect();
+    assert!(!new.is_empty() && !tables.is_empty());
+    assert_eq!(blobs, new);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 use cairn_db::{Db, SstFileWriter};
 use cairn_options::{
     BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle,
-    FamilyOptions, IngestExternalFileOptions, WaitForCompactOptions,
+    FamilyOptions, IngestExternalFileOptions, WaitForCompactOptions, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, KeyOrder, Subcode};
@@ -468,4 +468,22 @@ fn a_clip_does_not_restore_deleted_keys() {
         db.compact_range(None, None, &CompactRangeOptions::default())
             .unwrap();
     }
+}
+
+/// Closing flushes writes without a log even if the program has paused background work, and does not wait for its end.
+#[test]
+fn closing_ends_pauses_before_it_flushes() {
+    let world = World::in_memory();
+    let db = open_with(&world, &manual_only()).unwrap();
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    db.put_with(b"a", b"1", &unlogged).unwrap();
+    db.pause_background_work();
+    db.pause_background_work();
+    db.close().unwrap();
+    drop(db);
+    let db = open_with(&world, &manual_only()).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }

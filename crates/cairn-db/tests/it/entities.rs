@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use cairn_db::{Column, Db, FamilyDescriptor, WriteBatch};
+use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, FamilyOptions,
-    Options, ReadOptions, WriteOptions,
+    Options, ReadOptions, ReadTier, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, MergeInput, MergeOperator};
@@ -286,4 +287,32 @@ fn accumulated_operands_are_merged_when_they_are_written() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 400);
+}
+
+/// An iterator that may not read returns an entity whose columns are in the blob cache, and fails with `Incomplete` otherwise.
+#[test]
+fn iterators_find_columns_in_the_blob_cache() {
+    let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+    let options = FamilyOptions {
+        enable_blob_files: true,
+        enable_blob_columns: true,
+        blob_cache: Some(cache),
+        ..small()
+    };
+    let db = opened(&World::in_memory(), options);
+    for key in [b"a", b"b"] {
+        db.put_entity(key, &[(b"", &[1; 500]), (b"c", &[2; 500])])
+            .unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(columns(&db, b"a").len(), 2);
+    let mut iter = db.iter_with(&ReadOptions {
+        read_tier: ReadTier::BlockCache,
+        ..ReadOptions::default()
+    });
+    iter.seek(b"a");
+    assert_eq!((iter.key(), iter.value()), (&b"a"[..], &[1; 500][..]));
+    iter.next();
+    assert!(!iter.valid());
+    assert_eq!(iter.status().unwrap_err().code(), Code::Incomplete);
 }

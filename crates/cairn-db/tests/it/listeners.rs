@@ -370,6 +370,11 @@ fn the_log_has_its_header_and_events_and_no_keys() {
     db.flush().unwrap();
     db.compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
+    // Not a move.
+    db.put(b"SECRET7", b"HIDDEN").unwrap();
+    db.flush().unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
     db.delete_range(b"SECRET1", b"SECRET4").unwrap();
     db.close().unwrap();
     let text = lines.0.lock().join("\n");
@@ -389,9 +394,14 @@ fn the_log_has_its_header_and_events_and_no_keys() {
         "\"flush_reason\": \"Manual Flush\"",
         "\"event\": \"table_file_creation\"",
         "\"num_entries\": 500",
+        "\"file_checksum\": \"\", \"file_checksum_func_name\": \"Unknown\", \"smallest_seqno\": 1, \
+         \"largest_seqno\": 500, \"table_properties\": {",
+        "}, \"status\": \"OK\"}",
         "\"event\": \"flush_finished\"",
         "\"lsm_state\": [1, 0, 0, 0, 0, 0, 0]",
         "\"event\": \"trivial_move\"",
+        "\"oldest_snapshot_seqno\": -1}",
+        "\"num_single_delete_mismatches\": 0, \"num_single_delete_fallthrough\": 0, \"lsm_state\": [",
     ] {
         assert!(text.contains(part), "{part} is missing from\n{text}");
     }
@@ -406,6 +416,7 @@ fn the_log_has_its_header_and_events_and_no_keys() {
         text.find("flush_started")
             .is_some_and(|at| at > end_of_header)
     );
+    assert!(!text.contains("DynMetadata") && !text.contains("\"output_compression\": \"k"));
     assert!(
         !text.contains("SECRET") && !text.contains("HIDDEN"),
         "{text}"

@@ -1,10 +1,12 @@
 //! Changes of options while the database is open.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, check_options_compatibility, load_latest_options};
 use cairn_options::file::OptionsFile;
-use cairn_options::{FamilyOptions, Options, ReadOptions};
+use cairn_options::{CompactionStyle, DbOptions, FamilyOptions, Options, ReadOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
@@ -143,6 +145,21 @@ fn the_two_newest_files_stay() {
     assert_eq!(options_files(&world), before);
 }
 
+/// Regression: each change while deletions were disabled added all old files again to those to delete later.
+#[test]
+fn old_files_stay_while_deletions_are_disabled() {
+    let (world, db) = open();
+    db.disable_file_deletions().unwrap();
+    for jobs in 3..53_i32 {
+        db.set_db_options(&[("max_background_jobs", &jobs.to_string())])
+            .unwrap();
+    }
+    let all = options_files(&world);
+    assert!(all.len() > 50, "{all:?}");
+    db.enable_file_deletions().unwrap();
+    assert_eq!(options_files(&world), all[all.len() - 2..]);
+}
+
 /// The filter of a table opened before the change has longer prefixes than those of a later scan.
 #[test]
 fn prefix_scans_find_keys_in_tables_with_another_extractor() {
@@ -238,6 +255,48 @@ fn options_of_the_last_opening_are_loaded_and_compared() {
         let nowhere = load_latest_options(Path::new(path), false, &world);
         let error = nowhere.map(|_| ()).unwrap_err();
         assert_eq!(error.code(), cairn_types::Code::NotFound, "{path}: {error}");
+    }
+}
+
+/// Regression: an OPTIONS file with thousands of families, which has more than 16 MiB, is loaded.
+#[test]
+fn long_options_files_are_loaded() {
+    let (world, db) = open();
+    db.set_options(&[("ttl", "98")]).unwrap();
+    let mut text = text_of(&world, &options_files(&world).pop().unwrap());
+    while text.len() < 17 << 20 {
+        text.push_str(
+            "# A comment in the place of the options of a column family, in a line of its own.\n",
+        );
+    }
+    let path = Path::new("/db/OPTIONS-999999");
+    let file = world.fs.create(path, FileMode::default()).unwrap();
+    file.append(text.as_bytes()).unwrap();
+    file.close().unwrap();
+    let loaded = load_latest_options(Path::new("/db"), false, &world).unwrap();
+    assert_eq!(loaded.families[0].1.ttl, 98);
+}
+
+/// Regression: a path that is not UTF-8 has its bytes in the OPTIONS file, and is the same after loading it.
+#[test]
+fn paths_of_any_bytes_are_recorded_and_loaded() {
+    // A private character stands for a byte in the text of a file, but is not that byte in a path.
+    for name in [&b"caf\xe9"[..], "caf\u{10ffe9}".as_bytes()] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            wal_dir: Path::new("/logs").join(OsStr::from_bytes(name)),
+            ..db_options()
+        };
+        let merging = FamilyOptions::from_text("merge_operator=stringappend").unwrap();
+        let db = basic::open_with(&world, &options, &merging).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.merge(b"k", b"w").unwrap();
+        drop(db);
+        let loaded = load_latest_options(Path::new("/db"), false, &world).unwrap();
+        assert_eq!(loaded.db.wal_dir, options.wal_dir);
+        // The merge operator is that in the file.
+        let db = open_with(&world, &loaded.db, false);
+        assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v,w"[..]));
     }
 }
 
@@ -418,5 +477,91 @@ fn limits_of_writes_return_when_the_options_that_they_depend_on_do() {
         family.set_options(&[(name, default)]).unwrap();
         assert_eq!(family.options().write_limits(), before.write_limits());
         assert_eq!(family.options().to_text(), before.to_text());
+    }
+}
+
+/// Options of codecs that are accepted never make a flush or a compaction fail, which would stop writes.
+#[test]
+fn every_accepted_option_of_a_codec_can_be_used() {
+    for codec in [
+        "level=77",
+        "level=-7",
+        "strategy=1",
+        "window_bits=-15",
+        "window_bits=15",
+        "max_dict_bytes=4096;zstd_max_train_bytes=16384;use_zstd_dict_trainer=false",
+    ] {
+        let (world, db) = open();
+        let family = db.default_family();
+        let options = format!("{{{codec}}}");
+        for kind in ["kZlibCompression", "kZSTD", "kSnappyCompression"] {
+            family
+                .set_options(&[
+                    ("compression", kind),
+                    ("bottommost_compression", kind),
+                    ("compression_opts", &options),
+                    ("bottommost_compression_opts", &options),
+                    ("enable_blob_files", "true"),
+                    ("min_blob_size", "1000"),
+                    ("blob_compression_type", kind),
+                    ("blob_compression_opts", &options),
+                ])
+                .unwrap();
+            for n in 0..500_u32 {
+                let len = if n % 50 == 0 { 5000 } else { 100 };
+                db.put(&n.to_be_bytes(), &vec![b'v'; len]).unwrap();
+            }
+            db.flush().unwrap();
+            db.compact_range(None, None, &Default::default()).unwrap();
+            db.put(b"later", kind.as_bytes()).unwrap();
+        }
+        db.close().unwrap();
+        drop(db);
+        let db = open_at(&world, &[]).unwrap();
+        for n in 0..500_u32 {
+            let value = db.get(&n.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(value.len(), if n % 50 == 0 { 5000 } else { 100 }, "{codec}");
+        }
+    }
+}
+
+/// A change of an option does not change others for good: RocksDB derives them only when a database is opened.
+#[test]
+fn options_that_depend_on_others_stay_as_given() {
+    let universal = FamilyOptions {
+        compaction_style: CompactionStyle::Universal,
+        ttl: 3000,
+        ..FamilyOptions::default()
+    };
+    let db = basic::open_with(&World::in_memory(), &db_options(), &universal).unwrap();
+    let family = db.default_family();
+    assert_eq!(family.options().periodic_compaction_seconds, 3000);
+    for (name, value, periodic) in [
+        ("periodic_compaction_seconds", "0", 0),
+        ("ttl", "77", 0),
+        ("periodic_compaction_seconds", "5000", 5000),
+        ("ttl", "0", 5000),
+    ] {
+        family.set_options(&[(name, value)]).unwrap();
+        assert_eq!(
+            family.options().periodic_compaction_seconds,
+            periodic,
+            "{name}={value}"
+        );
+    }
+
+    let merging = FamilyOptions {
+        max_write_buffer_number: 6,
+        min_write_buffer_number_to_merge: 4,
+        ..FamilyOptions::default()
+    };
+    let db = basic::open_with(&World::in_memory(), &db_options(), &merging).unwrap();
+    let family = db.default_family();
+    for (most, merged) in [("2", 1), ("4", 3), ("6", 4)] {
+        family
+            .set_options(&[("max_write_buffer_number", most)])
+            .unwrap();
+        assert_eq!(family.options().memtables_to_merge(), merged);
+        assert_eq!(family.options().min_write_buffer_number_to_merge, 4);
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
-use cairn_options::{CompactRangeOptions, CompactionStyle, DbOptions, DbPath, FamilyOptions};
+use cairn_options::{
+    CompactRangeOptions, CompactionOptions, CompactionStyle, DbOptions, DbPath, FamilyOptions,
+};
 use cairn_platform::World;
 use cairn_types::{Code, Result};
 
@@ -201,4 +203,18 @@ fn tables_with_a_path_id_beyond_the_directories_are_in_the_last_one() {
     db.compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
     assert_eq!(tables(&world, "/c"), 0);
+}
+
+#[test]
+fn a_compaction_of_files_needs_the_directory_of_its_outputs_if_there_are_several() {
+    let world = World::in_memory();
+    let db = open_with(&world, &options(), small()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    let name = &db.live_files_metadata()[0].relative_filename;
+    let compact = |path_id| db.compact_files(&CompactionOptions::default(), &[name], 1, path_id);
+    assert_eq!(compact(None).unwrap_err().code(), Code::NotSupported);
+    assert_eq!(compact(Some(2)).unwrap_err().code(), Code::InvalidArgument);
+    compact(Some(1)).unwrap();
+    assert_eq!(tables(&world, "/slow"), 1);
 }

@@ -360,3 +360,38 @@ fn the_option_can_be_changed_and_is_refused_with_timestamps() {
         "{error}"
     );
 }
+
+/// Regression: files of the last level were compacted again after an open, although their entries keep their sequence numbers.
+#[test]
+fn young_files_are_not_rewritten_when_a_snapshot_is_released() {
+    let sim = SimWorld::new(9);
+    let options = FamilyOptions {
+        disable_auto_compactions: false,
+        ..preserving()
+    };
+    let db = open_on(&sim, &options);
+    put_all(&db, 0..10, "value");
+    db.flush().unwrap();
+    compact(&db);
+    let tables = |db: &Db| -> Vec<String> {
+        let files = db.live_files_metadata().into_iter();
+        files.map(|file| file.relative_filename).collect()
+    };
+    let before = tables(&db);
+    assert_eq!((before.len(), largest_seq(&db)), (1, 10));
+    drop(db);
+    let db = open_on(&sim, &options);
+    let release = || {
+        let snapshot = db.snapshot();
+        put_all(&db, 10..12, "value");
+        drop(snapshot);
+        db.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+    };
+    release();
+    assert!(tables(&db).contains(&before[0]), "{:?}", tables(&db));
+    // Its entries lose their sequence numbers when they are old.
+    let_pass(&sim, SPAN + 20);
+    release();
+    assert!(!tables(&db).contains(&before[0]), "{:?}", tables(&db));
+}

@@ -1,8 +1,10 @@
 //! Properties: every name of RocksDB has a value, and the values are correct.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use cairn_db::{Db, approximate_memory_usage};
+use cairn_db::{Db, Family, approximate_memory_usage, caches_of};
+use cairn_memory::{BlockCache, CacheCharge, CacheOptions, MemoryUse};
 use cairn_options::{CompactRangeOptions, FamilyOptions};
 use cairn_platform::World;
 
@@ -168,6 +170,68 @@ fn numbers_are_correct() {
         Some(memory.mem_table_unflushed),
         sum("cur-size-all-mem-tables")
     );
+}
+
+/// Regression: the caches of the families were counted even if they were not given.
+#[test]
+fn each_given_cache_is_counted_once() {
+    let db = filled();
+    assert!(db.get(b"key00007").unwrap().is_some());
+    let total = |caches: &[_]| approximate_memory_usage(&[&db], caches).cache_total;
+    assert_eq!(total(&[]), 0);
+    let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+    let charge = CacheCharge::new(cache.clone(), MemoryUse::Other, 1000);
+    assert_eq!(total(&[cache.clone(), cache]), 1000);
+    drop(charge);
+    let of_families = caches_of(&[&db]);
+    assert!(of_families.len() == 1 && total(&of_families) > 0);
+}
+
+/// Regression: the total of a family had the obsolete tables of all families, and obsolete tables those with readers.
+#[test]
+fn tables_with_readers_count_for_their_family() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let (family, other) = (
+        db.default_family(),
+        db.create_family("other", &Default::default()).unwrap(),
+    );
+    for family in [family, &other, family] {
+        family.put(b"k", b"v").unwrap();
+        family.flush().unwrap();
+    }
+    let number = |family: &Family, name: &str| {
+        let name = format!("rocksdb.{name}-sst-files-size");
+        family.property_number(&name).expect("a number")
+    };
+    let before = number(family, "live");
+    assert_eq!(number(family, "total"), before);
+    let held = family.iter();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    let live = number(family, "live");
+    assert!(live < before);
+    assert_eq!(number(family, "total"), live + before);
+    assert_eq!(number(family, "obsolete"), 0, "they have a reader");
+    assert_eq!(number(&other, "total"), number(&other, "live"));
+    drop(held);
+    assert_eq!(number(family, "total"), live);
+    db.drop_family(&other).unwrap();
+    assert_eq!(number(&other, "total"), number(&other, "live"));
+}
+
+/// Regression: blob files that a flush wrote counted as amplified writes.
+#[test]
+fn a_flush_of_blobs_does_not_amplify_writes() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let blobs = FamilyOptions {
+        enable_blob_files: true,
+        ..FamilyOptions::default()
+    };
+    let family = db.create_family("f", &blobs).unwrap();
+    family.put(b"k", &[b'v'; 10_000]).unwrap();
+    family.flush().unwrap();
+    let map = family.property_map("rocksdb.cfstats").unwrap();
+    assert_eq!(map["compaction.L0.WriteAmp"], "1.000000");
 }
 
 #[test]

@@ -162,6 +162,36 @@ fn a_point_read_reports_too_many_merged_operands() {
     assert!(!found.has_too_many_operands());
 }
 
+/// The memtable tier is one of iterators: a point read must not report a flushed key as absent, or merge operands without
+/// their base.
+#[test]
+fn point_reads_ignore_the_memtable_tier() {
+    let family = FamilyOptions {
+        merge_operator: Some(cairn_options::merge_operators::from_text("stringappend").unwrap()),
+        ..small()
+    };
+    let world = World::in_memory();
+    let db = open_at(&world, &[FamilyDescriptor::new("default", family)]).unwrap();
+    db.put(b"table", b"base").unwrap();
+    db.put(b"merged", b"base").unwrap();
+    db.flush().unwrap();
+    db.merge(b"merged", b"op").unwrap();
+    let options = ReadOptions {
+        read_tier: ReadTier::Memtable,
+        ..ReadOptions::default()
+    };
+    for (key, value) in [(&b"table"[..], &b"base"[..]), (b"merged", b"base,op")] {
+        assert_eq!(&*db.get_with(key, &options).unwrap().unwrap(), value);
+        let found = db.multi_get(&[key], &options).pop().unwrap();
+        assert_eq!(&*found.unwrap().unwrap(), value);
+        let entity = db.get_entity(key, &options).unwrap().unwrap();
+        assert_eq!(entity.iter().next().unwrap().1, value);
+    }
+    let mut iter = db.iter_with(&options);
+    iter.seek_to_first();
+    assert_eq!((iter.key(), iter.value()), (&b"merged"[..], &b"op"[..]));
+}
+
 /// Regression: a seek that found a damaged block without reading, since it had been read ahead, passed over the table, and
 /// returned older versions and deleted keys.
 #[test]

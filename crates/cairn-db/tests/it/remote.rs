@@ -308,6 +308,32 @@ fn a_compaction_without_a_request_is_not_reported_to_begin() {
     assert!(begun > 0 && begun == ended);
 }
 
+/// Regression: files whose entries keep their sequence numbers were passed to the service again and again.
+#[test]
+fn a_worker_does_not_compact_files_that_cannot_change() {
+    let world = World::in_memory();
+    let family = FamilyOptions {
+        preserve_internal_time_seconds: 1 << 20,
+        level0_file_num_compaction_trigger: 100,
+        ..small()
+    };
+    let service = Service::new(&world, &family, Service::honest);
+    let db = open_remote(&world, &family, &service);
+    drop(write(&db));
+    compact(&db).unwrap();
+    let jobs = service.jobs();
+    assert!(jobs > 0);
+    for _ in 0..3 {
+        let snapshot = db.snapshot();
+        db.put(b"other", b"value").unwrap();
+        drop(snapshot);
+        db.wait_for_compact(&WaitForCompactOptions::default())
+            .unwrap();
+    }
+    assert_eq!(service.jobs(), jobs);
+    db.close().unwrap();
+}
+
 #[test]
 fn automatic_compactions_and_subcompactions_are_remote() {
     let family = small();
@@ -500,6 +526,24 @@ fn failures_are_reported_and_lose_nothing() {
         compact(&db).unwrap();
         db.close().unwrap();
     }
+}
+
+/// Regression: the database became read-only, as after a panic.
+#[test]
+fn an_aborted_job_stops_no_writes_without_paranoid_checks() {
+    let (world, family) = (World::in_memory(), manual());
+    let service = Service::new(&world, &family, |_, _, _| (Status::Aborted, Vec::new()));
+    let options = DbOptions {
+        compaction_service: Some(service),
+        paranoid_checks: false,
+        ..db_options()
+    };
+    let db = open_at(&world, &family, &options).unwrap();
+    drop(write(&db));
+    assert_eq!(compact(&db).unwrap_err().code(), Code::Aborted);
+    assert_eq!(db.background_error_state(), None);
+    db.put(b"still", b"writable").unwrap();
+    db.close().unwrap();
 }
 
 #[test]

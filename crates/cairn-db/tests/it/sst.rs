@@ -11,9 +11,12 @@ use cairn_options::{
     Options, ReadOptions,
 };
 use cairn_platform::World;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, SimWorld};
 use cairn_types::{Code, KeyOrder, Result};
 
 use crate::basic::{open_at, small};
+use crate::errors::failing;
 
 fn options(text: &str) -> IngestExternalFileOptions {
     IngestExternalFileOptions::from_text(text).expect("the test's own call works")
@@ -502,4 +505,79 @@ fn only_the_oldest_timestamp_can_be_left_out() {
     writer.put_with_timestamp(b"a", &oldest, b"1").unwrap();
     writer.delete_with_timestamp(b"b", &oldest).unwrap();
     assert_eq!(writer.finish().unwrap().num_entries, 2);
+}
+
+/// A table that refers to blob files is not ingested: its values would be counted as garbage of files of the same numbers,
+/// which would then be deleted.
+#[test]
+fn tables_with_values_in_blob_files_are_rejected() {
+    let world = World::in_memory();
+    let blobs = FamilyOptions {
+        enable_blob_files: true,
+        enable_blob_columns: true,
+        ..small()
+    };
+    let other = FamilyDescriptor::new("other", blobs.clone());
+    let db = open_at(&world, &[]).unwrap();
+    let other = db.create_family(&other.name, &blobs).unwrap();
+    let generated = options("allow_db_generated_files=true");
+    for entity in [false, true] {
+        match entity {
+            false => other.put(b"k", &[b'v'; 1000]).unwrap(),
+            true => other.put_entity(b"k", &[(b"c", &[b'v'; 1000])]).unwrap(),
+        }
+        other.flush().unwrap();
+        let files = db.live_files_metadata();
+        let newest = files.iter().max_by_key(|file| file.file_number).unwrap();
+        let path = format!("/db/{}", newest.relative_filename);
+        let refused = db.ingest_external_file([&path], &generated).unwrap_err();
+        assert_eq!(refused.code(), Code::NotSupported, "{refused}");
+        let refused = db.prepared_file_info(path.as_ref()).unwrap_err();
+        assert_eq!(refused.code(), Code::NotSupported, "{refused}");
+    }
+    assert_eq!(get(&db, "k"), None);
+}
+
+/// A snapshot does not see what is ingested later, so files that keep their sequence numbers are rejected unless the program
+/// gives this up.
+#[test]
+fn snapshots_do_not_see_files_that_keep_their_numbers() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    table(&world, "/out/a.sst", &[("a", Some("1"))]);
+    let snapshot = db.snapshot();
+    let refused = ingest(&db, "/out/a.sst", "allow_db_generated_files=true").unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    let unsafely = "allow_db_generated_files=true;snapshot_consistency=false";
+    ingest(&db, "/out/a.sst", unsafely).unwrap();
+    drop(snapshot);
+    assert_eq!(get(&db, "a").as_deref(), Some("1"));
+}
+
+/// After a failed write, a table is incomplete: later entries and the end of the table fail, and the file is removed.
+#[test]
+fn a_writer_of_tables_fails_after_a_failed_write() {
+    for format in ["BlockBasedTable", "PlainTable"] {
+        let sim = SimWorld::new(1);
+        sim.world.fs.create_dir_all("/out".as_ref()).unwrap();
+        let text =
+            format!("compression=kNoCompression;prefix_extractor=fixed:1;table_factory={format}");
+        let family = FamilyOptions::from_text(&text).unwrap();
+        let mut writer = SstFileWriter::new(&sim.world, &DbOptions::default(), &family);
+        let path = Path::new("/out/x.sst");
+        writer.open(path).unwrap();
+        let value = [b'v'; 1000];
+        let mut put = |n: u32| writer.put(&n.to_be_bytes(), &value);
+        (0..100).try_for_each(&mut put).unwrap();
+        sim.fs
+            .set_plan(failing(Call::Append, ".sst", Fault::NoSpace, 1));
+        let failed = (100..20_000).find(|n| put(*n).is_err());
+        let failed = failed.expect("the buffers of a writer are bounded");
+        for n in failed + 1..failed + 100 {
+            assert!(put(n).is_err(), "{format}");
+        }
+        let error = writer.finish().unwrap_err();
+        assert_eq!(error.code(), Code::IoError, "{error}");
+        assert!(!sim.world.fs.exists(path).unwrap());
+    }
 }

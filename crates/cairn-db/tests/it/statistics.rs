@@ -135,6 +135,24 @@ fn every_kind_of_operation_counts() {
     );
 }
 
+/// Regression: syncs of ended logs, which flushes of several families require, were not counted.
+#[test]
+fn a_flush_of_one_of_several_families_counts_a_sync_of_logs() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let db = counting(&World::in_memory(), "/db", &statistics);
+    let synced = || statistics.ticker(Ticker::WalFileSynced);
+    db.put(&key(1), b"1").unwrap();
+    db.flush().unwrap();
+    assert_eq!(synced(), 0, "there is no other family");
+    let other = db.create_family("other", &small()).unwrap();
+    let before = synced();
+    for family in [db.default_family(), &other] {
+        family.put(&key(1), b"1").unwrap();
+        family.flush().unwrap();
+    }
+    assert_eq!(synced() - before, 2);
+}
+
 #[test]
 fn iterators_count_their_steps() {
     let statistics = Arc::new(Statistics::new(StatsLevel::All));
@@ -286,6 +304,8 @@ fn a_thread_counts_its_own_operations() {
     assert_eq!(perf::metric(PerfMetric::BlockCacheHitCount), 1);
     assert_eq!(perf::metric(PerfMetric::BloomSstHitCount), 2);
     assert_eq!(perf::metric(PerfMetric::BlockReadTime), 0);
+    // An empty memtable is not searched.
+    assert_eq!(perf::metric(PerfMetric::GetFromMemtableCount), 0);
     perf::reset();
     db.delete(&key(1)).unwrap();
     let mut iter = db.iter();
@@ -296,6 +316,8 @@ fn a_thread_counts_its_own_operations() {
     assert_eq!(perf::metric(PerfMetric::IterSeekCount), 1);
     assert_eq!(perf::metric(PerfMetric::IterReadBytes), 36);
     assert_eq!(perf::metric(PerfMetric::InternalDeleteSkippedCount), 1);
+    assert!(db.get(&key(1)).unwrap().is_none() && db.get(&key(7)).unwrap().is_some());
+    assert_eq!(perf::metric(PerfMetric::GetFromMemtableCount), 2);
     perf::set_level(PerfLevel::EnableTime);
     perf::reset();
     db.put(b"k", b"v").unwrap();

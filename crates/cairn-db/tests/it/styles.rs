@@ -12,10 +12,12 @@ use cairn_options::{
 };
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
+use cairn_sim::SimWorld;
 use cairn_types::Code;
 
 use crate::basic::{db_options, small};
 use crate::controls::files;
+use crate::errors::of_kind;
 use crate::filters::open_with;
 
 fn styled(text: &str) -> FamilyOptions {
@@ -175,7 +177,49 @@ fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
     }
 }
 
-/// The same tree with incremental merges: compactions for space amplification rewrite a part of it, and reads
+/// Regression: a merge that had failed because of a damaged table was picked again with it, and panicked.
+#[test]
+fn a_fifo_tree_is_merged_without_a_damaged_table_which_is_dropped_in_its_turn() {
+    let sim = SimWorld::new(1);
+    let family = styled(
+        "compaction_style=kCompactionStyleFIFO;num_levels=1;level0_file_num_compaction_trigger=2;\
+         compression=kNoCompression;disable_auto_compactions=true;\
+         compaction_options_fifo={max_table_files_size=1M;allow_compaction=true}",
+    );
+    let db = open_with(&sim.world, &family).unwrap();
+    let put = |key: &str, len: usize| {
+        db.put(key.as_bytes(), &vec![b'x'; len]).unwrap();
+        db.flush().unwrap();
+    };
+    put("old", 20_000);
+    for table in of_kind(&sim, "sst") {
+        sim.fs.flip_bit(&table, 20, 1).unwrap();
+    }
+    put("newer", 1000);
+    db.set_options(&[("disable_auto_compactions", "false")])
+        .unwrap();
+    db.wait_until_quiet().unwrap();
+    assert_eq!((db.damaged_tables().len(), files(&db, 1)), (1, vec![2]));
+    put("newest", 1000);
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files(&db, 1), [2], "the damaged table and a merged one");
+    assert_eq!(db.background_error_state(), None);
+
+    let limited = "{max_table_files_size=10000;allow_compaction=true}";
+    db.set_options(&[("compaction_options_fifo", limited)])
+        .unwrap();
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files(&db, 1), [1]);
+    assert!(db.damaged_tables().is_empty(), "it is deleted");
+    assert!(db.get(b"old").unwrap().is_none());
+    for key in ["newer", "newest"] {
+        let found = db.get(key.as_bytes()).unwrap();
+        assert_eq!(found.map(|value| value.len()), Some(1000), "{key}");
+    }
+    db.close().unwrap();
+}
+
+/// A universal tree with incremental merges: compactions for space amplification rewrite a part of it, and reads
 /// are correct at all times.
 #[test]
 fn a_universal_tree_is_merged_incrementally() {

@@ -4,8 +4,8 @@
 
 use cairn_db::{Db, MayExist, OpenRequest, Range, SizeApproximationOptions};
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, Compression, FamilyOptions, FilterPolicy,
-    Options as _, ReadOptions, TableFilter, WaitForCompactOptions,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, Compression, FamilyOptions,
+    FilterPolicy, Options as _, ReadOptions, TableFilter, WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder, PrefixExtractor};
@@ -389,6 +389,50 @@ fn a_table_filter_selects_the_tables_of_an_iterator() {
     let mut iter = family.iter_with(&options);
     iter.seek_to_first();
     assert!(keys(&mut iter).is_empty());
+}
+
+/// A table filter excludes entries, but never the range tombstones of a table: keys that they delete stay deleted.
+#[test]
+fn a_table_filter_excludes_no_range_tombstones() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        db.put(key.as_bytes(), b"v").unwrap();
+    }
+    db.flush().unwrap();
+    let move_newest = |level| {
+        let files = db.live_files_metadata();
+        let newest = files.iter().max_by_key(|file| file.file_number).unwrap();
+        db.compact_files(
+            &CompactionOptions::default(),
+            &[&newest.relative_filename],
+            level,
+            None,
+        )
+        .unwrap();
+    };
+    move_newest(2);
+    db.delete_range(b"b", b"e").unwrap();
+    db.flush().unwrap();
+    let options = ReadOptions {
+        table_filter: TableFilter::new(|properties| properties.num_range_deletions == 0),
+        ..ReadOptions::default()
+    };
+    for level in [0, 1] {
+        if level == 1 {
+            move_newest(1);
+        }
+        let mut iter = db.iter_with(&options);
+        iter.seek_to_first();
+        assert_eq!(keys(&mut iter), ["a", "e", "f"], "level {level}");
+        iter.seek(b"c");
+        assert_eq!(keys(&mut iter), ["e", "f"], "level {level}");
+        iter.seek_for_prev(b"d");
+        assert_eq!(iter.key(), b"a", "level {level}");
+        iter.seek_to_last();
+        iter.prev();
+        iter.prev();
+        assert_eq!(iter.key(), b"a", "level {level}");
+    }
 }
 
 #[test]

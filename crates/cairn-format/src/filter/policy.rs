@@ -21,7 +21,7 @@ pub enum FilterPolicy {
     Ribbon {
         /// Bits per key of a Bloom filter with the same false-positive rate.
         bloom_equivalent_bits_per_key: f64,
-        /// Levels before this one get Bloom filters. Flushes count as level -1.
+        /// Levels before this one get Bloom filters. Flushes count as level -1; `i32::MAX` means all tables.
         bloom_before_level: i32,
     },
     /// `rocksdb.BuiltinBloomFilter`: reads filters but builds none.
@@ -29,6 +29,12 @@ pub enum FilterPolicy {
 }
 
 impl FilterPolicy {
+    /// The level for [`FilterPolicy::builder`] of a flush.
+    pub const FLUSH: i32 = -1;
+
+    /// The level for [`FilterPolicy::builder`] of tables outside of a tree or in one with FIFO compaction.
+    pub const UNKNOWN_LEVEL: i32 = i32::MAX - 1;
+
     /// Parses a policy. Returns `None` if the text is invalid; callers handle `nullptr` first.
     #[must_use]
     pub fn from_text(text: &str) -> Option<FilterPolicy> {
@@ -103,18 +109,17 @@ impl FilterPolicy {
         }
     }
 
-    /// Returns a builder for a table of `format_version` on `level` (`None` for a flush or an unknown level),
-    /// or `None` if the table gets no filter.
+    /// Returns a builder for a table of `format_version` on `level`, which may be [`FilterPolicy::FLUSH`] or
+    /// [`FilterPolicy::UNKNOWN_LEVEL`]; `None` if the table gets no filter.
     #[must_use]
-    pub fn builder(&self, format_version: u32, level: Option<u32>) -> Option<FilterBuilder> {
+    pub fn builder(&self, format_version: u32, level: i32) -> Option<FilterBuilder> {
         let (bits, shape) = match *self {
             FilterPolicy::Bloom { bits_per_key } => (bits_per_key, Shape::Fast),
             FilterPolicy::Ribbon {
                 bloom_equivalent_bits_per_key,
                 bloom_before_level,
             } => {
-                let level = level.map_or(-1, i64::from);
-                let bloom = level < i64::from(bloom_before_level);
+                let bloom = level < bloom_before_level;
                 (
                     bloom_equivalent_bits_per_key,
                     if bloom { Shape::Fast } else { Shape::Ribbon },

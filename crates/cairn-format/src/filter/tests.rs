@@ -32,7 +32,7 @@ fn rate(bytes: &[u8]) -> f64 {
     passed as f64 / f64::from(n)
 }
 
-fn builder(text: &str, format_version: u32, level: Option<u32>) -> FilterBuilder {
+fn builder(text: &str, format_version: u32, level: i32) -> FilterBuilder {
     let policy = FilterPolicy::from_text(text).unwrap();
     policy.builder(format_version, level).unwrap()
 }
@@ -68,7 +68,7 @@ fn filters_of_rocksdb_accept_their_keys() {
 #[test]
 fn bloom_filters_have_the_bytes_that_rocksdb_writes() {
     for (version, expected) in [(5, FAST), (4, LEGACY)] {
-        let mut builder = builder("bloomfilter:9.9:false", version, None);
+        let mut builder = builder("bloomfilter:9.9:false", version, FilterPolicy::FLUSH);
         let mut last = String::new();
         for key in prefixed_keys() {
             builder.add_key(key.as_bytes());
@@ -83,7 +83,7 @@ fn bloom_filters_have_the_bytes_that_rocksdb_writes() {
 
 #[test]
 fn ribbon_filters_have_the_size_of_rocksdbs() {
-    let mut builder = builder("ribbonfilter:10:0", 5, Some(6));
+    let mut builder = builder("ribbonfilter:10:0", 5, 6);
     counted_keys().for_each(|key| builder.add_key(&key));
     assert_eq!(builder.estimated_size(), RIBBON_1500.len());
     assert_eq!(builder.finish().len(), RIBBON_1500.len());
@@ -104,7 +104,7 @@ fn all_types_and_sizes_have_the_expected_accuracy() {
     ];
     for (text, version, expected) in cases {
         for keys in [1u32, 2, 100, 900, 1021, 4000] {
-            let mut builder = builder(text, version, Some(3));
+            let mut builder = builder(text, version, 3);
             for i in 0..keys {
                 builder.add_key(format!("present-{i}").as_bytes());
                 builder.add_key(format!("present-{i}").as_bytes());
@@ -139,7 +139,7 @@ fn empty_filters_match_nothing() {
         ("bloomfilter:10", 4),
         ("ribbonfilter:10", 5),
     ] {
-        let bytes = builder(text, version, Some(1)).finish();
+        let bytes = builder(text, version, 1).finish();
         assert_eq!(FilterKind::parse(&bytes), FilterKind::AlwaysFalse);
         assert!(!may_match(&bytes, b"any"));
     }
@@ -224,20 +224,34 @@ fn levels_and_versions_select_the_type() {
     let fast = |kind| matches!(kind, FilterKind::FastLocalBloom { .. });
     let legacy = |kind| matches!(kind, FilterKind::LegacyBloom { .. });
     assert!(
-        fast(kind("ribbonfilter:10:0", 5, None)),
+        fast(kind("ribbonfilter:10:0", 5, FilterPolicy::FLUSH)),
         "a flush is level -1"
     );
-    assert!(ribbon(kind("ribbonfilter:10:-1", 5, None)));
-    assert!(ribbon(kind("ribbonfilter:10:1", 5, Some(1))));
-    assert!(fast(kind("ribbonfilter:10:1", 5, Some(0))));
-    assert!(legacy(kind("ribbonfilter:10:1", 4, Some(1))));
-    assert!(legacy(kind("bloomfilter:10", 4, None)));
-    assert!(fast(kind("bloomfilter:10", 7, Some(2))));
-    assert!(FilterPolicy::ReadOnly.builder(5, None).is_none());
+    assert!(ribbon(kind("ribbonfilter:10:-1", 5, FilterPolicy::FLUSH)));
+    assert!(ribbon(kind("ribbonfilter:10:1", 5, 1)));
+    assert!(ribbon(kind(
+        "ribbonfilter:10:6",
+        5,
+        FilterPolicy::UNKNOWN_LEVEL
+    )));
+    assert!(fast(kind(
+        "ribbonfilter:10:2147483647",
+        5,
+        FilterPolicy::UNKNOWN_LEVEL
+    )));
+    assert!(fast(kind("ribbonfilter:10:1", 5, 0)));
+    assert!(legacy(kind("ribbonfilter:10:1", 4, 1)));
+    assert!(legacy(kind("bloomfilter:10", 4, FilterPolicy::FLUSH)));
+    assert!(fast(kind("bloomfilter:10", 7, 2)));
+    assert!(
+        FilterPolicy::ReadOnly
+            .builder(5, FilterPolicy::FLUSH)
+            .is_none()
+    );
     assert!(
         FilterPolicy::from_text("bloomfilter:0.4")
             .unwrap()
-            .builder(5, None)
+            .builder(5, FilterPolicy::FLUSH)
             .is_none()
     );
 }
@@ -245,7 +259,7 @@ fn levels_and_versions_select_the_type() {
 #[test]
 fn partitions_have_the_requested_size() {
     for text in ["bloomfilter:10", "ribbonfilter:10"] {
-        let mut builder = builder(text, 5, Some(1));
+        let mut builder = builder(text, 5, 1);
         let keys = builder.keys_that_fit(4096);
         (0..keys as u32).for_each(|i| builder.add_key(&i.to_be_bytes()));
         let len = builder.finish().len();
@@ -275,7 +289,7 @@ proptest! {
     fn there_are_no_false_negatives(keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 1..400),
                       text in prop_oneof![Just("bloomfilter:10"), Just("bloomfilter:1"), Just("ribbonfilter:12:-1")],
                       version in 4u32..6) {
-        let mut builder = builder(text, version, None);
+        let mut builder = builder(text, version, FilterPolicy::FLUSH);
         keys.iter().for_each(|key| builder.add_key(key));
         let bytes = builder.finish();
         for key in &keys {

@@ -4,9 +4,8 @@ use cairn_format::options_text;
 
 /// Parses the input as a file, as an option string and as an escaped text.
 pub fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+    let text = &*options_text::from_bytes(data);
+    assert_eq!(&*options_text::to_bytes(text), data);
     assert_eq!(options_text::unescape(&options_text::escape(text)), text);
     if let Ok(sections) = options_text::parse_file(text) {
         let printed = options_text::print_file(&sections);

@@ -215,7 +215,7 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 /// # Errors
 ///
 /// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty
-/// or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job
+/// or another job writes to it, or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job
 /// uses one of the files.
 pub fn refit(tree: &Tree<'_>, level: usize, target: Option<usize>) -> Result<Option<Pick>> {
     let version = tree.version;
@@ -256,6 +256,16 @@ pub fn refit(tree: &Tree<'_>, level: usize, target: Option<usize>) -> Result<Opt
         return Err(Error::aborted(format!(
             "files of level {level} are already being compacted"
         )));
+    }
+    // What is written there is newer than data that moves up over it.
+    let written = range(tree.order(), &files).is_some_and(|(low, high)| {
+        let (low, high) = (low.as_bytes(), high.as_bytes());
+        between
+            .into_iter()
+            .any(|level| tree.busy.writes(tree.order(), level, low, high))
+    });
+    if written {
+        return Err(being_written());
     }
     let inputs = vec![LevelInputs { level, files }];
     moved(tree, inputs, target).map(Some)
@@ -313,13 +323,19 @@ pub fn move_level_zero(tree: &Tree<'_>, target: usize) -> Result<Option<Pick>> {
 
 fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
     let pick = expand::assemble(tree, Reason::RefitLevel, 0.0, inputs, target);
-    let mut pick = pick.ok_or_else(|| {
-        Error::not_supported("a running compaction writes to levels between source and target")
-    })?;
+    let mut pick = pick.ok_or_else(being_written)?;
     pick.trivial_move = true;
     pick.young = None;
     pick.cursor = None;
     Ok(pick)
+}
+
+/// The error of a move through levels that another job writes to.
+#[cold]
+fn being_written() -> Error {
+    Error::not_supported(
+        "a running compaction or an ingestion writes to levels between source and target",
+    )
 }
 
 /// A range of user keys; `None` is unbounded.

@@ -2,7 +2,8 @@
 //!
 //! All files are in level 0, unless the tree previously had another compaction style; then the
 //! files of the lowest level are deleted first, in key order. One compaction runs at a time; it
-//! deletes files, merges small ones, or rewrites one at another temperature.
+//! deletes files, merges small ones, or rewrites one at another temperature. Damaged files are
+//! deleted like all others, but not read: a merge takes none of them, nor files on both sides of one.
 
 use cairn_options::{FileTemperatureAge, Temperature};
 use cairn_platform::sync::Arc;
@@ -160,7 +161,9 @@ fn tiers(tree: &Tree) -> Option<Pick> {
     })
     .collect();
     tiers.reverse();
-    let files = tiers.into_iter().find_map(|tier| filling(files, tier))?;
+    let files = tiers
+        .into_iter()
+        .find_map(|tier| filling(tree, files, tier))?;
     let inputs = vec![LevelInputs { level: 0, files }];
     expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0)
 }
@@ -177,17 +180,16 @@ fn table_share_of_limit(tree: &Tree) -> Option<u64> {
 
 /// Returns the oldest adjacent files, at least two, that are each smaller than `tier` and together
 /// between `tier` and twice `tier`. `files` is ordered from newest to oldest.
-fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
+fn filling(tree: &Tree, files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
     let mut batch: Vec<Arc<FileMeta>> = Vec::new();
     let mut bytes = 0_u64;
     for file in files.iter().rev() {
         let is_full = bytes >= tier;
-        if is_full
-            && (file.size >= tier || bytes.saturating_add(file.size) > tier.saturating_mul(2))
-        {
+        let is_border = file.size >= tier || tree.busy.is_busy(file.number);
+        if is_full && (is_border || bytes.saturating_add(file.size) > tier.saturating_mul(2)) {
             break;
         }
-        if file.size >= tier {
+        if is_border {
             batch.clear();
             bytes = 0;
             continue;
@@ -199,10 +201,17 @@ fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
     (bytes >= tier).then_some(batch)
 }
 
-/// Returns the newest files if there are many and none is larger than a memtable. Larger files are
-/// results of earlier merges; merging them again would keep their entries from expiring.
+/// Returns the newest files, or the newest of those that are older than a damaged file, if there are
+/// many and none is larger than a memtable. Larger files are results of earlier merges; merging them
+/// again would keep their entries from expiring.
 fn small_files(tree: &Tree) -> Option<Pick> {
     let files = tree.version.level(0).files();
+    let mut parts = files.split(|file| tree.busy.is_busy(file.number));
+    parts.find_map(|files| newest_small(tree, files))
+}
+
+/// Returns a merge of the first of `files`, which are adjacent and ordered from newest to oldest.
+fn newest_small(tree: &Tree, files: &[Arc<FileMeta>]) -> Option<Pick> {
     let least = tree.options.shape.level0_trigger.max(2);
     if files.len() < least {
         return None;
@@ -238,7 +247,11 @@ fn another_temperature(tree: &Tree) -> Option<Pick> {
         return None;
     }
     let files = tree.version.level(0).files();
-    let (file, wanted) = files.iter().rev().find_map(|file| {
+    let mut oldest_first = files.iter().rev();
+    let (file, wanted) = oldest_first.find_map(|file| {
+        if tree.busy.is_busy(file.number) {
+            return None;
+        }
         let wanted = temperature_of_age(ages, file, tree.limits.now)?;
         Some((file, wanted))
     })?;

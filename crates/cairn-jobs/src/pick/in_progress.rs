@@ -43,7 +43,8 @@ impl InProgress {
     ///
     /// # Panics
     ///
-    /// If an input or the output range is already registered: two jobs would write the same keys.
+    /// If an input or the output range is already registered: two jobs would write the same keys. Quarantined files may be
+    /// dropped, but not compacted.
     pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
@@ -64,8 +65,12 @@ impl InProgress {
         // All are checked before any is registered: after a panic, no job would release them.
         let mut added = HashSet::with_capacity(files.len());
         for &file in &files {
+            let is_taken = match pick.drops {
+                true => self.is_input(file),
+                false => self.is_busy(file),
+            };
             assert!(
-                !self.files.contains(&file) && added.insert(file),
+                !is_taken && added.insert(file),
                 "table {file} is already in a running compaction"
             );
         }

@@ -142,7 +142,13 @@ impl Manual {
             return Step::Done;
         }
         let style = tree.options.style;
-        if style != CompactionStyle::None && !tree.busy.is_empty() {
+        let is_blocked = match style {
+            CompactionStyle::None => false,
+            // A damaged file, too, which fails the request: it would otherwise appear to have succeeded.
+            CompactionStyle::Universal => !tree.busy.is_empty() || universal::has_busy_run(tree),
+            _ => !tree.busy.is_empty(),
+        };
+        if is_blocked {
             return Step::Wait;
         }
         let picked = match style {

@@ -24,7 +24,7 @@ use cairn_options::{
     FifoCompactionOptions, Options, UniversalCompactionOptions,
 };
 use cairn_platform::sync::Arc;
-use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
+use cairn_types::{Code, FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::AgeLimits;
 use cairn_version::periodic_phase::PeriodicPhase;
 use cairn_version::{FileMeta, TreeEdit, Version};
@@ -65,6 +65,7 @@ impl Case {
                 oldest_snapshot: SequenceNumber::ZERO,
                 full_history_ts_low: Vec::new(),
                 young_after: SequenceNumber::MAX,
+                zero_through: SequenceNumber::MAX,
             },
             edit: TreeEdit::default(),
             busy: Vec::new(),
@@ -440,6 +441,27 @@ fn a_job_that_is_refused_registers_none_of_its_inputs() {
     assert!(refused.is_err() && !busy.is_busy(first.number));
     busy.remove(id);
     assert!(busy.is_empty() && busy.files().is_empty());
+}
+
+/// Regression: files moved up over a level that was reserved for an ingestion, whose newer data was then below theirs.
+#[test]
+fn files_do_not_move_up_over_a_level_that_is_being_written() {
+    let mut case = Case::new();
+    case.line("L4: 4[c..k]");
+    let (version, mut busy) = case.tree();
+    let refit = |busy: &InProgress, target| {
+        let tree = Tree::new(&version, busy, &case.limits, &case.options);
+        super::refit(&tree, 4, target)
+    };
+    let bound = |user: &[u8]| InternalKey::new(user, SequenceNumber(60), ValueKind::Value);
+    let id = busy.reserve(3, &bound(b"k"), &bound(b"p"));
+    for target in [Some(1), Some(3), None] {
+        let refused = refit(&busy, target).unwrap_err();
+        assert_eq!(refused.code(), Code::NotSupported, "{target:?}");
+    }
+    busy.remove(id);
+    busy.reserve(3, &bound(b"l"), &bound(b"p"));
+    assert!(refit(&busy, Some(1)).unwrap().is_some());
 }
 
 #[test]

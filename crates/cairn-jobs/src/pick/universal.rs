@@ -96,6 +96,11 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
         .or_else(|| downwards(tree, &runs, Reason::ReadTriggered, &marked.read))
 }
 
+/// True if a run is busy, so that [`everything`] cannot be compacted.
+pub(super) fn has_busy_run(tree: &Tree) -> bool {
+    runs(tree).iter().any(|run| run.busy)
+}
+
 /// Returns a compaction of all runs into the last level, for manual compaction.
 pub(super) fn everything(tree: &Tree) -> Option<Pick> {
     let runs = runs(tree);

@@ -535,7 +535,8 @@ impl State {
         let observed = &mut self.observed;
         observed.nanos += nanos;
         observed.reuse.merge(reuse);
-        observed.inserted.1 = inserted;
+        // A concurrent tick may have noted a later number.
+        observed.inserted.1 = observed.inserted.1.max(inserted);
         for work in works {
             observed.reads.add(&work.reads);
         }

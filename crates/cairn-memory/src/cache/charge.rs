@@ -183,10 +183,9 @@ pub(super) struct Charges([AtomicUsize; MemoryUse::ALL.len()]);
 impl Charges {
     /// Changes a charge from `before` bytes to `now`.
     pub(super) fn change(&self, what: MemoryUse, before: usize, now: usize) {
-        // Relaxed: sums that order nothing.
+        // The difference, modulo 2^64, so that no other thread sees both. Relaxed: sums that order nothing.
         let charged = &self.0[what as usize];
-        charged.fetch_add(now, Ordering::Relaxed);
-        let sum = charged.fetch_sub(before, Ordering::Relaxed);
+        let sum = charged.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         debug_assert!(sum >= before, "only charged memory is released");
     }
 

@@ -94,7 +94,8 @@ pub enum CacheKind {
 pub struct CacheOptions {
     /// The kind of cache.
     pub kind: CacheKind,
-    /// The base-2 logarithm of the number of shards; `None` derives it from the capacity.
+    /// The base-2 logarithm of the number of shards; `None` derives it from the capacity. Numbers above 12 count as 12,
+    /// since each shard takes memory that is not part of the capacity (RocksDB refuses those above 19).
     pub num_shard_bits: Option<u32>,
     /// True if an insertion fails instead of exceeding the capacity when every entry is in use.
     pub strict_capacity_limit: bool,
@@ -228,7 +229,8 @@ enum Kind {
 /// Smaller shards would make the eviction order of the LRU cache inexact.
 const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
-const MAX_SHARD_BITS: u32 = 19;
+/// The shards exist from the start, and take up to 4 KiB each.
+const MAX_SHARD_BITS: u32 = 12;
 
 /// The step in which the capacity is lowered, or a charge grows, in bytes.
 const LOWERING_STEP: usize = 1 << 20;

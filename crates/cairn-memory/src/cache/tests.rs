@@ -121,6 +121,23 @@ fn an_insertion_reports_that_it_replaced_an_entry() {
     }
 }
 
+/// Regression: a small cache with the maximum number of shards took 1.7 GB.
+#[test]
+fn the_number_of_shards_is_limited() {
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        for (bits, shards) in [(3, 1 << 3), (12, 1 << 12), (13, 1 << 12), (31, 1 << 12)] {
+            let options = CacheOptions {
+                kind,
+                num_shard_bits: Some(bits),
+                ..CacheOptions::default()
+            };
+            let cache = BlockCache::new(64 << 20, options);
+            assert_eq!(cache.shards(), shards, "{kind:?}");
+            assert!(put(&cache, 1, CachePriority::Low) && cache.contains(&key(1)));
+        }
+    }
+}
+
 #[test]
 fn an_entry_that_was_hit_is_evicted_last() {
     let cache = cache(4, 0.0, 0.0, false);

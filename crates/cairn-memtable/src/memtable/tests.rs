@@ -269,6 +269,29 @@ fn memory_usage_follows_the_data() {
     assert!(table.memory_reserved() >= table.memory_usage());
 }
 
+/// Regression: the buffer of unsorted entries was not counted.
+#[test]
+fn unsorted_entries_are_counted() {
+    let manager = Arc::new(WriteBufferManager::new(1 << 30, None, false));
+    let options = MemtableOptions {
+        sort_on_read: true,
+        ..MemtableOptions::default()
+    };
+    let table = Memtable::new(KeyOrder::Bytewise, options).accounted(manager.clone());
+    let entries = if cfg!(miri) { 20 } else { 1000 };
+    for n in (0..entries).rev() {
+        table.add(seq(n), ValueKind::Value, &n.to_be_bytes(), b"");
+        assert_eq!(manager.memory_usage(), table.memory_reserved());
+    }
+    let counted = table.memory_reserved() - table.list.arena().memory_reserved();
+    assert!(counted >= 16 * entries as usize, "{counted} bytes");
+    // They are sorted, and the buffer keeps its memory for further entries.
+    assert_eq!(versions(&table, &0_u64.to_be_bytes(), entries).len(), 1);
+    table.add(seq(entries), ValueKind::Value, b"k", b"");
+    assert!(table.memory_reserved() >= counted);
+    assert_eq!(manager.memory_usage(), table.memory_reserved());
+}
+
 /// Short keys over a small alphabet, so that many share prefixes and some have none.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let key = proptest::collection::vec(b'a'..b'e', 0..5);

@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 
 use cairn_format::key;
-use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
 
 use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
@@ -19,6 +19,8 @@ pub(super) struct UnsortedBuffer {
     nodes: Mutex<Vec<(NonNull<Node>, usize)>>,
     /// True if the buffer is not empty.
     waiting: AtomicBool,
+    /// The memory of `nodes` in bytes, which never shrinks.
+    memory: AtomicUsize,
 }
 
 impl SkipList {
@@ -38,9 +40,19 @@ impl SkipList {
         let node = self.create_node(height, target, value);
         let mut nodes = unsorted.nodes.lock();
         nodes.push((node, height));
+        // Relaxed: informational.
+        let memory = nodes.capacity() * size_of::<(NonNull<Node>, usize)>();
+        unsorted.memory.store(memory, Ordering::Relaxed);
         // Release pairs with the acquire in `sort_pending`. A reader that uses a published sequence number
         // sees this store because of the publication.
         unsorted.waiting.store(true, Ordering::Release);
+    }
+
+    /// The memory of the buffer of unsorted entries, in bytes, which never shrinks.
+    #[inline]
+    pub(crate) fn unsorted_memory(&self) -> usize {
+        let unsorted = self.unsorted.as_ref();
+        unsorted.map_or(0, |it| it.memory.load(Ordering::Relaxed))
     }
 
     /// Makes the appended entries readable.

@@ -363,16 +363,19 @@ impl Buffer {
         Some(Buffer::of_entry(header))
     }
 
-    /// Appends `tail` to this buffer and the entry `number`, in place, if it is the entry's buffer, there is
-    /// room, and no reader holds it.
+    /// Appends `tail` to this buffer and the entry `number`, in place, if it is the entry's buffer, has no tail, there
+    /// is room, and no reader holds it.
     ///
     /// # Errors
     ///
     /// The buffer otherwise.
     pub fn publish_tail(mut self, number: u32, tail: &[u8]) -> Result<Buffer, Buffer> {
         let is_entry = header::numbered(number).is_some_and(|it| std::ptr::eq(it, self.header));
+        // This reference may show no tail though the entry has one, which readers see: it was taken while another
+        // thread appended that tail, after that thread had counted the references.
+        let is_bare = is_entry && self.len == self.header.len() && self.header.tail() == 0;
         // The other reference is the cache's.
-        if !is_entry || self.len != self.header.len() || !self.tail_in_place(tail, 1) {
+        if !is_bare || !self.tail_in_place(tail, 1) {
             return Err(self);
         }
         self.header.set_tail(self.tail);

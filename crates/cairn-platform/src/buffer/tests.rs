@@ -115,6 +115,24 @@ fn a_tail_is_added_in_place_if_the_cache_alone_has_the_buffer() {
     drop((again, Buffer::unpublish(number)));
 }
 
+/// Regression: a reference that was taken while a tail was appended allowed its holder to append another one, over
+/// that which readers saw.
+#[test]
+fn a_tail_that_readers_see_is_not_overwritten() {
+    let number = published(with_room(&[1; 100], 20));
+    let pinned = || Buffer::pin(number, KEY).expect("published");
+    drop(pinned().publish_tail(number, &[2; 10]).expect("room"));
+    // As if it had been taken after the references were counted and before the tail was published.
+    let header = pinned().header;
+    header.set_tail(0);
+    let meanwhile = pinned();
+    header.set_tail(10);
+    let refused = meanwhile.publish_tail(number, &[3; 10]).expect_err("seen");
+    assert!(refused.tail().is_empty());
+    assert_eq!(pinned().tail(), [2; 10]);
+    drop((refused, Buffer::unpublish(number)));
+}
+
 #[test]
 fn headers_are_reused() {
     let rounds = if cfg!(miri) { 3 } else { 100 };

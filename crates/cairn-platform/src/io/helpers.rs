@@ -11,14 +11,15 @@ use crate::executor::Job;
 use crate::posix::Process;
 use crate::posix::process::ThreadsOfProcess;
 
-/// The number of threads above which a job waits for one of them.
+/// The number of threads above which a short job waits for one of them.
 const MOST: usize = 64;
 
-/// Runs `job` on a thread, of which there may be `most`; without any thread, the caller runs it.
-fn run(job: Job, most: usize) {
-    static HELPERS: ThreadsOfProcess<Workers<Job>> =
-        ThreadsOfProcess::new(|| Workers::new("cairn-helper", |job: Job| job()));
-    let left = match HELPERS.get() {
+/// A set of threads.
+type Helpers = ThreadsOfProcess<Workers<Job>>;
+
+/// Runs `job` on one of `helpers`, of which there may be `most`; without any thread, the caller runs it.
+fn run(job: Job, helpers: &'static Helpers, most: usize) {
+    let left = match helpers.get() {
         Some(helpers) => helpers.submit([job], most),
         None => [job].into(),
     };
@@ -27,12 +28,15 @@ fn run(job: Job, most: usize) {
 
 /// Runs `job`, which may wait for other work for long, such as a write that is stalled, on a thread.
 pub fn run_apart(job: Job) {
-    run(job, usize::MAX);
+    // Threads of its own: those that wait would count towards the limit of short jobs.
+    static APART: Helpers = Helpers::new(|| Workers::new("cairn-waiting", |job: Job| job()));
+    run(job, &APART, usize::MAX);
 }
 
 /// Runs `job`, which is short, on one of a limited number of threads.
 pub fn run_soon(job: Job) {
-    run(job, MOST);
+    static SOON: Helpers = Helpers::new(|| Workers::new("cairn-helper", |job: Job| job()));
+    run(job, &SOON, MOST);
 }
 
 /// The future of a value that another thread delivers; see [`offload`] and [`promise`].
@@ -153,6 +157,26 @@ mod tests {
             let (got, thread) = wait(job);
             assert_eq!(got, n);
             assert_ne!(thread, here);
+        }
+    }
+
+    /// Regression: short jobs run while any number of jobs that were started apart wait.
+    #[test]
+    fn waiting_jobs_do_not_hold_up_short_ones() {
+        let ended = Arc::new(());
+        let gate = Arc::new(Mutex::new(()));
+        let held = gate.lock();
+        for _ in 0..MOST {
+            let (waits, inside) = (gate.clone(), ended.clone());
+            run_apart(Box::new(move || {
+                drop(waits.lock());
+                drop(inside);
+            }));
+        }
+        assert_eq!(wait(offload(|| 7)), 7);
+        drop(held);
+        while Arc::strong_count(&ended) > 1 {
+            std::thread::yield_now();
         }
     }
 

@@ -7,10 +7,14 @@
 //! been truncated to its length and is written by system calls. A lease ends with its descriptor, also if the
 //! process is killed.
 //!
+//! A forked child inherits the descriptor, and would keep the lease when its parent has ended, without a thread that
+//! gives it back: an open would wait until the kernel revokes it. A child therefore replaces the descriptors of files with
+//! leases, which it cannot use anyway, by an event. Children that are created without the handlers of `fork`
+//! (`vfork`) are not affected if they start another program.
+//!
 //! The kernel signals that an open is waiting. The signal is directed to the one thread of this module, in
 //! which all signals are blocked, so that neither handlers nor other threads of the application notice. It is
 //! a signal that is ignored by default.
-//! blocked: neither the handlers of the program nor its threads meet it. The signal is one that is ignored by default.
 
 #![expect(
     unsafe_code,
@@ -23,12 +27,19 @@ use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::sync::{Condvar, Mutex, Weak};
+use crate::sync::{AtomicU32, Condvar, Mutex, OnceLock, Ordering, Weak};
 
 unsafe extern "C" {
     fn fcntl(descriptor: i32, command: i32, ...) -> i32;
+    fn dup3(descriptor: i32, replaced: i32, flags: i32) -> i32;
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> i32;
     fn sigfillset(set: *mut SignalSet) -> i32;
     fn sigemptyset(set: *mut SignalSet) -> i32;
     fn sigaddset(set: *mut SignalSet, signal: i32) -> i32;
@@ -44,6 +55,7 @@ const F_GETLEASE: i32 = 1025;
 const F_WRLCK: i32 = 1;
 const F_UNLCK: i32 = 2;
 const F_OWNER_TID: i32 = 0;
+const O_CLOEXEC: i32 = 0o2_000_000;
 
 const SIG_BLOCK: i32 = 0;
 const SIGURG: i32 = 23;
@@ -71,6 +83,60 @@ const IDLE_SECONDS: i64 = 2;
 /// The maximum time in milliseconds that an open waits. By default the kernel revokes a lease after 45
 /// seconds.
 const LONGEST_MILLIS: u32 = 60_000;
+
+/// The maximum number of files with leases.
+const MOST_LEASES: usize = 4096;
+
+/// The descriptors of files with leases, each increased by one, and zeros in free places. A place is taken before the
+/// lease, and freed before the descriptor is closed.
+static PLACES: [AtomicU32; MOST_LEASES] = [const { AtomicU32::new(0) }; MOST_LEASES];
+
+/// The content of the place of `descriptor`.
+fn place_of(descriptor: i32) -> u32 {
+    descriptor.cast_unsigned() + 1
+}
+
+/// Replaces a place that contains `from` by `to`. Returns false if there is none.
+fn replace_place(from: u32, to: u32) -> bool {
+    // Relaxed: the handler of the child sees the memory as of the fork; the kernel orders the changes of descriptors.
+    PLACES.iter().any(|place| {
+        place.load(Ordering::Relaxed) == from
+            && place
+                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    })
+}
+
+/// Installs [`after_fork`]. Returns false if that is impossible.
+fn handles_forks() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the handler makes system calls only, as is required in the child of a process with threads.
+    *INSTALLED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(after_fork)) == 0 })
+}
+
+/// Replaces the descriptors with leases in a forked child. Their numbers stay taken: the child may still close them.
+extern "C" fn after_fork() {
+    let mut other = None;
+    for place in &PLACES {
+        let Some(descriptor) = place.load(Ordering::Relaxed).checked_sub(1) else {
+            continue;
+        };
+        place.store(0, Ordering::Relaxed);
+        let descriptor = descriptor.cast_signed();
+        // SAFETY: the command has no argument. The kernel copies the descriptors before the memory: the number may be
+        // that of another file, which was closed in between, and has no lease.
+        if unsafe { fcntl(descriptor, F_GETLEASE) } != F_WRLCK {
+            continue;
+        }
+        if other.is_none() {
+            other = eventfd(0, EventfdFlags::CLOEXEC).ok();
+        }
+        if let Some(other) = &other {
+            // SAFETY: the descriptor belongs to a file of the parent, which the child does not use.
+            unsafe { dup3(other.as_raw_fd(), descriptor, O_CLOEXEC) };
+        }
+    }
+}
 
 /// A file that may have a lease.
 pub(super) trait Leased: Send + Sync {
@@ -113,9 +179,14 @@ fn process() -> i32 {
 }
 
 /// Takes a lease on `file`, which `holder` writes. Returns false if that is impossible: the file is open
-/// elsewhere, or the kernel or the file system does not support leases.
+/// elsewhere, the kernel or the file system does not support leases, or there are too many.
 pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
+    let place = place_of(file.as_raw_fd());
+    if !handles_forks() || !replace_place(0, place) {
+        return false;
+    }
     let Some(thread) = HOLDERS.thread(holder.clone()) else {
+        replace_place(place, 0);
         return false;
     };
     let owner = Owner {
@@ -131,6 +202,7 @@ pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
     };
     if !taken {
         HOLDERS.forget(&holder);
+        replace_place(place, 0);
     }
     taken
 }
@@ -161,6 +233,7 @@ pub(super) fn give_back(file: &File) {
     unsafe {
         fcntl(file.as_raw_fd(), F_SETLEASE, F_UNLCK);
     }
+    replace_place(place_of(file.as_raw_fd()), 0);
 }
 
 impl Holders {

@@ -34,9 +34,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use cairn_types::{Error, Result, Veil};
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FsWord, OFlags, fallocate, fstatfs, linkat, openat,
-};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FsWord, OFlags, fstatfs, linkat, openat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -45,7 +43,7 @@ use super::background_worker::{SPARES, WINDOWS, WRITEBACK};
 use super::eintr::retry_on_eintr;
 use super::lease::{self, Leased};
 use super::window::{HEAD, Window};
-use super::write::PosixWriter;
+use super::write::{PosixWriter, reserve};
 use super::{common_flags, permissions};
 use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, Weak};
@@ -529,7 +527,7 @@ impl Windows {
         let mut room = 0;
         while room < wanted && file.strong_count() > 0 {
             let len = MAX_RESERVED.min(wanted - room);
-            if retry_on_eintr(|| fallocate(&spare, FallocateFlags::KEEP_SIZE, room, len)).is_err() {
+            if reserve(&spare, FallocateFlags::KEEP_SIZE, room, len).is_err() {
                 return;
             }
             room += len;

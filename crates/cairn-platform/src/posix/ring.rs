@@ -1,6 +1,7 @@
 //! The kernel's queue of reads, io_uring.
 //!
-//! Each thread that reads batches has its own ring, created by its first batch and freed when the thread ends.
+//! Each thread that reads batches has its own ring, created by its first batch and freed when the thread ends. Rings
+//! take at most an eighth of the descriptors that the process may have; other threads get none.
 //!
 //! Invariants, cited below by number:
 //!
@@ -18,16 +19,57 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::process::Process;
 use crate::read_queue::{Ring, Ticket, Transfer};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The number of reads in one submission.
 const ENTRIES: u32 = 128;
 
+/// The maximum number of rings of threads, and their maximum share of the descriptors of the process.
+const MOST_RINGS: u64 = 256;
+const DESCRIPTORS_PER_RING: u64 = 8;
+
 thread_local! {
     /// The ring of the thread, while no batch uses it.
-    static RING: Cell<Option<Box<KernelRing>>> = const { Cell::new(None) };
+    static RING: Cell<Option<Box<ThreadRing>>> = const { Cell::new(None) };
+}
+
+/// The ring of a thread. It is closed before its place is given up.
+struct ThreadRing {
+    ring: KernelRing,
+    _place: Place,
+}
+
+/// A place among the rings of threads.
+struct Place;
+
+/// The number of places taken. A forked child inherits the descriptors of the rings together with their number.
+static PLACES: AtomicU64 = AtomicU64::new(0);
+
+impl Place {
+    /// Fails with `MFILE` if another ring would take too many of the descriptors.
+    fn take() -> Result<Place, Errno> {
+        let limit = getrlimit(Resource::Nofile).current;
+        let most = limit.map_or(MOST_RINGS, |limit| {
+            MOST_RINGS.min(limit / DESCRIPTORS_PER_RING)
+        });
+        // Relaxed: a limit, which orders nothing.
+        let place = PLACES.fetch_add(1, Ordering::Relaxed);
+        let taken = Place;
+        match place < most {
+            true => Ok(taken),
+            false => Err(Errno::MFILE),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        PLACES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A ring of the calling thread.
@@ -42,17 +84,29 @@ pub(crate) struct KernelRing {
 
 /// Fails if the kernel refuses to create a ring for this process, or the ring does not support reads.
 pub(crate) fn probe() -> Result<(), Errno> {
-    with_ring(|_| ((), true))
+    match with_ring(|_| ((), true)) {
+        // While all places are taken, a ring without one serves as well.
+        Err(Errno::MFILE) => KernelRing::new().map(drop),
+        result => result,
+    }
 }
 
-/// Calls `work` with the ring of the calling thread. Fails if the ring cannot be created.
+/// Calls `work` with the ring of the calling thread. Fails if the ring cannot be created, or takes too many of the
+/// descriptors of the process.
 pub(crate) fn with_ring<T>(work: impl FnOnce(&mut KernelRing) -> (T, bool)) -> Result<T, Errno> {
     // A thread that is ending creates a ring for each batch.
     let mut ring = match RING.try_with(Cell::take).ok().flatten() {
-        Some(ring) if ring.process.is_this() => ring,
-        _ => Box::new(KernelRing::new()?),
+        Some(ring) if ring.ring.process.is_this() => ring,
+        inherited => {
+            drop(inherited);
+            let place = Place::take()?;
+            Box::new(ThreadRing {
+                ring: KernelRing::new()?,
+                _place: place,
+            })
+        }
     };
-    let (result, usable) = work(&mut ring);
+    let (result, usable) = work(&mut ring.ring);
     if usable {
         let _ = RING.try_with(|place| place.set(Some(ring)));
     }
@@ -162,7 +216,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
+    use std::sync::{Arc, Barrier};
     use std::time::{Duration, Instant};
 
     use super::super::fork::{alone, holds_in_child};
@@ -274,6 +328,45 @@ mod tests {
             reads_right(&io, &requests),
             "the reads of the parent are intact"
         );
+    }
+
+    /// Regression: the rings of many threads leave descriptors for files.
+    #[test]
+    fn rings_take_a_part_of_the_descriptors() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+
+        const THREADS: usize = 60;
+        let name = "posix::ring::tests::rings_take_a_part_of_the_descriptors";
+        alone(name, || {
+            let dir = tempfile::tempdir().unwrap();
+            let requests = requests(&dir);
+            let limit = Rlimit {
+                current: Some(90),
+                maximum: Some(90),
+            };
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let io = Io::with_driver(None).ignoring_page_cache();
+            let path = dir.path().join("f");
+            let (all_read, all_open) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        assert!(reads_right(&io, &requests));
+                        all_read.wait();
+                        all_open.wait();
+                    });
+                }
+                all_read.wait();
+                let files: Vec<_> = (0..20).map(|_| File::open(&path)).collect();
+                // Another thread, because the rings of the others take all places.
+                let later = scope.spawn(|| Io::with_driver(Some(io.driver())).refusal().is_none());
+                let later = later.join().unwrap();
+                all_open.wait();
+                assert!(files.iter().all(Result::is_ok));
+                assert!(later, "a full number of rings is no refusal");
+            });
+            assert!(reads_right(&io, &requests));
+        });
     }
 
     #[test]

@@ -18,13 +18,13 @@
 use std::fs::File;
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::aligned_buffer::{ALIGNMENT, round_down};
-use super::eintr::retry_on_eintr;
-use super::write::write_fully;
+use super::process::Process;
+use super::write::{reserve, write_fully};
 use crate::fs::MAPPED_UNIT;
 use crate::sync::{Ordering, fence};
 
@@ -33,8 +33,11 @@ pub(super) const HEAD: usize = 8;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A part of a file that is mapped for writing, in whole units.
+/// A part of a file that is mapped for writing, in whole units. A forked child does not have the mapping: it would keep the
+/// lease on the file.
 pub(super) struct Window {
+    /// The process with the mapping.
+    process: Process,
     start: NonNull<u8>,
     len: usize,
     /// The offset of the window in the file.
@@ -57,7 +60,7 @@ impl Window {
             offset.is_multiple_of(MAPPED_UNIT) && (len as u64).is_multiple_of(MAPPED_UNIT),
             "a window has whole units"
         );
-        retry_on_eintr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))?;
+        reserve(file, FallocateFlags::empty(), offset, len as u64)?;
         for from in (0..len).step_by(ZEROS.len()) {
             let now = ZEROS.len().min(len - from);
             write_fully(file, &ZEROS[..now], offset + from as u64, &mut 0)?;
@@ -66,9 +69,18 @@ impl Window {
         // SAFETY: the kernel chooses the address, so no other mapping is replaced.
         let start = unsafe { mmap(std::ptr::null_mut(), len, access, shared, file, offset) }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        let window = Window { start, len, offset };
-        // SAFETY: the range is the new mapping; its content does not change.
-        unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }?;
+        let window = Window {
+            process: Process::this(),
+            start,
+            len,
+            offset,
+        };
+        // SAFETY: the range is the new mapping; its content does not change. A child does not access it, because
+        // `MappedWriter` checks the process of its file.
+        unsafe {
+            madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork)?;
+            madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite)?;
+        }
         Ok(window)
     }
 
@@ -208,6 +220,10 @@ struct Head {
 
 impl Drop for Window {
     fn drop(&mut self) {
+        // A child may have mapped something else there.
+        if !self.process.is_this() {
+            return;
+        }
         // SAFETY: the window owns the mapping, and no pointer into it exists.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "an owned mapping can be unmapped");

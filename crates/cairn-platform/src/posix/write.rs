@@ -10,12 +10,13 @@
 )]
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 
 use cairn_types::{Error, Result, Veil};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
+use rustix::process::{Resource, getrlimit};
 
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
 use super::eintr::retry_on_eintr;
@@ -132,6 +133,23 @@ pub(super) fn write_fully(
         }
     }
     Ok(())
+}
+
+/// Reserves space for `len` bytes at `offset` of `file`.
+///
+/// Fails with `FBIG` if that exceeds the process's limit on the length of files (`RLIMIT_FSIZE`). The kernel would also
+/// send a signal, which by default ends the process, for space that may never be used.
+pub(super) fn reserve(
+    file: impl AsFd,
+    flags: FallocateFlags,
+    offset: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    let limit = getrlimit(Resource::Fsize).current;
+    if limit.is_some_and(|limit| offset.saturating_add(len) > limit) {
+        return Err(Errno::FBIG);
+    }
+    retry_on_eintr(|| fallocate(&file, flags, offset, len))
 }
 
 impl DirectTail {
@@ -257,7 +275,7 @@ impl WritableFile for PosixWriter {
             return Ok(());
         }
         self.with_file("reserve space for", |file| {
-            match retry_on_eintr(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
+            match reserve(file, FallocateFlags::KEEP_SIZE, have, len - have) {
                 Ok(()) => {
                     self.allocated.store(len, Ordering::Relaxed);
                     Ok(())

@@ -188,7 +188,7 @@ impl DbIter {
         let owner = &self.versions.base_key;
         let newest = match newest {
             Newest::Blob(index) => Newest::Value(self.blob(owner, &index)?),
-            Newest::Entity(entity) => Newest::Entity(self.whole_entity(owner, entity)?),
+            Newest::Entity(entity) => Newest::Entity(self.with_blobs(owner, entity)?),
             other => other,
         };
         if !self.versions.operands.is_empty() {

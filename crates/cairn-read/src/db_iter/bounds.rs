@@ -148,7 +148,7 @@ fn open_first(view: &View, options: &ReadOptions) -> Vec<Arc<Table>> {
     opened.map(TableRef::into_arc).collect()
 }
 
-/// Adds the sources of `view` selected by `options` to `children`, newest first, and returns their range tombstones.
+/// Adds the sources of `view` selected by `options` to `children`, newest first, and returns the range tombstones.
 pub(super) fn sources(
     view: &View,
     seq: SequenceNumber,
@@ -188,14 +188,16 @@ pub(super) fn sources(
         if files.is_empty() {
             continue;
         }
-        let chosen = chosen(files, level, tables, options)?;
-        let files = chosen.as_ref().unwrap_or(files);
+        // The filter excludes entries, but no range tombstones: those of a source without a child have the place of the
+        // next child.
         if level > 0 {
+            if wanted && !files.has_no_tombstones() {
+                let range_dels = range_dels.get_or_insert_with(new);
+                range_dels.add_level(children.len(), level, files.clone());
+            }
+            let chosen = chosen(files, level, tables, options)?;
+            let files = chosen.as_ref().unwrap_or(files);
             if !files.is_empty() {
-                if wanted && !files.has_no_tombstones() {
-                    let range_dels = range_dels.get_or_insert_with(new);
-                    range_dels.add_level(children.len(), level, files.clone());
-                }
                 let iter = LevelIter::new(level, files.clone(), tables.clone());
                 children.push(Child::Level(iter));
             }
@@ -211,13 +213,16 @@ pub(super) fn sources(
                 let range_dels = range_dels.get_or_insert_with(new);
                 range_dels.add_table(children.len(), file, tombstones);
             }
+            if !options.table_filter.chooses(table.properties()) {
+                continue;
+            }
             children.push(tables.child(table, file.seqs.largest));
         }
     }
     Ok(range_dels)
 }
 
-/// The files selected by the table filter of `options`; `None` if there is no filter.
+/// The files of a level below level 0 whose entries the table filter of `options` selects; `None` if there is no filter.
 fn chosen(
     files: &Arc<LevelFiles>,
     level: usize,

@@ -8,7 +8,6 @@ use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use super::bounds::unknown_kind;
 use super::{DbIter, Part, Position, Task};
 use crate::columns::{default_column, has_blobs};
-use crate::level::storage_forbidden;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
 
@@ -160,7 +159,7 @@ impl DbIter {
                     self.merge_into(Below::Value(&value[..len]))
                 }
                 ValueKind::WideColumnEntity => {
-                    let entity = self.whole_entity(parsed.user_key, value)?;
+                    let entity = self.with_blobs(parsed.user_key, value)?;
                     self.merge_into(Below::Entity(&entity))
                 }
                 ValueKind::BlobIndex => {
@@ -206,17 +205,9 @@ impl DbIter {
 
     /// Positions on `key` with `entity`.
     pub(super) fn set_entity(&mut self, entity: Value) -> Result<Progress> {
-        let entity = self.whole_entity(&self.key, entity)?;
+        let entity = self.with_blobs(&self.key, entity)?;
         let column = default_column(&entity)?;
         self.set_position(Position::Entity(entity, column))
-    }
-
-    /// Returns `entity`, the value of `owner`, a user key, with its blobs read and inlined.
-    pub(super) fn whole_entity(&self, owner: &[u8], entity: Value) -> Result<Value> {
-        if self.settings.cache_only && has_blobs(&entity)? {
-            return Err(storage_forbidden());
-        }
-        self.with_blobs(owner, entity)
     }
 
     /// The merging iterator is on the newest visible version of `key`, or past it if there is none.

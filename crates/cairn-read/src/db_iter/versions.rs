@@ -234,7 +234,7 @@ impl DbIter {
             Newest::Value(value) => Position::Value(self.strip_ttl(value)?),
             Newest::Blob(index) => Position::Value(self.strip_ttl(self.blob(&self.key, &index)?)?),
             Newest::Entity(entity) => {
-                let entity = self.whole_entity(&self.key, entity)?;
+                let entity = self.with_blobs(&self.key, entity)?;
                 let column = default_column(&entity)?;
                 Position::Entity(entity, column)
             }

@@ -57,7 +57,7 @@ pub fn try_get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result
                 Err(error)
             }
         };
-        count_get(&view.family, began, state.counts(), get.hit(), &found);
+        count_get(view, began, state.counts(), get.hit(), &found);
         scratch.0.set(state);
         found.map(Some)
     })
@@ -80,7 +80,7 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
         (Err(error), _) => Err(error),
     };
     let state = get.take_state();
-    count_get(&view.family, began, state.counts(), hit, &found);
+    count_get(view, began, state.counts(), hit, &found);
     keep_scratch(state);
     found
 }

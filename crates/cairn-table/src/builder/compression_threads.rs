@@ -207,5 +207,5 @@ fn compress_all(
 
 #[cold]
 fn ended() -> Error {
-    Error::aborted("a thread that compresses blocks has ended before the table was complete")
+    Error::panicked("a thread that compresses blocks has ended before the table was complete")
 }

@@ -24,6 +24,9 @@ const ENTRY_OVERHEAD: usize = 32;
 /// A size up to which every block has room, in bytes.
 const MAX_BLOCK_ROOM: usize = 1 << 30;
 
+/// The first bytes of a trained zstd dictionary.
+const ZSTD_DICTIONARY_MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
+
 /// Data blocks buffered until the dictionary is built.
 #[derive(Default)]
 struct BufferedBlocks {
@@ -64,16 +67,25 @@ impl Sizes {
         } else {
             0
         };
-        let ratio = options.super_block_alignment_space_overhead_ratio.max(1);
+        let room_ratio = options.super_block_alignment_space_overhead_ratio;
         Sizes {
             block_size,
             room: block_size
                 .min(MAX_BLOCK_ROOM)
                 .saturating_sub(ENTRY_OVERHEAD),
-            deviation_limit: block_size.saturating_mul(100 - deviation).div_ceil(100),
+            deviation_limit: match block_size.saturating_mul(100 - deviation).div_ceil(100) {
+                // As in RocksDB, blocks are then closed only once they have the target size.
+                0 => usize::MAX,
+                // A block must not cross the boundary.
+                _ if options.block_align => 0,
+                limit => limit,
+            },
             align,
             super_block: options.super_block_alignment_size,
-            super_block_padding: options.super_block_alignment_size / ratio,
+            super_block_padding: options
+                .super_block_alignment_size
+                .checked_div(room_ratio)
+                .unwrap_or(0),
         }
     }
 }
@@ -278,7 +290,8 @@ impl BufferedBlocks {
     fn dictionary(&self, params: &BuildParams) -> Option<Vec<u8>> {
         let options = &params.compression_options;
         let max = options.max_dict_bytes as usize;
-        let trains = params.compression == Compression::Zstd && options.zstd_max_train_bytes > 0;
+        let zstd = params.compression == Compression::Zstd;
+        let trains = zstd && options.use_zstd_dict_trainer && options.zstd_max_train_bytes > 0;
         let wanted = if trains {
             options.zstd_max_train_bytes as usize
         } else {
@@ -295,7 +308,8 @@ impl BufferedBlocks {
                 .filter(|dict| !dict.is_empty());
         }
         samples.truncate(max);
-        Some(samples)
+        // zstd takes content that begins with the magic number for a trained dictionary.
+        (!zstd || !samples.starts_with(&ZSTD_DICTIONARY_MAGIC)).then_some(samples)
     }
 
     /// Returns whole buffered blocks, evenly spread, of about `wanted` bytes in total.
@@ -395,7 +409,7 @@ fn write(
     let len = (stored.len() + TRAILER_LEN) as u64;
     if sizes.super_block > 0 {
         let room = sizes.super_block - output.offset() % sizes.super_block;
-        if len > room && room <= sizes.super_block_padding {
+        if len > room && room < sizes.super_block_padding {
             output.pad(room)?;
         }
     }

@@ -248,7 +248,7 @@ mod tests {
                 keys.add(&n.to_be_bytes());
             }
             keys.verify_hashes().unwrap();
-            let bits = policy.builder(5, Some(0)).unwrap().build(keys.all());
+            let bits = policy.builder(5, 0).unwrap().build(keys.all());
             keys.verify_filter(&bits, keys.all()).unwrap();
             for at in [0, bits.len() / 2, bits.len() - 6] {
                 let mut damaged = bits.clone();
@@ -259,10 +259,7 @@ mod tests {
                 assert!(error.is_corruption(), "{error}");
             }
             // A filter without some of the keys.
-            let other = policy
-                .builder(5, Some(0))
-                .unwrap()
-                .build(keys.all().skip(1000));
+            let other = policy.builder(5, 0).unwrap().build(keys.all().skip(1000));
             assert!(keys.verify_filter(&other, keys.all()).is_err());
             keys.hashes.damage();
             assert!(keys.verify_hashes().unwrap_err().is_corruption());

@@ -39,7 +39,7 @@ use data_blocks::{DataBlocks, Place};
 use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
-pub use params::{BuildParams, TableIdentity, TableTimes, WarmBlocks};
+pub use params::{BuildParams, TableIdentity, TablePlace, TableTimes, WarmBlocks};
 use table_builder::Counts;
 pub use table_builder::TableBuilder;
 use warmer::Warmer;

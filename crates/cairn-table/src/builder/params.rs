@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_compress::{CodecOptions, Compression};
-use cairn_format::filter::FilterBuilder;
+use cairn_format::filter::{FilterBuilder, FilterPolicy};
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
@@ -42,10 +42,8 @@ pub struct BuildParams {
     pub identity: TableIdentity,
     /// Random context of the block checksums of this file.
     pub base_context: u32,
-    /// Level of the file; -1 if unknown.
-    pub level: i32,
-    /// True if there is no data in lower levels.
-    pub bottommost: bool,
+    /// The place of the table in its tree.
+    pub place: TablePlace,
     /// Creation times.
     pub times: TableTimes,
     /// Target file size of the level, which bounds the dictionary buffer.
@@ -73,6 +71,27 @@ pub struct WarmBlocks {
     pub priority: CachePriority,
     /// The lowest tier to which they may move.
     pub lowest_tier: CacheTier,
+}
+
+/// The place of a table in its tree.
+#[derive(Clone, Copy, Debug)]
+pub struct TablePlace {
+    /// Its level; -1 if unknown.
+    pub level: i32,
+    /// Its level for the [`FilterPolicy`], which treats some files as if they were on another one.
+    pub filter_level: i32,
+    /// True if there is no data in lower levels.
+    pub bottommost: bool,
+}
+
+impl Default for TablePlace {
+    fn default() -> TablePlace {
+        TablePlace {
+            level: -1,
+            filter_level: FilterPolicy::UNKNOWN_LEVEL,
+            bottommost: false,
+        }
+    }
 }
 
 /// The origin of a table as recorded in its properties.
@@ -130,8 +149,7 @@ impl Default for BuildParams {
             merge_operator: String::new(),
             identity: TableIdentity::default(),
             base_context: 1,
-            level: -1,
-            bottommost: false,
+            place: TablePlace::default(),
             times: TableTimes::default(),
             target_file_size: 64 << 20,
             external: false,
@@ -173,16 +191,6 @@ impl BuildParams {
         if options.block_restart_interval < 1 || options.index_block_restart_interval < 1 {
             return refuse("a restart interval is less than 1".to_owned());
         }
-        if self.compression_options.strategy != 0 && self.compression == Compression::Zlib {
-            return Err(Error::not_supported("compression_opts: a zlib strategy"));
-        }
-        if !self.compression_options.use_zstd_dict_trainer
-            && self.compression_options.zstd_max_train_bytes > 0
-        {
-            return Err(Error::not_supported(
-                "compression_opts: use_zstd_dict_trainer=false",
-            ));
-        }
         Ok(())
     }
 
@@ -221,12 +229,12 @@ impl BuildParams {
 
     /// Returns the property that encodes the level of the file.
     fn lsm_info(&self) -> u64 {
-        let origin = match (self.external, self.bottommost) {
+        let origin = match (self.external, self.place.bottommost) {
             (true, _) => Origin::External,
             (false, true) => Origin::Bottom,
             (false, false) => Origin::Tree,
         };
-        origin.lsm_info(u8::try_from(self.level).ok())
+        origin.lsm_info(u8::try_from(self.place.level).ok())
     }
 
     pub(crate) fn codec_options(&self) -> CodecOptions {
@@ -258,7 +266,7 @@ impl BuildParams {
     /// Returns a builder of a filter or filter partition; `None` if the table gets none.
     pub(crate) fn filter_builder(&self) -> Option<FilterBuilder> {
         let policy = self.options.filter_policy?;
-        policy.builder(self.options.format_version, u32::try_from(self.level).ok())
+        policy.builder(self.options.format_version, self.place.filter_level)
     }
 
     /// Returns the properties known before the first entry.

@@ -48,7 +48,7 @@ impl Warmer {
         Some(Warmer {
             cache: options.block_cache.clone()?,
             file: [high, low],
-            level: usize::try_from(params.level).ok(),
+            level: usize::try_from(params.place.level).ok(),
             lowest_tier,
             data_priority: priority,
             metadata_priority: metadata_priority(&options),

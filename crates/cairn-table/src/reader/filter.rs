@@ -297,7 +297,7 @@ mod tests {
     fn a_held_filter_equals_its_block_and_is_cache_line_aligned() {
         let policy = FilterPolicy::from_text("bloomfilter:10").unwrap();
         for keys in [0, 1, 7, 1000] {
-            let mut builder = policy.builder(7, Some(1)).unwrap();
+            let mut builder = policy.builder(7, 1).unwrap();
             (0..keys).for_each(|i: u32| builder.add_key(&i.to_be_bytes()));
             let block = builder.finish();
             let bits = Bits::new(&block);

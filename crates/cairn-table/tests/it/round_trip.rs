@@ -8,8 +8,8 @@ use cairn_format::checksum::ChecksumKind;
 use cairn_format::key;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{
-    CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType,
-    KeyCommonPrefix, TableOptions,
+    CompressionOptions, DataBlockIndexType, FamilyOptions, FilterPolicy, IndexShortening,
+    IndexType, KeyCommonPrefix, Options as _, TableOptions,
 };
 use cairn_platform::Io;
 use cairn_table::{BuildParams, IterOptions, OpenParams, TableIdentity, TableIter};
@@ -337,4 +337,42 @@ fn tables_for_other_readers() {
             }
         }
     }
+}
+
+/// Aligned blocks have at most the size of their alignment, so that none takes two places, and super blocks are padded as far
+/// as the ratio allows.
+#[test]
+fn blocks_keep_their_alignment() {
+    let entries: Vec<Entry> = (0..300_u32)
+        .map(|n| {
+            let mut internal = Vec::new();
+            let user = n.to_be_bytes();
+            key::append_internal(&mut internal, &user, SequenceNumber(1), ValueKind::Value);
+            (internal, vec![b'v'; 1500])
+        })
+        .collect();
+    let size = |text: &str| {
+        let text = format!("block_based_table_factory={{{text}}}");
+        let family = FamilyOptions::from_text(&text).unwrap();
+        let params = BuildParams {
+            options: Arc::new(family.table),
+            compression: Compression::None,
+            ..BuildParams::default()
+        };
+        let (bytes, stats) = build(params, &entries, &[]).unwrap();
+        let table = open(&bytes, OpenParams::default()).unwrap();
+        assert_eq!(forward(&table).unwrap(), entries);
+        (stats.properties.num_data_blocks, stats.properties.data_size)
+    };
+    assert_eq!(size("block_size=4096;block_align=true"), (150, 150 * 4096));
+    // As in RocksDB, a deviation of 100 % means that blocks are closed once they have their size.
+    assert_eq!(size("block_size=4096;block_size_deviation=100").0, 100);
+    let plain = size("block_size=4096");
+    let aligned = "block_size=4096;super_block_alignment_size=16384;super_block_alignment_space_overhead_ratio";
+    assert_eq!(size(&format!("{aligned}=0")), plain);
+    let padded = size(&format!("{aligned}=4"));
+    assert!(
+        padded.1 > plain.1 && padded.1 < plain.1 / 3 * 4,
+        "{padded:?}"
+    );
 }

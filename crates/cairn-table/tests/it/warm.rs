@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CacheOptions, CachePriority};
 use cairn_options::{MetadataCacheOptions, PinningTier, TableOptions};
-use cairn_table::{BuildParams, OpenParams, TableIdentity, WarmBlocks};
+use cairn_table::{BuildParams, OpenParams, TableIdentity, TablePlace, WarmBlocks};
 use cairn_types::PrefixExtractor;
 use proptest::prelude::*;
 
@@ -56,7 +56,10 @@ proptest! {
                 compression_options: codec,
                 prefix_extractor: extractor.clone(),
                 identity,
-                level: 0,
+                place: TablePlace {
+                    level: 0,
+                    ..TablePlace::default()
+                },
                 warm: Some(WarmBlocks {
                     priority: CachePriority::Low,
                     lowest_tier: CacheTier::default(),

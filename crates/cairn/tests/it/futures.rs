@@ -609,6 +609,60 @@ fn a_dropped_move_is_repeated_from_the_same_position() {
     });
 }
 
+/// A dropped seek leaves an iterator where it was, although the seek has moved the cursor over what is in memory.
+#[test]
+fn a_dropped_seek_leaves_the_position() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = remote(&dir, IoMode::Threads, Duration::from_millis(5));
+    let mut iter = db.iter_async(&ReadOptions::default()).unwrap();
+    pollster::block_on(async {
+        iter.seek(&1005_u32.to_be_bytes()).await.unwrap();
+        for n in 1006..1009_u32 {
+            poll_once_pending(iter.seek(&500_u32.to_be_bytes()));
+            let found = iter.next().await.unwrap().map(|(key, _)| key.to_vec());
+            assert_eq!(found.unwrap(), n.to_be_bytes());
+        }
+    });
+}
+
+/// The read tier of an awaited iterator is that of an ordinary one, whether entries are in memory or not.
+#[test]
+fn awaited_iterators_obey_the_read_tier() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = remote(&dir, IoMode::Threads, Duration::from_micros(50));
+    for tier in [
+        ReadTier::All,
+        ReadTier::BlockCache,
+        ReadTier::Memtable,
+        ReadTier::Persisted,
+    ] {
+        let options = ReadOptions {
+            read_tier: tier,
+            ..ReadOptions::default()
+        };
+        let mut plain = db.iter_with(&options);
+        let mut iter = db.iter_async(&options).unwrap();
+        for n in [500_u32, 1003] {
+            plain.seek(&n.to_be_bytes());
+            let wanted = match plain.valid() {
+                true => Ok(Some(plain.key().to_vec())),
+                false => plain.status().map(|()| None).map_err(|error| error.code()),
+            };
+            let target = n.to_be_bytes();
+            let found = pollster::block_on(iter.seek(&target));
+            let found = found
+                .map(|entry| entry.map(|(key, _)| key.to_vec()))
+                .map_err(|error| error.code());
+            assert_eq!(found, wanted, "{tier:?}, {n}");
+        }
+    }
+    let versions = ReadOptions {
+        iter_start_ts: Some(vec![0; 8]),
+        ..ReadOptions::default()
+    };
+    assert!(db.iter_async(&versions).is_err());
+}
+
 #[test]
 fn a_stream_has_the_entries_of_its_range() {
     let dir = tempfile::tempdir().unwrap();

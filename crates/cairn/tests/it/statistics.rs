@@ -25,8 +25,10 @@ fn tickers_and_properties_count_what_was_done() {
     assert!(db.property("rocksdb.stats").unwrap().contains("DB Stats"));
     assert!(Db::property_names().any(|name| name == in_memory));
     assert_eq!(db.properties_of_all_tables().unwrap().len(), 1);
+    assert!(db.get(&[1]).unwrap().is_some());
     let usage = approximate_memory_usage(&[&db], &[]);
     assert!(usage.mem_table_total >= usage.mem_table_unflushed);
+    assert!(usage.cache_total > 0, "the caches of the families count");
 }
 
 #[test]

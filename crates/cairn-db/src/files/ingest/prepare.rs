@@ -20,7 +20,9 @@ use super::{Input, ReplaceRange, abandon};
 use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
 use crate::files::copy;
-use crate::files::external::{Reader, check_numbers_left, sequence_numbers};
+use crate::files::external::{
+    Reader, check_numbers_left, oldest_blob, sequence_numbers, values_in_blob_files,
+};
 use crate::files::host::Components;
 use crate::files::prepared_info::PreparedFileInfo;
 use crate::files::sst_writer::SstFileWriter;
@@ -288,7 +290,13 @@ fn read(database: Components<'_>, input: &Input, path: &Path) -> Result<Facts> {
             table,
             &database.context.io,
             CacheCaller::Ingestion,
-            |_, _| Ok(()),
+            |entry, value| {
+                let blob = oldest_blob(entry, value);
+                match blob.map_err(|malformed| malformed.in_file(path.display(), 0))? {
+                    None => Ok(()),
+                    Some(_) => Err(values_in_blob_files()),
+                }
+            },
         )?,
         false => {
             check_external(&smallest, &largest, properties.key_largest_seqno)?;

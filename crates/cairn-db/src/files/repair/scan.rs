@@ -10,23 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_blob::BlobFile;
-use cairn_format::blob::{BlobIndex, FOOTER_LEN, HEADER_LEN};
+use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
 use cairn_format::id::UniqueId;
 use cairn_format::key;
 use cairn_format::names::FileName;
 use cairn_format::table::Properties;
 use cairn_format::trace::block_cache::CacheCaller;
-use cairn_format::wide::{self, ColumnValue};
 use cairn_options::FamilyOptions;
 use cairn_platform::Io;
 use cairn_platform::fs::FileMode;
-use cairn_types::{Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
 use super::logged::Logged;
 use super::{LostTable, Repairer, empty_tree, table_checks};
-use crate::files::external::sequence_numbers;
+use crate::files::external::{oldest_blob, sequence_numbers};
 
 /// The id in the properties of tables that belong to no particular family.
 const ANY_FAMILY: u64 = 0x7fff_ffff;
@@ -302,26 +301,6 @@ fn note_entries(
     })?;
     (meta.seqs.smallest, meta.seqs.largest) = seqs;
     Ok(())
-}
-
-/// The oldest blob file referenced by an entry, by its value or a column of it.
-fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
-    let index_of = |bytes| BlobIndex::decode(bytes).map(|index| Some(index.file));
-    // Truncation is intended: the lowest byte is the kind.
-    let kind = key::packed(internal) as u8;
-    if kind == ValueKind::BlobIndex as u8 {
-        return index_of(value);
-    }
-    if kind != ValueKind::WideColumnEntity as u8 {
-        return Ok(None);
-    }
-    let mut oldest = None;
-    for column in wide::decode(value)?.columns() {
-        if let ColumnValue::Blob(bytes) = column.value {
-            oldest = oldest.into_iter().chain(index_of(bytes)?).min();
-        }
-    }
-    Ok(oldest)
 }
 
 /// True if `b`, which does not begin earlier, overlaps `a`.

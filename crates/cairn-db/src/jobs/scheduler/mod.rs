@@ -91,9 +91,44 @@ fn start<W: Work>(work: &Arc<W>, state: &mut W::State, kind: JobKind, job: W::Jo
     work.spawn(kind, move |work| execute(work, kind, job));
 }
 
+/// A job that counts as running. If its end panics, it is uncounted when dropped: a waiter for the end of all jobs would wait
+/// forever.
+struct Running<'w, W: Work> {
+    work: &'w Arc<W>,
+    kind: JobKind,
+    has_stopped: bool,
+}
+
+impl<'w, W: Work> Running<'w, W> {
+    fn start(work: &'w Arc<W>, kind: JobKind) -> Running<'w, W> {
+        work.with_state(|state| state.as_mut().start_running(kind));
+        Running {
+            work,
+            kind,
+            has_stopped: false,
+        }
+    }
+
+    /// Uncounts the job, under the lock.
+    fn stop(&mut self, state: &mut W::State) {
+        state.as_mut().stop_running(self.kind);
+        self.has_stopped = true;
+    }
+}
+
+impl<W: Work> Drop for Running<'_, W> {
+    fn drop(&mut self) {
+        if !self.has_stopped {
+            let kind = self.kind;
+            self.work
+                .with_state(|state| state.as_mut().stop_running(kind));
+        }
+    }
+}
+
 /// Runs a counted job to its end.
 fn execute<W: Work>(work: &Arc<W>, kind: JobKind, mut job: W::Job) {
-    work.with_state(|state| state.as_mut().start_running(kind));
+    let mut running = Running::start(work, kind);
     let outcome = work.run(&mut job);
     let outcome = work.with_state(|state| {
         state.as_mut().end(kind);
@@ -101,6 +136,6 @@ fn execute<W: Work>(work: &Arc<W>, kind: JobKind, mut job: W::Job) {
     });
     work.settle(kind, outcome, |state| {
         schedule(work, state);
-        state.as_mut().stop_running(kind);
+        running.stop(state);
     });
 }

@@ -1,6 +1,7 @@
 //! The scheduler with jobs that only count.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cairn_platform::sync::{Condvar, Mutex};
 
@@ -31,6 +32,8 @@ struct State {
     stopped: bool,
     /// The job of this number makes another job due.
     begets: Option<usize>,
+    /// Choosing jobs panics.
+    panics: bool,
 }
 
 impl AsMut<Jobs> for State {
@@ -54,6 +57,7 @@ impl Work for Fake {
         kind: JobKind,
         start: &mut dyn FnMut(&mut State, Self::Job),
     ) {
+        assert!(!state.panics, "a defect");
         let scheduled = |jobs: &Jobs| match kind {
             JobKind::Flush => jobs.flushes(),
             JobKind::Compaction => jobs.compactions(),
@@ -202,4 +206,19 @@ fn a_waiter_is_woken_when_the_last_of_many_jobs_ends() {
         }
         assert_eq!(state.finished.len(), 400);
     });
+}
+
+/// Regression: after a panic at the end of a job, the job counted as running forever, and closing waited for it.
+#[test]
+fn a_panic_at_the_end_of_a_job_leaves_no_running_job() {
+    for kind in [JobKind::Flush, JobKind::Compaction] {
+        let mut due = [0, 0];
+        due[kind as usize] = 1;
+        let fake = with_due(due, [1, 1]);
+        schedule(&fake, &mut fake.state.lock());
+        fake.state.lock().panics = true;
+        let ended = catch_unwind(AssertUnwindSafe(|| run_one(&fake)));
+        assert!(ended.is_err());
+        assert!(fake.state.lock().jobs.are_idle(), "{kind:?}");
+    }
 }

@@ -13,10 +13,10 @@ use cairn_observe::listener::{
 };
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{CompactionReason, thread_number};
-use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use super::{Watch, lsm_state};
+use super::{Watch, lsm_state, note_blob_files};
 use crate::catalog::family::FamilyState;
 use crate::report::family_stats::CompactionStats;
 use crate::telemetry::Telemetry;
@@ -45,12 +45,13 @@ fn compaction_reason(reason: Reason) -> CompactionReason {
 }
 
 impl Watch {
-    /// Reports the start of a compaction. Returns the report, for [`Watch::compaction_ended`].
+    /// Reports the start of a compaction of `version`. Returns the report, for [`Watch::compaction_ended`].
     pub(crate) fn compaction_begins(
         &mut self,
         family: &FamilyState,
         pick: &Pick,
         version: &Version,
+        oldest_snapshot: Option<SequenceNumber>,
     ) -> CompactionJobInfo {
         let reason = compaction_reason(pick.reason);
         let reported: Vec<(usize, &Arc<FileMeta>)> = match self.created {
@@ -96,7 +97,7 @@ impl Watch {
         };
         self.describe_parts(pick);
         if !pick.trivial_move {
-            self.log_compaction_start(&info, pick);
+            self.log_compaction_start(&info, pick, oldest_snapshot);
         }
         let shown = for_listeners(&info, pick);
         self.telemetry
@@ -105,7 +106,12 @@ impl Watch {
     }
 
     /// Writes the start of the compaction of `pick` to the LOG.
-    fn log_compaction_start(&self, info: &CompactionJobInfo, pick: &Pick) {
+    fn log_compaction_start(
+        &self,
+        info: &CompactionJobInfo,
+        pick: &Pick,
+        oldest_snapshot: Option<SequenceNumber>,
+    ) {
         self.telemetry.context().info.info(format_args!(
             "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
             self.family, self.job, info.stats.num_input_files, info.output_level, pick.score
@@ -121,6 +127,10 @@ impl Watch {
         event
             .number("score", format_args!("{:.6}", pick.score))
             .number("input_data_size", pick.input_bytes());
+        match oldest_snapshot {
+            Some(seq) => event.number("oldest_snapshot_seqno", seq.0),
+            None => event.number("oldest_snapshot_seqno", -1),
+        };
         self.telemetry.log_event(&event);
     }
 
@@ -323,18 +333,34 @@ impl Watch {
             stats.num_output_files,
             stats.total_output_bytes,
         ));
+        let version = family.view().version.clone();
         let mut event = self.telemetry.event(self.job, "compaction_finished");
         event
             .number("compaction_time_micros", stats.elapsed_micros)
             .number("compaction_time_cpu_micros", stats.cpu_micros)
             .number("output_level", info.output_level)
             .number("num_output_files", stats.num_output_files)
-            .number("total_output_size", stats.total_output_bytes)
+            .number("total_output_size", stats.total_output_bytes);
+        if stats.num_output_files_blob > 0 {
+            event
+                .number("num_blob_output_files", stats.num_output_files_blob)
+                .number("total_blob_output_size", stats.total_output_bytes_blob);
+        }
+        event
             .number("num_input_records", stats.num_input_records)
             .number("num_output_records", stats.num_output_records)
             .number("num_subcompactions", self.began.lock().len().max(1))
-            .text("output_compression", info.compression.option_name())
-            .numbers("lsm_state", &lsm_state(&family.view().version));
+            .text("output_compression", info.compression.property_name())
+            .number(
+                "num_single_delete_mismatches",
+                stats.num_single_del_mismatch,
+            )
+            .number(
+                "num_single_delete_fallthrough",
+                stats.num_single_del_fallthru,
+            )
+            .numbers("lsm_state", &lsm_state(&version));
+        note_blob_files(&mut event, &version);
         self.telemetry.log_event(&event);
     }
 }

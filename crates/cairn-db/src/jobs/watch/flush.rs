@@ -8,7 +8,7 @@ use cairn_observe::listener::{BlobFileAddition, FlushJobInfo};
 use cairn_observe::{FlushReason, thread_number};
 use cairn_types::{FileNumber, SequenceNumber};
 
-use super::{Watch, lsm_state};
+use super::{Watch, lsm_state, note_blob_files};
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
 use crate::report::family_stats::CompactionStats;
@@ -108,14 +108,16 @@ impl Watch {
             "[{}] [JOB {}] Level-0 flush table #{}: {} bytes OK",
             self.family, self.job, info.file_number, done.written
         ));
+        let version = family.view().version.clone();
         let mut event = self.telemetry.event(self.job, "flush_finished");
         event
             .text(
                 "output_compression",
-                family.options().compression.option_name(),
+                family.options().compression.property_name(),
             )
-            .numbers("lsm_state", &lsm_state(&family.view().version))
-            .number("immutable_memtables", immutables);
+            .numbers("lsm_state", &lsm_state(&version));
+        note_blob_files(&mut event, &version);
+        event.number("immutable_memtables", immutables);
         self.telemetry.log_event(&event);
         self.telemetry
             .notify(|listener| listener.on_flush_completed(&info));

@@ -13,7 +13,7 @@ use cairn_format::table::properties::Properties;
 use cairn_jobs::{JobEvents, JobStats};
 use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_observe::callback::{self, Within};
-use cairn_observe::event::quoted;
+use cairn_observe::event::{Event, hex, quoted};
 use cairn_observe::listener::{
     BlobFileAddition, BlobFileCreationInfo, CompactionJobStats, FileCreationBriefInfo,
     SubcompactionJobInfo, TableFileCreationInfo,
@@ -34,6 +34,16 @@ pub(crate) fn lsm_state(version: &Version) -> Vec<u64> {
         .iter()
         .map(|level| level.len() as u64)
         .collect()
+}
+
+/// Adds the numbers of the oldest and newest blob file of `version`, if it has any.
+fn note_blob_files(event: &mut Event, version: &Version) {
+    let files = version.blob_files();
+    if let Some(((first, _), (last, _))) = files.first_key_value().zip(files.last_key_value()) {
+        event
+            .number("blob_file_head", first.0)
+            .number("blob_file_tail", last.0);
+    }
 }
 
 /// Reports one job.
@@ -170,7 +180,15 @@ impl JobEvents for Watch {
             .text("cf_name", &self.family)
             .number("file_number", number.0)
             .number("file_size", size)
+            .text("file_checksum", &hex(&file.checksum.value))
+            .text("file_checksum_func_name", &file.checksum.function)
+            .number("smallest_seqno", file.seqs.smallest.0)
+            .number("largest_seqno", file.seqs.largest.0)
             .group("table_properties", &logged_properties(properties));
+        if let Some(blob) = file.oldest_blob {
+            event.number("oldest_blob_file_number", blob.0);
+        }
+        event.text("status", "OK");
         self.telemetry.log_event(&event);
         if !self.telemetry.has_listeners() {
             return;
@@ -209,6 +227,8 @@ impl JobEvents for Watch {
             .number("file_number", file.number.0)
             .number("total_blob_count", file.total_count)
             .number("total_blob_bytes", file.total_bytes)
+            .text("file_checksum", &hex(&file.checksum_value))
+            .text("file_checksum_func_name", &file.checksum_method)
             .text("status", "OK");
         self.telemetry.log_event(&event);
         let info = BlobFileCreationInfo {
@@ -262,48 +282,66 @@ impl JobEvents for Watch {
 }
 
 /// Returns the properties of a table for the info log. None of them contains a user key.
-fn logged_properties(properties: &Properties) -> Vec<(&'static str, String)> {
-    vec![
-        ("data_size", properties.data_size.to_string()),
-        ("index_size", properties.index_size.to_string()),
-        ("index_partitions", properties.index_partitions.to_string()),
-        ("filter_size", properties.filter_size.to_string()),
-        ("raw_key_size", properties.raw_key_size.to_string()),
-        ("raw_value_size", properties.raw_value_size.to_string()),
-        ("num_data_blocks", properties.num_data_blocks.to_string()),
-        ("num_entries", properties.num_entries.to_string()),
-        ("num_deletions", properties.num_deletions.to_string()),
+fn logged_properties(p: &Properties) -> Vec<(&'static str, String)> {
+    let average = |bytes: u64| bytes.checked_div(p.num_entries).unwrap_or(0);
+    let sizes = [
+        ("data_size", p.data_size),
+        ("index_size", p.index_size),
+        ("index_partitions", p.index_partitions),
+        ("top_level_index_size", p.top_level_index_size),
+        ("index_key_is_user_key", p.index_key_is_user_key),
         (
-            "num_merge_operands",
-            properties.num_merge_operands.to_string(),
+            "index_value_is_delta_encoded",
+            p.index_value_is_delta_encoded,
         ),
-        (
-            "num_range_deletions",
-            properties.num_range_deletions.to_string(),
-        ),
-        ("format_version", properties.format_version.to_string()),
-        ("fixed_key_len", properties.fixed_key_len.to_string()),
-        ("filter_policy", quoted(&properties.filter_policy)),
-        ("column_family_name", quoted(&properties.column_family_name)),
-        ("column_family_id", properties.column_family_id.to_string()),
-        ("comparator", quoted(&properties.comparator)),
-        ("merge_operator", quoted(&properties.merge_operator)),
-        (
-            "prefix_extractor_name",
-            quoted(&properties.prefix_extractor),
-        ),
-        ("compression", quoted(&properties.compression)),
-        ("creation_time", properties.creation_time.to_string()),
-        ("oldest_key_time", properties.oldest_key_time.to_string()),
-        (
-            "file_creation_time",
-            properties.file_creation_time.to_string(),
-        ),
-        ("db_id", quoted(&properties.db_id)),
-        ("db_session_id", quoted(&properties.db_session_id)),
-        (
-            "orig_file_number",
-            properties.original_file_number.to_string(),
-        ),
-    ]
+        ("filter_size", p.filter_size),
+        ("raw_key_size", p.raw_key_size),
+        ("raw_average_key_size", average(p.raw_key_size)),
+        ("raw_value_size", p.raw_value_size),
+        ("raw_average_value_size", average(p.raw_value_size)),
+        ("num_data_blocks", p.num_data_blocks),
+        ("num_entries", p.num_entries),
+        ("num_filter_entries", p.num_filter_entries),
+        ("num_deletions", p.num_deletions),
+        ("num_merge_operands", p.num_merge_operands),
+        ("num_range_deletions", p.num_range_deletions),
+        ("format_version", p.format_version),
+        ("fixed_key_len", p.fixed_key_len),
+    ];
+    let number = |(name, value): (&'static str, u64)| (name, value.to_string());
+    let text = |name, value: &str| (name, quoted(value));
+    let mut all: Vec<_> = sizes.map(number).into();
+    all.extend([
+        text("filter_policy", &p.filter_policy),
+        text("column_family_name", &p.column_family_name),
+        number(("column_family_id", p.column_family_id)),
+        text("comparator", &p.comparator),
+        number((
+            "user_defined_timestamps_persisted",
+            u64::from(!p.timestamps_stripped),
+        )),
+        number(("key_largest_seqno", p.key_largest_seqno)),
+        number(("key_smallest_seqno", p.key_smallest_seqno)),
+        text("merge_operator", &p.merge_operator),
+        text("prefix_extractor_name", &p.prefix_extractor),
+        text("property_collectors", &p.property_collectors),
+        text("compression", &p.compression),
+        text("compression_options", &p.compression_options),
+        number(("creation_time", p.creation_time)),
+        number(("oldest_key_time", p.oldest_key_time)),
+        number(("newest_key_time", p.newest_key_time)),
+        number(("file_creation_time", p.file_creation_time)),
+        number((
+            "slow_compression_estimated_data_size",
+            p.slow_compression_estimate,
+        )),
+        number((
+            "fast_compression_estimated_data_size",
+            p.fast_compression_estimate,
+        )),
+        text("db_id", &p.db_id),
+        text("db_session_id", &p.db_session_id),
+        number(("orig_file_number", p.original_file_number)),
+    ]);
+    all
 }

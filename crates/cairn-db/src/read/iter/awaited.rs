@@ -116,6 +116,12 @@ impl Source {
         cursor
     }
 
+    /// A cursor that reads from memory only.
+    fn near_cursor(&self) -> Iter {
+        let is_narrower = self.options.read_tier != ReadTier::All;
+        self.cursor((!is_narrower).then_some(ReadTier::BlockCache))
+    }
+
     /// True if a helper thread is used.
     fn may_wait(&self) -> bool {
         let context = &self.family.db.shared.context;
@@ -180,13 +186,16 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `NotSupported` with `tailing` or `auto_refresh_iterator_with_snapshot`; `ShutdownInProgress`.
+    /// `NotSupported` with `tailing`, `auto_refresh_iterator_with_snapshot` or `iter_start_ts`; `ShutdownInProgress`.
     pub fn iter_async(&self, options: &ReadOptions) -> Result<AsyncIter> {
         let shared = &self.db.shared;
         shared.context.check_reader()?;
-        if options.tailing || options.auto_refresh_iterator_with_snapshot {
+        if options.tailing
+            || options.auto_refresh_iterator_with_snapshot
+            || options.iter_start_ts.is_some()
+        {
             return Err(Error::not_supported(
-                "an awaited iterator with tailing or auto_refresh_iterator_with_snapshot",
+                "an awaited iterator with tailing, auto_refresh_iterator_with_snapshot or iter_start_ts",
             ));
         }
         let (view, seq) = shared.newest(&self.state);
@@ -307,9 +316,14 @@ impl AsyncIter {
 
     /// Seeks in memory. `None` if something is missing there.
     fn seek_near(&mut self, motion: &Motion) -> Option<Result<bool>> {
-        let near = self
-            .near
-            .get_or_insert_with(|| self.source.cursor(Some(ReadTier::BlockCache)));
+        if self.position == Position::Near
+            && let Some(near) = &self.near
+            && near.valid()
+        {
+            self.key.clear();
+            self.key.extend_from_slice(near.key());
+        }
+        let near = self.near.get_or_insert_with(|| self.source.near_cursor());
         near.go(motion);
         let moved = moved(near);
         if moved.is_none() {

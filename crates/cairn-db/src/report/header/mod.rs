@@ -62,7 +62,10 @@ impl Shared {
             .map_or(0, |manager| manager.delete_rate_bytes_per_second());
         let objects = [
             ("env", format!("{:p}", &raw const self.context.world)),
-            ("fs", format!("{:p}", &raw const *self.context.world.fs)),
+            (
+                "fs",
+                format!("{:p}", (&raw const *self.context.world.fs).cast::<()>()),
+            ),
             ("info_log", format!("{:p}", &raw const self.context.info)),
             ("sst_file_manager.rate_bytes_per_sec", rate.to_string()),
         ];

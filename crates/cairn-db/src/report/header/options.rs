@@ -365,7 +365,11 @@ pub(super) fn family_lines(title: String, options: &FamilyOptions) -> Vec<String
     for &head in OF_FAMILY {
         let (name, members) = head.split_once(": ").unwrap_or((head, ""));
         let row = FamilyOptions::row(name);
-        let value = row.map(|row| (row.get)(options)).unwrap_or_default();
+        let value = match name {
+            // With members that OPTIONS files omit.
+            "compaction_options_universal" => options.compaction_options_universal.to_text(),
+            _ => row.map(|row| (row.get)(options)).unwrap_or_default(),
+        };
         match name {
             _ if !members.is_empty() => {
                 for member in members.split_whitespace() {
@@ -541,6 +545,24 @@ mod tests {
         assert!(!plain.contains("  block_size:"));
         let cuckoo = lines("table_factory={id=CuckooTable;hash_table_ratio=0.5}");
         assert!(cuckoo.contains("  hash_table_ratio: 0.500000\n"));
+    }
+
+    /// Regression: members that OPTIONS files omit had no value.
+    #[test]
+    fn every_member_has_a_value() {
+        let lines = family_lines(family_title("default"), &FamilyOptions::default());
+        let value = |member: &str| {
+            let head = format!("Options.compaction_options_universal.{member}: ");
+            lines
+                .iter()
+                .find_map(|line| line.trim().strip_prefix(&head))
+        };
+        assert_eq!(value("size_ratio"), Some("1"));
+        assert_eq!(value("max_read_amp"), Some("-1"));
+        assert_eq!(value("reduce_file_locking"), Some("1"));
+        let unvalued = |line: &&String| line.matches('.').count() == 2 && line.ends_with(": ");
+        let unvalued: Vec<_> = lines.iter().filter(unvalued).collect();
+        assert!(unvalued.is_empty(), "{unvalued:?}");
     }
 
     #[test]

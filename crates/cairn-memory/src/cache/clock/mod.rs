@@ -279,8 +279,11 @@ impl Store for ClockCache {
     }
 
     fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>) {
-        self.usage.fetch_add(now, Ordering::Relaxed);
-        self.discharge(before);
+        // The difference, modulo 2^64: otherwise other threads would see both charges for a moment, and evict entries.
+        let usage = self
+            .usage
+            .fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        debug_assert!(usage >= before, "C1");
         if now > before {
             self.make_room(usize::MAX, evicted);
         }

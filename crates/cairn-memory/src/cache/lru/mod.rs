@@ -192,8 +192,9 @@ impl Store for LruCache {
     }
 
     fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>) {
-        self.reserved.fetch_add(now, Ordering::Relaxed);
-        self.reserved.fetch_sub(before, Ordering::Relaxed);
+        // The difference, modulo 2^64: otherwise other threads would see both charges for a moment, and evict entries.
+        self.reserved
+            .fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         self.apply_limits(evicted);
     }
 

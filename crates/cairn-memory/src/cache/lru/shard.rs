@@ -21,7 +21,7 @@ use crate::secondary::CacheTier;
 /// the reference counts.
 pub(in crate::cache) const ENTRY_OVERHEAD: usize = 176;
 
-/// The number of entries that an eviction examines before it fails because all are in use.
+/// The number of entries of a pool that an eviction examines before it proceeds with the next pool.
 const MAX_EXAMINED: usize = 256;
 
 /// The number of entries that are demoted or evicted while the lock is held, when lower limits take effect.
@@ -343,21 +343,21 @@ impl Shard {
         true
     }
 
-    /// Evicts the oldest entry of the lowest pool that is not in use. Returns false if none was found.
+    /// Evicts the oldest entry of the lowest pool that is not in use. Entries in use move to the young end of their
+    /// pool. Returns false if none was found.
     fn evict_one(&mut self, evicted: &mut Vec<Evicted>) -> bool {
-        let mut examined = 0;
         for pool in Pool::IN_ORDER {
-            for _ in 0..self.table.len() {
+            let youngest = self.queues[pool as usize].head;
+            for _ in 0..MAX_EXAMINED {
                 let at = self.queues[pool as usize].tail;
                 let Some(slot) = self.slot(at) else { break };
-                if examined == MAX_EXAMINED {
-                    return false;
-                }
-                examined += 1;
                 let (role, charge) = (slot.role, slot.charge());
                 if slot.buffer.holders() > 1 {
                     self.unlink(at, charge);
                     self.link(at, pool, charge);
+                    if at == youngest {
+                        break;
+                    }
                     continue;
                 }
                 self.counts[role as usize].evictions += 1;

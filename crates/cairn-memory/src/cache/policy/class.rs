@@ -51,16 +51,6 @@ impl Looks<'_> {
     }
 }
 
-/// The result of a choice of a victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
-    Victim(NodeId),
-    /// Readers hold every entry.
-    AllInUse,
-    /// No victim was found within the number of calls left.
-    NoneFound,
-}
-
 /// The entries of one priority.
 pub(super) struct Class {
     /// The number of the class.
@@ -199,19 +189,19 @@ impl Class {
     }
 
     /// Chooses the entry to evict next. After `most` entries were examined in the order of the policy, any
-    /// entry is accepted.
+    /// entry is accepted. Returns `None` if readers hold all entries that the calls left suffice to examine.
     pub(super) fn choose(
         &mut self,
         queues: &mut Queues,
         looks: &mut Looks<'_>,
         most: usize,
-    ) -> Choice {
+    ) -> Option<NodeId> {
         let reserve = looks.left.saturating_sub(most);
         while looks.left > reserve && self.len > 0 {
             self.refill_edge(queues, looks);
             self.age_window(queues, looks);
             if let Some(victim) = self.step(queues, looks) {
-                return Choice::Victim(victim);
+                return Some(victim);
             }
         }
         self.first_unused(queues, looks)
@@ -358,19 +348,19 @@ impl Class {
     }
 
     /// The first entry that no reader holds, whether it was read or not.
-    fn first_unused(&self, queues: &Queues, looks: &mut Looks<'_>) -> Choice {
+    fn first_unused(&self, queues: &Queues, looks: &mut Looks<'_>) -> Option<NodeId> {
         let order = [Part::Aged as usize, Part::Fresh as usize].into_iter();
         for queue in order.chain(Part::Edge as usize..QUEUES) {
             for id in queues.iter(self.queue(queue)) {
                 if looks.left == 0 {
-                    return Choice::NoneFound;
+                    return None;
                 }
                 if looks.at(id) != Seen::InUse {
-                    return Choice::Victim(id);
+                    return Some(id);
                 }
             }
         }
-        Choice::AllInUse
+        None
     }
 
     /// Moves a node to the young end of a part of the class.

@@ -15,10 +15,10 @@
 //!
 //! # The order of evictions
 //!
-//! Priorities are absolute: an entry is evicted only if readers hold all cached entries of lower priorities.
-//! The one exception is an entry that was not read while 32 times the size of the cache was evicted, such as
-//! the index of a deleted table: it is moved to the priority of the current victims. Each priority is a
-//! *class* with its own queues and parameters:
+//! Priorities are absolute: an entry is evicted only if readers hold all entries of lower priorities, or the
+//! first [`MAX_LOOKS`] of each that are examined. The one exception is an entry that was not read while 32
+//! times the size of the cache was evicted, such as the index of a deleted table: it is moved to the priority
+//! of the current victims. Each priority is a *class* with its own queues and parameters:
 //!
 //! ```text
 //!          if it was read                   if its score is higher
@@ -60,14 +60,15 @@
 //! # Costs
 //!
 //! 32 bytes per entry and 8 to 16 bytes for its ghosts. An insertion touches a few nodes and one line of the
-//! ghosts. A call of [`Policy::victim`] examines three to five entries on average, and at most [`MAX_LOOKS`].
+//! ghosts. A call of [`Policy::victim`] examines three to five entries on average, and at most [`MAX_LOOKS`]
+//! of each priority whose entries readers hold.
 
 mod class;
 mod ghosts;
 mod queues;
 mod score;
 
-use class::{Choice, Class, Looks, QUEUES};
+use class::{Class, Looks, QUEUES};
 use ghosts::Ghosts;
 pub use queues::NodeId;
 use queues::{Part, Queues};
@@ -76,7 +77,8 @@ use super::CachePriority;
 
 /// Number of priorities.
 const CLASSES: usize = CachePriority::IN_ORDER.len();
-/// The maximum number of entries that a call of [`Policy::victim`] examines.
+/// The maximum number of entries of each priority that a call of [`Policy::victim`] examines before it proceeds with
+/// the next higher one.
 pub const MAX_LOOKS: usize = 256;
 /// The number of examined entries after which [`Policy::victim`] takes the next one that no reader holds.
 const CHOOSY_LOOKS: usize = 48;
@@ -180,21 +182,18 @@ impl Policy {
     }
 
     /// Chooses the entry to evict next, which the caller then passes to [`Policy::evicted`] or
-    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry looked at, of which there
-    /// are at most `most` and [`MAX_LOOKS`].
+    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry examined, of which there
+    /// are at most `most` and [`MAX_LOOKS`] of each priority.
     pub fn victim(&mut self, most: usize, mut look: impl FnMut(NodeId) -> Seen) -> Option<NodeId> {
-        let mut looks = Looks {
-            look: &mut look,
-            left: most.min(MAX_LOOKS),
-        };
         for at in 0..CLASSES {
-            match self.classes[at].choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
-                Choice::Victim(id) => {
-                    self.review(at, &mut looks);
-                    return Some(id);
-                }
-                Choice::NoneFound => return None,
-                Choice::AllInUse => {}
+            let mut looks = Looks {
+                look: &mut look,
+                left: most.min(MAX_LOOKS),
+            };
+            let class = &mut self.classes[at];
+            if let Some(id) = class.choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
+                self.review(at, &mut looks);
+                return Some(id);
             }
         }
         None

@@ -131,7 +131,7 @@ impl Shard {
             seen += len;
         }
         assert_eq!(seen, self.entries.len());
-        assert!(self.most_looks <= MAX_LOOKS);
+        assert!(self.most_looks <= CLASSES * MAX_LOOKS);
     }
 }
 
@@ -278,6 +278,37 @@ fn entries_in_use_are_skipped() {
     assert_eq!(victim.key, 55);
     assert!(shard.evict().is_none());
     shard.check();
+}
+
+/// Regression: readers that held more entries of a low priority than one call examines stopped all evictions.
+#[test]
+fn readers_of_a_low_priority_do_not_keep_higher_ones_cached() {
+    let [bottom, low, _] = CachePriority::IN_ORDER;
+    for held in [1, 400] {
+        let mut shard = Shard::new(500);
+        for key in 0..held {
+            shard.insert(key, 1, bottom);
+        }
+        for entry in shard.entries.values_mut() {
+            entry.in_use = true;
+        }
+        for key in 0..100 {
+            shard.insert(1000 + key, 1, low);
+        }
+        for _ in 0..100 {
+            let victim = shard
+                .evict()
+                .expect("entries of the next priority are free");
+            assert_eq!((victim.priority, victim.in_use), (low, false), "{held}");
+        }
+        assert!(shard.evict().is_none());
+        shard.check();
+        // Calls that find nothing proceed through the held entries, to one that is free again.
+        let node = shard.nodes[&(held / 2)];
+        shard.entries.get_mut(&node).expect("it is held").in_use = false;
+        let victim = (0..10).find_map(|_| shard.evict());
+        assert_eq!(victim.map(|entry| entry.key), Some(held / 2));
+    }
 }
 
 #[test]

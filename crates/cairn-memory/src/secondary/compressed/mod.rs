@@ -73,7 +73,7 @@ impl AdmissionPolicy {
 pub struct CompressedCacheOptions {
     /// The capacity in bytes. With 0 nothing is cached.
     pub capacity: usize,
-    /// The base-2 logarithm of the number of shards; `None` derives it from the capacity.
+    /// The base-2 logarithm of the number of shards, of which 12 is the maximum; `None` derives it from the capacity.
     pub num_shard_bits: Option<u32>,
     /// The codec.
     pub compression: Compression,
@@ -142,7 +142,8 @@ struct Padded(Mutex<Shard>);
 /// The size below which a shard is not divided, so that it can hold filters and index blocks.
 const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
-const MAX_SHARD_BITS: u32 = 19;
+/// The shards exist from the start, and take a kibibyte each.
+const MAX_SHARD_BITS: u32 = 12;
 
 impl CompressedSecondaryCache {
     /// Creates a tier with none below it.

@@ -18,6 +18,10 @@ const SMALL_SHARE: usize = 10;
 /// The share of the limit for recorded keys, as a divisor.
 const KEYS_SHARE: usize = 128;
 
+/// The maximum memory for recorded keys, in bytes: their array is allocated at once, and a capacity may be far above the
+/// memory there is.
+const MAX_KEYS_BYTES: usize = 1 << 20;
+
 /// Evictions in one step of [`Shard::set_limit`].
 const STEP: usize = 256;
 
@@ -261,7 +265,7 @@ impl Shard {
     /// evict more.
     pub(super) fn set_limit(&mut self, limit: usize, evicted: &mut Vec<Evicted>) -> bool {
         self.limit = limit;
-        let keys = RecentKeys::new(limit / KEYS_SHARE);
+        let keys = RecentKeys::new((limit / KEYS_SHARE).min(MAX_KEYS_BYTES));
         if keys.memory_usage() != self.keys.memory_usage() {
             // The recorded keys are dropped: they are not worth the cost of moving them.
             self.keys = keys;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use cairn_platform::Buffer;
 
 use super::*;
-use crate::cache::CachePriority;
+use crate::cache::{BlockCache, CacheOptions, CachePriority};
 
 fn key(n: u64) -> CacheKey {
     CacheKey::of_block([7 << 50, 9], n)
@@ -93,6 +93,33 @@ fn the_second_hit_promotes_an_entry_and_its_next_eviction_stores_it() {
     assert_eq!(cache.stats().promotions, 1);
     assert_eq!(cache.counts().erasures, 1);
     assert!(put(&cache, 1));
+}
+
+/// Regression: the recorded keys took a share of any capacity, and the process was out of memory.
+#[test]
+fn any_capacity_is_accepted() {
+    let of_shards = |num_shard_bits, capacity| {
+        let options = CompressedCacheOptions {
+            num_shard_bits,
+            ..options(capacity, AdmissionPolicy::Auto)
+        };
+        CompressedSecondaryCache::new(&options).unwrap()
+    };
+    assert_eq!(of_shards(Some(31), 1 << 20).shards(), 1 << 12);
+    for num_shard_bits in [None, Some(0)] {
+        let tier = of_shards(num_shard_bits, usize::MAX);
+        assert!(!put(&tier, 1) && put(&tier, 1) && look(&tier, 1).is_some());
+        tier.set_capacity(1 << 20);
+        assert!(tier.usage() <= 1 << 20);
+    }
+    let total = 2 << 20;
+    let tier = Arc::new(cache(0, AdmissionPolicy::AllowAll));
+    let above = BlockCache::tiered(total, 0.5, CacheOptions::default(), tier.clone()).unwrap();
+    above.set_capacity(usize::MAX);
+    assert!(tier.capacity() > usize::MAX / 4 && put(&tier, 1));
+    above.set_capacity(total);
+    assert_eq!((above.usage(), tier.capacity()), (total / 2, total / 2));
+    assert!(look(&tier, 1).is_some());
 }
 
 #[test]

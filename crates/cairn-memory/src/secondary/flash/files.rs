@@ -4,6 +4,7 @@
 //! complete, and readers cannot find it while it is being written. A reader that found it earlier may read a
 //! mixture, which fails the checksum of the record.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cairn_format::cache_segment::{FinishedSegment, HEADER_LEN, SegmentHeader, SegmentRow};
@@ -42,8 +43,8 @@ pub(super) struct SegmentFiles {
     mode: FileMode,
     identity: [u8; 16],
     segment_size: usize,
-    /// Segments open for reading, by number.
-    open: RwLock<Vec<Option<Segment>>>,
+    /// Segments open for reading, by number. The numbers of files that the cache did not write may be any.
+    open: RwLock<BTreeMap<u32, Segment>>,
 }
 
 impl SegmentFiles {
@@ -72,7 +73,7 @@ impl SegmentFiles {
             mode,
             identity,
             segment_size,
-            open: RwLock::new(Vec::new()),
+            open: RwLock::new(BTreeMap::new()),
         };
         Ok((files, lock))
     }
@@ -129,25 +130,16 @@ impl SegmentFiles {
 
     /// Segment `number`, if it is open for reading.
     pub(super) fn segment(&self, number: u32) -> Option<Segment> {
-        let open = self.open.read();
-        // At least 32 bits on every supported platform.
-        open.get(number as usize)?.clone()
+        self.open.read().get(&number).cloned()
     }
 
     /// Hides segment `number` from readers.
     pub(super) fn hide(&self, number: u32) {
-        if let Some(segment) = self.open.write().get_mut(number as usize) {
-            *segment = None;
-        }
+        self.open.write().remove(&number);
     }
 
     fn publish(&self, number: u32, segment: Segment) {
-        let mut open = self.open.write();
-        let at = number as usize;
-        if open.len() <= at {
-            open.resize(at + 1, None);
-        }
-        open[at] = Some(segment);
+        self.open.write().insert(number, segment);
     }
 
     /// Writes segment `number`, which must be hidden from readers, and opens it for reading. `exists` is true

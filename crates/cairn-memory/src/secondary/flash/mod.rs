@@ -213,7 +213,8 @@ struct Inner {
     stopped: AtomicBool,
     disabled: OnceLock<Error>,
     on_disabled: Option<DisabledCallback>,
-    lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// The lock of the directory, until the cache is closed. The job shares it while it runs.
+    lock: Mutex<Option<Arc<dyn FileLock>>>,
     counters: Counters,
 }
 
@@ -293,7 +294,7 @@ impl FlashCache {
             stopped: AtomicBool::new(false),
             disabled: OnceLock::new(),
             on_disabled: options.on_disabled.clone(),
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::new(Some(Arc::from(lock))),
             counters: Counters::default(),
         };
         inner.executor.reserve(Priority::User, 1);

@@ -290,6 +290,32 @@ fn the_files_stay_within_the_capacity() {
     assert_eq!((sizes(&sim).len(), found(&cache, 2000..2040)), (2, before));
 }
 
+/// Regression: the memory for open segments was proportional to the largest number found.
+#[test]
+fn a_segment_with_a_large_number_is_like_any_other() {
+    let sim = SimWorld::new(1);
+    let cache = open(&sim, 8);
+    fill(&sim, &cache, 0..40);
+    drop(cache);
+    for number in [400_000_000, u32::MAX] {
+        let image = sim.fs.image();
+        let path = Path::new("/flash/segment-000000");
+        let (_, bytes) = image.files().find(|(found, _)| *found == path).unwrap();
+        let path = format!("/flash/segment-{number}");
+        let copy = sim.fs.create(Path::new(&path), FileMode::default());
+        let copy = copy.unwrap();
+        copy.append(bytes).unwrap();
+        copy.close().unwrap();
+        let cache = open(&sim, 8);
+        assert_eq!(found(&cache, 0..40).len(), 40);
+        check_counts(&cache);
+    }
+    let cache = open(&sim, 8);
+    fill(&sim, &cache, 100..300);
+    assert!(look(&cache, 299).is_some() && cache.usage() <= cache.capacity());
+    check_counts(&cache);
+}
+
 #[test]
 fn process_local_keys_are_not_stored() {
     let sim = SimWorld::new(1);

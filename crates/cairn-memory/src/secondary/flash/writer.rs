@@ -118,6 +118,11 @@ impl Inner {
     /// Runs the job until a segment is written or nothing waits.
     fn run(self: &Arc<Inner>) {
         let mut writer = self.writer.lock();
+        // Keeps the directory locked while the job writes, even if the cache is closed after a fault. Released before
+        // `writer`, for which `close` waits.
+        let Some(lock) = self.lock.lock().clone() else {
+            return;
+        };
         let before = writer.written;
         while writer.written == before {
             if self.is_stopped() {
@@ -129,10 +134,13 @@ impl Inner {
             });
             match step {
                 Ok(true) => {}
+                // The capacity became lower after the trim, and did not start another job.
+                Ok(false) if writer.segments() > self.max_segments() => {}
                 Ok(false) => return,
                 Err(error) => return self.disable(error),
             }
         }
+        drop(lock);
         drop(writer);
         self.spawn();
     }
@@ -153,6 +161,10 @@ impl Inner {
     }
 
     pub(super) fn close(&self) {
+        // Held until everything is written. If there is none, another thread closes the cache, or has closed it.
+        let Some(_lock) = self.lock.lock().take() else {
+            return;
+        };
         if !self.stopped.swap(true, Ordering::AcqRel) {
             // Waits for the job.
             let mut writer = self.writer.lock();
@@ -161,7 +173,6 @@ impl Inner {
             }
             self.files.close();
         }
-        self.lock.lock().take();
     }
 }
 

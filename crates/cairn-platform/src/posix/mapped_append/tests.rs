@@ -3,6 +3,7 @@
 use super::*;
 use crate::fs::{FileMode, FileSystem};
 use crate::posix::PosixFileSystem;
+use crate::posix::fork::{alone, holds_in_child, in_child};
 
 const MAPPED: FileMode = FileMode {
     direct: false,
@@ -299,6 +300,93 @@ fn without_a_window_appends_are_calls() {
     assert!(!file.is_mapped());
     assert!(file.append(b"x").is_err());
     assert_eq!(file.len(), 0);
+}
+
+/// Regression: no space is reserved beyond the limit on the length of files, for which the kernel would end the process.
+#[test]
+fn a_limit_on_file_sizes_ends_no_process_that_writes_less() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    let name =
+        "posix::mapped_append::tests::a_limit_on_file_sizes_ends_no_process_that_writes_less";
+    alone(name, || {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = Rlimit {
+            current: Some(500_000),
+            maximum: Some(500_000),
+        };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        let plain = dir.path().join("plain");
+        let plain = PosixFileSystem.create(&plain, FileMode::default()).unwrap();
+        plain.allocate(1 << 20).unwrap();
+        plain.append(&bytes(1, 1000)).unwrap();
+        for expected_len in [0, 1 << 20, 1 << 40] {
+            let path = dir.path().join(expected_len.to_string());
+            let mode = FileMode {
+                expected_len,
+                ..MAPPED
+            };
+            let file = PosixFileSystem.create(&path, mode).unwrap();
+            let all = bytes(2, 300_000);
+            all.chunks(3000).for_each(|part| file.append(part).unwrap());
+            file.close().unwrap();
+            assert!(content(&path) == all, "expected length {expected_len}");
+        }
+    });
+}
+
+/// Regression: the lease of a process ends with it, although a forked child goes on.
+#[test]
+fn a_child_does_not_keep_the_lease_of_its_parent() {
+    use rustix::fs::{Mode, OFlags};
+    use std::io::{Read, Write};
+
+    let name = "posix::mapped_append::tests::a_child_does_not_keep_the_lease_of_its_parent";
+    alone(name, || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let (mut read, write) = std::io::pipe().unwrap();
+        let write = std::cell::Cell::new(Some(write));
+        // The child of the writer goes on until this process closes its end of the pipe.
+        let (mut runs, mut started) = std::io::pipe().unwrap();
+        let goes_on = || {
+            started.write_all(b"1").unwrap();
+            drop(write.take());
+            i32::from(read.read(&mut [0]).is_err())
+        };
+        let writes_and_ends = || {
+            let file = create(&path);
+            let code = i32::from(file.is_none());
+            file.iter().for_each(|file| file.append(b"record").unwrap());
+            in_child(goes_on, || {
+                runs.read_exact(&mut [0]).unwrap();
+                std::process::exit(code)
+            })
+        };
+        if in_child(writes_and_ends, || ()) == 0 {
+            // This fails while there is a lease.
+            rustix::fs::open(&path, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).unwrap();
+        }
+        drop(write.take());
+    });
+}
+
+/// A forked child cannot append, and leaves the file of its parent as it is.
+#[test]
+fn a_child_does_not_have_the_mapped_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    file.append(&bytes(1, 1000)).unwrap();
+    let own = || {
+        let refused = file.append(b"child").is_err() && file.close().is_err();
+        refused && descriptor_of(&path).is_none()
+    };
+    assert!(holds_in_child(own, || ()));
+    file.append(&bytes(1001, 1000)).unwrap();
+    assert!(file.is_mapped() && content(&path).starts_with(&bytes(1, 1000)));
+    file.close().unwrap();
+    assert_eq!(content(&path), [bytes(1, 1000), bytes(1001, 1000)].concat());
 }
 
 #[test]

@@ -189,6 +189,38 @@ fn entries_in_use_are_skipped_and_count_as_used() {
     assert_eq!(cache.put(6..8, CachePriority::Low), [3, 0]);
 }
 
+/// Regression: an entry in use at the old end of the lowest pool stopped all evictions from a shard of many entries.
+#[test]
+fn entries_in_use_do_not_keep_higher_pools_cached() {
+    for pools in POOLS {
+        // Fewer entries than an eviction examines, and more.
+        for held in [1, 300] {
+            let mut cache = Cache::new(600, pools);
+            cache.put(0..held, CachePriority::Bottom);
+            let pins: Vec<_> = (0..held).map(|number| cache.get(number)).collect();
+            cache.put(1000..1800, CachePriority::Low);
+            assert!(cache.0.usage() <= 600 * CHARGE, "{pools:?}");
+            assert_eq!(cache.0.len(), 600, "{pools:?}");
+            assert_eq!(cache.held(0..held).len() as u64, held, "{pools:?}");
+            let options = CacheOptions {
+                high_pri_pool_ratio: pools.0,
+                low_pri_pool_ratio: pools.1,
+                ..CacheOptions::lru()
+            };
+            let mut evicted = Vec::new();
+            let limits = Limits::new(400 * CHARGE, &options);
+            while !cache.0.set_limits(limits, &mut evicted) {}
+            assert_eq!((evicted.len(), cache.0.len()), (200, 400), "{pools:?}");
+            let limits = Limits::new(100 * CHARGE, &options);
+            while !cache.0.set_limits(limits, &mut evicted) {}
+            assert_eq!(cache.0.len() as u64, held.max(100), "{pools:?}");
+            drop(pins);
+            while !cache.0.set_limits(limits, &mut evicted) {}
+            assert_eq!(cache.0.len(), 100, "{pools:?}");
+        }
+    }
+}
+
 #[test]
 fn a_lower_limit_takes_effect_at_once() {
     let mut cache = Cache::new(10, (0.5, 0.0));

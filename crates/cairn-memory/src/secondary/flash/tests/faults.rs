@@ -61,6 +61,38 @@ fn any_fault_at_any_operation_is_survived() {
     }
 }
 
+/// Regression: a cache that was closed after a fault unlocked its directory while its job was still running.
+#[test]
+fn the_directory_is_locked_as_long_as_the_job_runs() {
+    let sim = SimWorld::new(3);
+    let cache = Arc::new(OnceLock::<FlashCache>::new());
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let (opened, world) = (attempts.clone(), sim.world.clone());
+    // Weak, because the cache owns the callback.
+    let closed = Arc::downgrade(&cache);
+    let with_callback = FlashCacheOptions {
+        on_disabled: Some(Arc::new(move |_| {
+            let cache = closed.upgrade().expect("it is not dropped");
+            cache.get().expect("it is set").close();
+            let again = FlashCache::open(&options(8), &world);
+            opened.lock().push(again.is_ok());
+        })),
+        ..options(8)
+    };
+    let set = cache.set(FlashCache::open(&with_callback, &sim.world).unwrap());
+    assert!(set.is_ok());
+    let cache = cache.get().unwrap();
+    sim.fs.set_capacity(3 * SEGMENT as u64);
+    for n in 0..100 {
+        put(cache, n, true);
+        sim.executor.run(10);
+    }
+    assert!(cache.disabled().is_some());
+    assert_eq!(*attempts.lock(), [false], "the job reports the fault");
+    sim.fs.set_capacity(u64::MAX);
+    FlashCache::open(&options(8), &sim.world).unwrap();
+}
+
 #[test]
 fn a_full_device_disables_the_cache() {
     let sim = SimWorld::new(3);
