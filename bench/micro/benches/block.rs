@@ -151,9 +151,7 @@ fn index(c: &mut Criterion) {
 fn filter(c: &mut Criterion) {
     for text in ["bloomfilter:10", "ribbonfilter:10"] {
         let policy = FilterPolicy::from_text(text).expect("a policy");
-        let mut builder = policy
-            .builder(7, 1)
-            .expect("the policy builds filters");
+        let mut builder = policy.builder(7, 1).expect("the policy builds filters");
         (0..30_000).for_each(|i| builder.add_key(&user_key(i)));
         let bytes = builder.finish();
         for (what, from) in [("present", 0), ("absent", 1 << 40)] {

@@ -8,9 +8,7 @@
 
 use std::sync::Arc;
 
-use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
-use cairn_observe::callback;
 use cairn_observe::listener::ManualFlushInfo;
 use cairn_options::{FamilyOptions, FlushOptions};
 use cairn_types::{Error, Result, SequenceNumber};
@@ -293,20 +291,13 @@ impl Shared {
 
     /// Waits until the current immutable memtables of `families` have reached `wanted`.
     fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>], wanted: Goal) -> Result<()> {
-        // The report of a callback's own job follows the callback.
-        let awaits_reports = wanted == Goal::Reported && !callback::is_within();
-        let goals: Vec<(u32, Option<Arc<Memtable>>)> = {
+        let goals: Vec<(u32, Option<Immutable>)> = {
             let tree = self.tree.lock();
             families
                 .iter()
                 .map(|family| {
                     let state = tree.families.get(&family.id());
-                    let last = state.and_then(|state| {
-                        let waiting = state.immutables.last().map(|one| &one.memtable);
-                        // A flush may be installed already, and not reported yet.
-                        let installed = state.reporting.last().filter(|_| awaits_reports);
-                        waiting.or(installed).cloned()
-                    });
+                    let last = state.and_then(|state| state.immutables.last().cloned());
                     (family.id(), last)
                 })
                 .collect()
@@ -322,7 +313,7 @@ impl Shared {
             goals.iter().all(|(id, goal)| {
                 let Some(goal) = goal else { return true };
                 tree.families.get(id).is_none_or(|state| {
-                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, goal);
+                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
                     let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
                     let unreported = wanted == Goal::Reported && state.reporting.iter().any(is_it);
                     !waits && !unreported
