@@ -139,7 +139,7 @@ c_functions! {
     fn rocksdb_lru_cache_options_set_capacity(opt: *mut rocksdb_lru_cache_options_t, capacity: usize) {
         of_mut(opt).capacity = capacity;
     }
-    /// Sets the number of shards as a power of two; -1 derives it from the capacity.
+    /// Sets the number of shards as a power of two, of at most 12 bits; -1 derives it from the capacity.
     fn rocksdb_lru_cache_options_set_num_shard_bits(opt: *mut rocksdb_lru_cache_options_t, num_shard_bits: c_int) {
         of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
@@ -168,7 +168,7 @@ c_functions! {
     ) {
         let _ = of(opt.cast_const());
     }
-    /// Sets the number of shards as a power of two; -1 derives it from the capacity.
+    /// Sets the number of shards as a power of two, of at most 12 bits; -1 derives it from the capacity.
     fn rocksdb_hyper_clock_cache_options_set_num_shard_bits(
         opt: *mut rocksdb_hyper_clock_cache_options_t,
         num_shard_bits: c_int,

@@ -69,7 +69,7 @@ impl Request {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let level = usize::try_from(self.output_level)
             .map_err(|_| Error::invalid_argument("the output level is negative"))?;
-        // A negative number is the only path.
+        // Negative: none is specified.
         let path = u32::try_from(self.output_path_id).ok();
         family.compact_files_reported(options, &names, level, path)
     }
@@ -146,8 +146,8 @@ c_functions! {
         };
     }
     /// Compacts the given tables of the default family, and others that must be included, into a
-    /// level. A negative `output_path_id` is the only path, and an error if there are several. The
-    /// names of the output files, tables and then blob files, are stored in `output_file_names`, unless it is null, and freed by
+    /// level. A negative `output_path_id` selects the only path; it is an error if there are several. The names of the
+    /// output files, tables and then blob files, are stored in `output_file_names`, unless it is null, and freed by
     /// `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
     /// `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.
     fn rocksdb_compact_files(

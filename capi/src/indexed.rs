@@ -25,7 +25,17 @@ c_destructors! {
     rocksdb_writebatch_wi_destroy(rocksdb_writebatch_wi_t);
 }
 
-/// An iterator over `base` with the writes of `batch` applied, which takes ownership of `base`.
+/// The family whose writes apply to a base iterator over `base` for which no family is given: as in RocksDB, the default
+/// family, provided that its keys have the same order.
+fn implied(base: &Family) -> Family {
+    let default = base.default_family();
+    match base.options().comparator.name() == default.options().comparator.name() {
+        true => default,
+        false => base.clone(),
+    }
+}
+
+/// An iterator over `base` with the writes of `batch` to `family` applied, which takes ownership of `base`.
 ///
 /// # Safety
 ///
@@ -42,12 +52,11 @@ unsafe fn over(
         let mut opening = 0;
         let cursor = match take(base).into_cursor() {
             Cursor::Family(iter) => {
-                let own = iter.family().clone();
-                let family = family.unwrap_or(&own);
-                opening = own.opening();
+                let family = family.map_or_else(|| implied(iter.family()), Family::clone);
+                opening = iter.family().opening();
                 let options = maybe(options).map(|options| (**options).clone());
                 Cursor::Joined(Box::new(batch.iter_over(
-                    family,
+                    &family,
                     iter,
                     &options.unwrap_or_default(),
                 )))
@@ -310,7 +319,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// Creates an iterator over the base with the writes of the batch applied. It takes ownership of
+    /// Creates an iterator over the base with the writes of the batch to the default family applied. It takes ownership of
     /// the base.
     fn rocksdb_writebatch_wi_create_iterator_with_base(
         wbwi: *mut rocksdb_writebatch_wi_t,

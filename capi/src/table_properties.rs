@@ -211,8 +211,8 @@ pub type rocksdb_readoptions_table_filter_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar>;
 
 c_functions! {
-    /// Makes iterators read only tables for which `table_filter` returns non-zero. It may be called
-    /// from any thread. Null means all tables. `destructor` is called with `state` when the
+    /// Makes iterators read the entries of only those tables for which `table_filter` returns non-zero. Range tombstones of
+    /// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called with `state` when the
     /// function is no longer used.
     fn rocksdb_readoptions_set_table_filter(
         opt: *mut rocksdb_readoptions_t,

@@ -1,7 +1,8 @@
 //! Transactions, optimistic and pessimistic: both have the same handle.
 //!
 //! A transaction handle is used by one thread at a time. The snapshot and the batch of a transaction are handed out in
-//! memory that the program frees, and are valid until the transaction is destroyed or begun again.
+//! memory that the program frees. The snapshot is valid until the transaction is destroyed or begun again, the batch until
+//! it is destroyed or begun again in another database: in the same one, the batch is that of the new transaction.
 
 use std::ffi::{c_char, c_uchar};
 
@@ -113,14 +114,14 @@ pub(crate) unsafe fn begun(
             Ok(options) => (options.clone(), None),
             Err(error) => (WriteOptions::default(), Some(error)),
         };
-        let object = TransactionHandle::new(begin(&options), refused);
-        match old.is_null() {
-            true => create(object),
-            false => {
-                *of_mut(old) = object;
-                old
-            }
+        let mut object = TransactionHandle::new(begin(&options), refused);
+        if old.is_null() {
+            return create(object);
         }
+        // The program may have a handle of the batch, which refers to that of the new transaction from now on.
+        object.txn.adopt_batch(&mut of_mut(old).txn);
+        *of_mut(old) = object;
+        old
     }
 }
 
@@ -280,8 +281,10 @@ c_functions! {
         create_freeable::<rocksdb_snapshot_t>(ReadPoint::Transaction(sequence)).cast_const()
     }
     /// Returns the batch of a transaction, to be freed with `rocksdb_free`. Writes to it are neither locked nor checked.
+    /// It remains the batch of the transaction when that is begun again in the same database.
     fn rocksdb_transaction_get_writebatch_wi(txn: *mut rocksdb_transaction_t) -> *mut rocksdb_writebatch_wi_t {
-        // A copy of the pointers in the batch, which is never dropped. The transaction keeps what they point to.
+        // A copy of the pointers in the batch, which is never dropped. The transaction keeps what they point to, also when
+        // it is begun again.
         create_freeable(std::ptr::read(self::txn(txn).write_batch()))
     }
     /// Adds the writes of a batch.

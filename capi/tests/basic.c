@@ -327,6 +327,36 @@ static void indexed(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   rocksdb_writebatch_wi_destroy(batch);
 }
 
+#ifndef HEADER_7
+/* An iterator over a base iterator without a family has the writes to the default family, whatever the base's. */
+static void over_another_family(rocksdb_t* db, rocksdb_column_family_handle_t* family, rocksdb_readoptions_t* r) {
+  size_t len;
+  rocksdb_writebatch_wi_t* batch = rocksdb_writebatch_wi_create(0, 1);
+  rocksdb_writebatch_wi_put(batch, "a", 1, "in default", 10);
+  rocksdb_writebatch_wi_put_cf(batch, family, "b", 1, "in family", 9);
+  for (int with_options = 0; with_options < 2; with_options++) {
+    rocksdb_iterator_t* base = rocksdb_create_iterator_cf(db, r, family);
+    rocksdb_iterator_t* iter = with_options
+                                   ? rocksdb_writebatch_wi_create_iterator_with_base_readopts(batch, base, r)
+                                   : rocksdb_writebatch_wi_create_iterator_with_base(batch, base);
+    rocksdb_iter_seek_to_first(iter);
+    CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "a"));
+    CHECK(same_at(rocksdb_iter_value(iter, &len), &len, "in default"));
+    rocksdb_iter_next(iter);
+    CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "k"));
+    rocksdb_iter_next(iter);
+    CHECK(!rocksdb_iter_valid(iter));
+    rocksdb_iter_destroy(iter);
+  }
+  rocksdb_iterator_t* iter = rocksdb_writebatch_wi_create_iterator_with_base_cf(
+      batch, rocksdb_create_iterator_cf(db, r, family), family);
+  rocksdb_iter_seek_to_first(iter);
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "b"));
+  rocksdb_iter_destroy(iter);
+  rocksdb_writebatch_wi_destroy(batch);
+}
+#endif
+
 #ifndef NOT_CAIRN
 /* A family of another database is rejected. RocksDB writes to the family with the same number. */
 static void foreign(rocksdb_t* db, rocksdb_column_family_handle_t* own, const char* path, rocksdb_options_t* options) {
@@ -397,6 +427,9 @@ static void families(const char* path, rocksdb_options_t* options) {
   char* value = rocksdb_get_cf(db, r, handles[1], "k", 1, &len, &err);
   CHECK(same(value, len, "in stones"));
   rocksdb_free(value);
+#ifndef HEADER_7
+  over_another_family(db, handles[1], r);
+#endif
 #ifndef NOT_CAIRN
   foreign(db, handles[1], path, options);
 #endif

@@ -424,6 +424,78 @@ static void large(const char* dir) {
   rocksdb_options_destroy(o);
 }
 
+static void check_db_get(rocksdb_transactiondb_t* db, const char* key, const char* want) {
+  char* err = NULL;
+  size_t len = 0;
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  char* value = rocksdb_transactiondb_get(db, r, key, strlen(key), &len, &err);
+  CHECK_OK(err);
+  CHECK(want == NULL ? value == NULL : same(value, len, want));
+  rocksdb_free(value);
+  rocksdb_readoptions_destroy(r);
+}
+
+/* A handle of the batch of a transaction remains valid when the transaction is begun again. */
+static void begun_again(const char* dir) {
+  char* err = NULL;
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_transactiondb_options_t* to = rocksdb_transactiondb_options_create();
+  rocksdb_transaction_options_t* x = rocksdb_transaction_options_create();
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_transactiondb_t* db = rocksdb_transactiondb_open(o, to, dir, &err);
+  CHECK_OK(err);
+  rocksdb_transaction_t* txn = rocksdb_transaction_begin(db, w, x, NULL);
+  rocksdb_writebatch_wi_t* wi = rocksdb_transaction_get_writebatch_wi(txn);
+  txn_put(txn, "a", "1");
+  CHECK(rocksdb_writebatch_wi_count(wi) == 1);
+  rocksdb_transaction_options_set_max_write_batch_size(x, 100);
+  CHECK(rocksdb_transaction_begin(db, w, x, txn) == txn);
+  CHECK(rocksdb_writebatch_wi_count(wi) == 0);
+  check_txn_get(txn, "a", NULL);
+  txn_put(txn, "b", "2");
+  rocksdb_writebatch_wi_put(wi, "c", 1, "3", 1);
+  CHECK(rocksdb_writebatch_wi_count(wi) == 2);
+  check_txn_get(txn, "c", "3");
+  char large[100] = {0};
+  rocksdb_transaction_put(txn, "d", 1, large, sizeof large, &err);
+  CHECK_ERROR(err, "Operation aborted: Memory limit reached");
+  commit(txn);
+  CHECK(rocksdb_writebatch_wi_count(wi) == 0);
+  check_db_get(db, "a", NULL);
+  check_db_get(db, "b", "2");
+  check_db_get(db, "c", "3");
+#ifndef NOT_CAIRN
+  /* A prepared transaction keeps its writes, which RocksDB discards. */
+  CHECK(rocksdb_transaction_begin(db, w, x, txn) == txn);
+  rocksdb_transaction_set_name(txn, "left", 4, &err);
+  CHECK_OK(err);
+  txn_put(txn, "e", "5");
+  rocksdb_transaction_prepare(txn, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_transaction_begin(db, w, x, txn) == txn);
+  CHECK(rocksdb_writebatch_wi_count(wi) == 0);
+  txn_put(txn, "f", "6");
+  CHECK(rocksdb_writebatch_wi_count(wi) == 1);
+  size_t count = 0;
+  rocksdb_transaction_t** left = rocksdb_transactiondb_get_prepared_transactions(db, &count);
+  CHECK(count == 1);
+  commit(left[0]);
+  rocksdb_transaction_destroy(left[0]);
+  rocksdb_free(left);
+  commit(txn);
+  check_db_get(db, "e", "5");
+  check_db_get(db, "f", "6");
+#endif
+  rocksdb_free(wi);
+  rocksdb_transaction_destroy(txn);
+  rocksdb_transactiondb_close(db);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_transaction_options_destroy(x);
+  rocksdb_transactiondb_options_destroy(to);
+  rocksdb_options_destroy(o);
+}
+
 static void optimistic(const char* dir) {
   char* err = NULL;
   rocksdb_options_t* o = rocksdb_options_create();
@@ -452,10 +524,13 @@ static void optimistic(const char* dir) {
   CHECK_ERROR(err, "Invalid argument: Optimistic transactions cannot be named.");
 
   rocksdb_optimistictransaction_options_set_set_snapshot(x, 1);
+  rocksdb_writebatch_wi_t* wi = rocksdb_transaction_get_writebatch_wi(txn);
   CHECK(rocksdb_optimistictransaction_begin(db, w, x, txn) == txn);
   rocksdb_put(base, w, "b", 1, "1", 1, &err);
   CHECK_OK(err);
   txn_put(txn, "b", "2");
+  CHECK(rocksdb_writebatch_wi_count(wi) == 1);
+  rocksdb_free(wi);
   rocksdb_transaction_commit(txn, &err);
   CHECK_ERROR(err, "Resource busy: ");
   rocksdb_transaction_destroy(txn);
@@ -495,6 +570,8 @@ int main(int argc, char** argv) {
   pessimistic(dir);
   snprintf(dir, sizeof dir, "%s/large", argv[1]);
   large(dir);
+  snprintf(dir, sizeof dir, "%s/begun_again", argv[1]);
+  begun_again(dir);
   snprintf(dir, sizeof dir, "%s/optimistic", argv[1]);
   optimistic(dir);
   return 0;

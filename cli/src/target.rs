@@ -8,6 +8,7 @@ use std::path::Path;
 
 use cairn::{Db, Family, FamilyDescriptor};
 use cairn_format::names::FileName;
+use cairn_format::options_text::from_bytes;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, FamilyOptions, Options, apply_mixed};
 use cairn_platform::fs::FileMode;
@@ -18,7 +19,7 @@ use crate::args::Target;
 use crate::complain;
 
 /// Maximum size of an OPTIONS file.
-const MAX_OPTIONS_LEN: u64 = 64 << 20;
+const MAX_OPTIONS_LEN: u64 = 1 << 30;
 
 /// The access that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,12 +177,18 @@ pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     }
 }
 
-fn read_options(path: &Path) -> Result<OptionsFile> {
+pub(crate) fn read_options(path: &Path) -> Result<OptionsFile> {
     let file = PosixFileSystem.open(path, FileMode::default())?;
-    let len = file.len()?.min(MAX_OPTIONS_LEN);
+    let len = file.len()?;
+    if len > MAX_OPTIONS_LEN {
+        return Err(Error::not_supported(format!(
+            "{} has {len} bytes: expected at most {MAX_OPTIONS_LEN}",
+            path.display()
+        )));
+    }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let got = file.read_at(0, &mut bytes)?;
-    OptionsFile::from_text(&String::from_utf8_lossy(&bytes[..got]), true)
+    OptionsFile::from_text(&from_bytes(&bytes[..got]), true)
 }
 
 /// Returns the family `name`.

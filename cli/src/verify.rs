@@ -15,7 +15,6 @@ use cairn_format::checksum::crc32c_extend;
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
-use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, FamilyOptions, apply_mixed};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile};
@@ -459,12 +458,7 @@ fn check_manifest(path: &Path) -> Result<()> {
 }
 
 fn check_options(path: &Path, found: &mut Findings<'_>) -> Result<()> {
-    let file = open(path)?;
-    let mut bytes = vec![0; usize::try_from(file.len()?.min(64 << 20)).unwrap_or(0)];
-    let got = file.read_at(0, &mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes[..got]);
-    let options =
-        OptionsFile::from_text(&text, true).map_err(|error| error.context(path.display()))?;
+    let options = target::read_options(path).map_err(|error| error.context(path.display()))?;
     for option in &options.passed_over {
         found.note(&format!(
             "{}: {option} is unknown and ignored",

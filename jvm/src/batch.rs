@@ -8,9 +8,10 @@ use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, KeyOrder, Result};
 use jni_sys::{jint, jlong, jvalue};
 
+use crate::callbacks::ComparatorHandle;
 use crate::db::{Database, family_or_default};
 use crate::env::{ByteArray, ByteBuffer, Env, Global, Method, Object, Outcome};
-use crate::handle::{Mut, New, Ref, of, take};
+use crate::handle::{Mut, New, Ref, of, of_mut, take};
 use crate::iterator::Cursor;
 use crate::options::ReadOptions;
 use crate::writes::Op;
@@ -95,6 +96,18 @@ impl Indexed {
             batch,
             plain: Cell::new(0),
         }
+    }
+
+    /// Replaces the batch, also in its `WriteBatch`.
+    pub fn replace(&mut self, batch: IndexedBatch) -> Outcome<()> {
+        if self.plain.get() != 0 {
+            *of_mut::<Batch>(self.plain.get())? = Batch {
+                writes: Source::Indexed(batch.share()),
+                termination: None,
+            };
+        }
+        self.batch = batch;
+        Ok(())
     }
 }
 
@@ -469,10 +482,10 @@ pub fn iterate(env: Env, batch: Ref<Batch>, handler: Ref<Handler>) -> Outcome<()
         }
     };
     for record in writes.records() {
-        handler.record(env, &record?)?;
         if !env.call_bool(handler.object.object(), handler.should_continue, &[])? {
             break;
         }
+        handler.record(env, &record?)?;
     }
     Ok(())
 }
@@ -487,7 +500,7 @@ pub fn new_indexed_overwriting(_env: Env, overwrite: bool) -> New<Indexed> {
 
 pub fn new_indexed_ordered(
     _env: Env,
-    order: Option<Ref<KeyOrder>>,
+    order: Option<Ref<ComparatorHandle>>,
     _kind: i8,
     _reserved: jint,
     overwrite: bool,

@@ -4,6 +4,7 @@
 //! callback fails the operation or job ([`Callee::call`]); one in a logger is written to the standard error stream.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -58,6 +59,21 @@ enum Memory {
     Direct(Box<[u8]>),
     /// The array of a heap buffer.
     Heap(Global),
+}
+
+/// The object of a comparator.
+pub struct ComparatorHandle {
+    pub order: KeyOrder,
+    /// True if keys are passed to it as direct buffers.
+    pub uses_direct_buffers: bool,
+}
+
+impl Deref for ComparatorHandle {
+    type Target = KeyOrder;
+
+    fn deref(&self) -> &KeyOrder {
+        &self.order
+    }
 }
 
 struct JavaComparator {
@@ -235,7 +251,7 @@ pub fn new_comparator(
     env: Env,
     this: Object,
     options: Ref<ComparatorOptions>,
-) -> Outcome<New<KeyOrder>> {
+) -> Outcome<New<ComparatorHandle>> {
     let name = env.method_of(this, "name", "()Ljava/lang/String;")?;
     let name = env.text(JString(env.call_object(this, name, &[])?.0))?;
     let bridge = Object(env.class("org/rocksdb/AbstractComparatorJniBridge")?);
@@ -256,7 +272,7 @@ pub fn new_comparator(
             Some((env.global(class), wrap))
         }
     };
-    Ok(New(KeyOrder::Custom(Arc::new(JavaComparator {
+    let order = KeyOrder::Custom(Arc::new(JavaComparator {
         java: Callee::new(env, this)?,
         name,
         compare: method("compareInternal", &two)?,
@@ -266,12 +282,15 @@ pub fn new_comparator(
         wrap,
         longest: usize::try_from(options.max_reused_buffer_size).ok(),
         pairs: Mutex::new(Vec::new()),
-    }))))
+    }));
+    Ok(New(ComparatorHandle {
+        order,
+        uses_direct_buffers: options.use_direct_buffer,
+    }))
 }
 
-pub fn uses_direct_buffers(_env: Env, order: Ref<KeyOrder>) -> bool {
-    // A comparator with heap buffers says so in its options, which the Java class no longer has.
-    !matches!(&*order, KeyOrder::Custom(comparator) if comparator.name().is_empty())
+pub fn uses_direct_buffers(_env: Env, comparator: Ref<ComparatorHandle>) -> bool {
+    comparator.uses_direct_buffers
 }
 
 /// A handle of a compaction filter: Java, or the factory that created it, owns it.

@@ -546,14 +546,8 @@ pub fn aggregated_property(
     name: JString,
     _len: jint,
 ) -> Outcome<jlong> {
-    let name = env.text(name)?;
-    let mut sum: u64 = 0;
-    for family in db.db.families() {
-        sum += family
-            .property_number(&name)
-            .ok_or_else(|| Error::not_found(""))?;
-    }
-    Ok(sum as jlong)
+    let sum = db.db.aggregated_property_number(&env.text(name)?);
+    Ok(sum.ok_or_else(|| Error::not_found(""))? as jlong)
 }
 
 pub fn sizes(

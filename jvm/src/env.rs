@@ -540,6 +540,11 @@ impl Env {
     /// A new string.
     pub fn string(self, text: &str) -> Outcome<JString> {
         let units: Vec<u16> = text.encode_utf16().collect();
+        self.string_of_units(&units)
+    }
+
+    /// A string of units of UTF-16.
+    pub fn string_of_units(self, units: &[u16]) -> Outcome<JString> {
         let len = size(units.len())?;
         let string = jni!(self, NewString, units.as_ptr(), len);
         self.checked(JString(string))
@@ -547,6 +552,11 @@ impl Env {
 
     /// The characters of a string.
     pub fn text(self, string: JString) -> Outcome<String> {
+        Ok(String::from_utf16_lossy(&self.units(string)?))
+    }
+
+    /// The characters of a string in UTF-16.
+    pub fn units(self, string: JString) -> Outcome<Vec<u16>> {
         if string.is_null() {
             return Err(null_pointer());
         }
@@ -554,7 +564,7 @@ impl Env {
         let mut units = vec![0u16; usize::try_from(len).unwrap_or(0)];
         jni!(self, GetStringRegion, string.0, 0, len, units.as_mut_ptr());
         self.check()?;
-        Ok(String::from_utf16_lossy(&units))
+        Ok(units)
     }
 
     /// The bytes `[offset, offset + len)` of an array.

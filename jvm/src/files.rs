@@ -12,12 +12,12 @@ use cairn_format::table::Properties;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_options::{CompactionOptions, DbOptions, FamilyOptions, ImportColumnFamilyOptions};
 use cairn_platform::{RateLimiter, World};
-use cairn_types::{Error, KeyOrder, SequenceNumber};
+use cairn_types::{Error, SequenceNumber};
 use jni_sys::{jint, jlong, jvalue};
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::callbacks::LoggerHandle;
+use crate::callbacks::{ComparatorHandle, LoggerHandle};
 use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
@@ -116,7 +116,7 @@ pub fn new_writer_ordered(
     _env: Env,
     options: Ref<EnvOptions>,
     all: Ref<AllOptions>,
-    order: Ref<KeyOrder>,
+    order: Ref<ComparatorHandle>,
     _kind: i8,
 ) -> Outcome<New<SstFileWriter>> {
     let mut family = all.family()?.clone();
@@ -670,7 +670,7 @@ pub fn create_backup_with(
 ) -> Outcome<()> {
     let options = CreateBackupOptions {
         flush_before_backup: flush,
-        app_metadata: env.text(metadata)?.into_bytes(),
+        app_metadata: env.modified_utf8(metadata)?,
         ..CreateBackupOptions::default()
     };
     engine.0.0.create_new_backup(&db.db, &options)?;
@@ -685,7 +685,7 @@ pub fn backups(env: Env, engine: Ref<Backups>) -> Outcome<Object> {
         infos.into_iter().map(|info| {
             let metadata = match info.app_metadata.is_empty() {
                 true => JString::default(),
-                false => env.string(&String::from_utf8_lossy(&info.app_metadata))?,
+                false => env.string_of_bytes(&info.app_metadata)?,
             };
             env.create(
                 "org/rocksdb/BackupInfo",

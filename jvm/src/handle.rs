@@ -59,12 +59,12 @@ fn java_class(name: &str) -> &str {
         "AllOptions" => "Options",
         "Batch" => "WriteBatch",
         "BlockCache" => "Cache",
+        "ComparatorHandle" => "AbstractComparator",
         "Cursor" => "RocksIterator",
         "Database" => "RocksDB",
         "Family" => "ColumnFamilyHandle",
         "FilterPolicy" => "Filter",
         "Indexed" => "WriteBatchWithIndex",
-        "KeyOrder" => "AbstractComparator",
         "Txn" => "Transaction",
         name => name,
     }

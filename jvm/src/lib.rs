@@ -24,6 +24,7 @@ mod files;
 mod handle;
 mod iterator;
 mod listener;
+mod modified_utf8;
 mod objects;
 mod older;
 mod options;

@@ -570,15 +570,15 @@ fn operator(text: &str) -> Outcome<New<Arc<dyn MergeOperator>>> {
 
 pub fn string_append(env: Env, delimiter: JString) -> Outcome<New<Arc<dyn MergeOperator>>> {
     Ok(New(Arc::new(
-        cairn_options::merge_operators::StringAppend::new(&env.text(delimiter)?),
+        cairn_options::merge_operators::StringAppend::with(&env.modified_utf8(delimiter)?),
     )))
 }
 
+/// As in RocksJava, the delimiter is the low byte of the character.
 pub fn string_append_char(_env: Env, delimiter: u16) -> New<Arc<dyn MergeOperator>> {
-    let delimiter = char::from(u8::try_from(delimiter).unwrap_or(b','));
-    New(Arc::new(cairn_options::merge_operators::StringAppend::new(
-        &delimiter.to_string(),
-    )))
+    New(Arc::new(
+        cairn_options::merge_operators::StringAppend::with(&[delimiter as u8]),
+    ))
 }
 
 pub fn uint64_add(_env: Env) -> Outcome<New<Arc<dyn MergeOperator>>> {

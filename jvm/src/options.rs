@@ -14,6 +14,7 @@ use cairn_platform::World;
 use cairn_types::{Error, KeyOrder, MergeOperator, PrefixExtractor, Result};
 use jni_sys::{jint, jlong, jvalue};
 
+use crate::callbacks::ComparatorHandle;
 use crate::env::{ByteArray, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{Mut, New, Own, Ref};
 use crate::listener::ListenerHandle;
@@ -290,7 +291,12 @@ pub fn set_builtin_comparator(_env: Env, mut options: Mut<AllOptions>, number: j
     };
 }
 
-pub fn set_comparator(_env: Env, mut options: Mut<AllOptions>, order: Ref<KeyOrder>, _kind: i8) {
+pub fn set_comparator(
+    _env: Env,
+    mut options: Mut<AllOptions>,
+    order: Ref<ComparatorHandle>,
+    _kind: i8,
+) {
     options.family.comparator = order.clone();
 }
 

@@ -25,7 +25,7 @@ impl Slice {
 }
 
 pub fn from_string(env: Env, text: JString) -> Outcome<New<Slice>> {
-    Ok(New(Slice::Owned(env.text(text)?.into_bytes(), 0)))
+    Ok(New(Slice::Owned(env.modified_utf8(text)?, 0)))
 }
 
 pub fn from_array(env: Env, bytes: ByteArray) -> Outcome<New<Slice>> {
@@ -74,7 +74,7 @@ pub fn is_empty(_env: Env, slice: Ref<Slice>) -> bool {
 
 pub fn to_string(env: Env, slice: Ref<Slice>, hex: bool) -> Outcome<JString> {
     match hex {
-        false => env.string(&String::from_utf8_lossy(slice.bytes())),
+        false => env.string_of_bytes(slice.bytes()),
         true => env.string(
             &slice
                 .bytes()

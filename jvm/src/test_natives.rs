@@ -21,6 +21,7 @@ use cairn_types::{Code, Comparator, Error, KeyOrder, SequenceNumber, Subcode};
 use jni_sys::{jlong, jvalue};
 
 use crate::batch::Batch;
+use crate::callbacks::ComparatorHandle;
 use crate::env::{ByteArray, Env, Fail, Outcome};
 use crate::handle::{Mut, New, Ref};
 use crate::listener::{ListenerHandle, unbound};
@@ -38,8 +39,11 @@ impl Comparator for Strings {
     }
 }
 
-pub fn string_comparator(_env: Env) -> New<KeyOrder> {
-    New(KeyOrder::Custom(Arc::new(Strings)))
+pub fn string_comparator(_env: Env) -> New<ComparatorHandle> {
+    New(ComparatorHandle {
+        order: KeyOrder::Custom(Arc::new(Strings)),
+        uses_direct_buffers: false,
+    })
 }
 
 /// Throws an exception with a message and, except for `None`, a status.

@@ -6,9 +6,10 @@ use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, OptimisticTransactionOptions,
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
 };
-use cairn_types::{Error, KeyOrder};
+use cairn_types::Error;
 use jni_sys::{jint, jlong, jvalue};
 
+use crate::callbacks::ComparatorHandle;
 use crate::db::{Database, Kind, default_family, descriptors, handles, open_by};
 use crate::env::{Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, of_mut};
@@ -123,8 +124,11 @@ pub fn begin_with(
     start(&db, &write, &options).map(New)
 }
 
-fn restart(handle: jlong, new: Txn) -> Outcome<jlong> {
-    *of_mut::<Txn>(handle)? = new;
+/// Begins the transaction `new` in the object of a transaction, which ends.
+fn restart(handle: jlong, mut new: Txn) -> Outcome<jlong> {
+    let old = of_mut::<Txn>(handle)?;
+    new.adopt_handles(old)?;
+    *old = new;
     Ok(handle)
 }
 
@@ -215,7 +219,7 @@ pub fn destroy_optimistic_options(env: Env, handle: jlong) -> Outcome<()> {
 pub fn set_optimistic_comparator(
     _env: Env,
     _options: Ref<OptimisticTransactionOptions>,
-    _comparator: Ref<KeyOrder>,
+    _comparator: Ref<ComparatorHandle>,
 ) {
 }
 
@@ -236,11 +240,11 @@ fn lend(db: &Database, txn: Transaction) -> Outcome<jlong> {
 
 /// The transaction of a name, also if it has a handle.
 pub fn by_name(env: Env, db: Ref<Database>, name: JString) -> Outcome<jlong> {
-    let name = env.text(name)?;
-    if let Some(handle) = db.transactions.handle_of(name.as_bytes()) {
+    let name = env.modified_utf8(name)?;
+    if let Some(handle) = db.transactions.handle_of(&name) {
         return Ok(handle);
     }
-    let found = locking(&db)?.transaction_by_name(name.as_bytes());
+    let found = locking(&db)?.transaction_by_name(&name);
     found.map_or(Ok(0), |txn| lend(&db, txn))
 }
 
@@ -259,7 +263,7 @@ fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
 
 /// The text of a key: Java shows keys as strings.
 pub fn key_text(env: Env, key: &[u8]) -> Outcome<JString> {
-    env.string(&String::from_utf8_lossy(key))
+    env.string_of_bytes(key)
 }
 
 pub fn lock_status(env: Env, db: Ref<Database>) -> Outcome<Object> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use cairn_db::{Db, Family, Snapshot, Value};
+use cairn_db::{Db, Family, Snapshot, Value, WriteBatch};
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Mutex;
 use cairn_txn::{Transaction, TransactionState};
@@ -145,6 +145,28 @@ impl Txn {
         if !name.is_empty() {
             self.shared.remove(&name);
         }
+    }
+
+    /// Takes over the handles of the batches and the write options of `old`, which the caller drops next: as in RocksJava,
+    /// the objects that Java has of them belong to this transaction from now on.
+    pub fn adopt_handles(&mut self, old: &mut Txn) -> Outcome<()> {
+        if old.batch != 0 {
+            let batch = self.get()?.write_batch().share();
+            of_mut::<Indexed>(old.batch)?.replace(batch)?;
+            self.batch = std::mem::take(&mut old.batch);
+        }
+        if old.commit_time != 0 {
+            // A prepared transaction outlives its Java object, and keeps the writes of the batch.
+            let batch = of_mut::<Batch>(old.commit_time)?;
+            let txn = old.get_mut()?;
+            batch.with_mut(|batch| std::mem::swap(txn.commit_time_batch(), batch))?;
+            self.commit_time = std::mem::take(&mut old.commit_time);
+        }
+        if old.options.get() != 0 {
+            of_mut::<WriteOptions>(old.options.get())?.clone_from(&self.write_options);
+            self.options.set(old.options.take());
+        }
+        Ok(())
     }
 
     /// Ends the transaction with `end`.
@@ -800,14 +822,15 @@ pub fn undo_get_family(
 }
 
 pub fn rebuild(_env: Env, mut txn: Mut<Txn>, batch: Ref<Batch>) -> Outcome<()> {
-    let txn = txn.get_mut()?;
-    Ok(batch.with(|batch| txn.rebuild_from_write_batch(batch))?)
+    // A copy, because the batch may be that of the transaction.
+    let batch = batch.with(WriteBatch::clone);
+    Ok(txn.get_mut()?.rebuild_from_write_batch(&batch)?)
 }
 
 pub fn set_name(env: Env, handle: jlong, name: JString) -> Outcome<()> {
-    let name = env.text(name)?;
+    let name = env.modified_utf8(name)?;
     let txn = of_mut::<Txn>(handle)?;
-    txn.get_mut()?.set_name(name.as_bytes())?;
+    txn.get_mut()?.set_name(&name)?;
     txn.register(handle)
 }
 

@@ -591,6 +591,129 @@ public final class Behaviour {
     }
   }
 
+  /** The batches and the write options of a transaction remain its own when it is begun again. */
+  private static void transactionsBegunAgain(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         WriteOptions synced = new WriteOptions().setSync(true);
+         ReadOptions read = new ReadOptions();
+         Transaction txn = db.beginTransaction(write)) {
+      final WriteBatchWithIndex indexed = txn.getWriteBatch();
+      final WriteBatch plain = indexed.getWriteBatch();
+      final WriteBatch commitTime = txn.getCommitTimeWriteBatch();
+      final WriteOptions current = txn.getWriteOptions();
+      txn.put(bytes("a"), bytes("1"));
+      commitTime.put(bytes("x"), bytes("1"));
+      check(db.beginTransaction(synced, txn) == txn, "the same object");
+      check(indexed.count() == 0 && plain.count() == 0, "the batch is empty");
+      check(commitTime.count() == 0, "the commit-time batch is empty");
+      check(current.sync(), "the new write options");
+      txn.put(bytes("b"), bytes("2"));
+      indexed.put(bytes("c"), bytes("3"));
+      check(indexed.count() == 2 && plain.count() == 2, "the batch has the writes");
+      check(Arrays.equals(txn.get(read, bytes("c")), bytes("3")), "the transaction has them");
+      commitTime.put(bytes("y"), bytes("1"));
+      txn.setName("left");
+      txn.prepare();
+      // The prepared transaction keeps its writes, which RocksJava discards.
+      check(db.beginTransaction(write, txn) == txn, "the same object");
+      check(indexed.count() == 0 && commitTime.count() == 0, "the batches after a prepare");
+      txn.put(bytes("d"), bytes("4"));
+      check(plain.count() == 1, "the batch of the new transaction");
+      db.getTransactionByName("left").commit();
+      txn.commit();
+      for (final String key : List.of("b", "c", "d", "y")) {
+        check(db.get(bytes(key)) != null, "the value of " + key);
+      }
+      check(db.get(bytes("a")) == null && db.get(bytes("x")) == null, "a discarded write");
+    }
+  }
+
+  /** A transaction can be rebuilt from its own batch. */
+  private static void rebuiltFromItsOwnBatch(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         Transaction txn = db.beginTransaction(write)) {
+      txn.put(bytes("a"), bytes("1"));
+      txn.rebuildFromWriteBatch(txn.getWriteBatch().getWriteBatch());
+      txn.commit();
+      check(Arrays.equals(db.get(bytes("a")), bytes("1")), "the value");
+    }
+  }
+
+  /** As in RocksJava, the delimiter of an operator is the low byte of a character. */
+  private static void delimiters(final String path) throws Exception {
+    for (final char delimiter : new char[] {0, 0x80, 0xFF, 0x20AC}) {
+      try (StringAppendOperator operator = new StringAppendOperator(delimiter);
+           Options options = new Options().setCreateIfMissing(true).setMergeOperator(operator);
+           RocksDB db = RocksDB.open(options, path + "-" + (int) delimiter)) {
+        db.merge(bytes("k"), bytes("a"));
+        db.merge(bytes("k"), bytes("b"));
+        check(Arrays.equals(db.get(bytes("k")), new byte[] {'a', (byte) delimiter, 'b'}),
+            "the delimiter " + (int) delimiter);
+      }
+    }
+  }
+
+  /** As in RocksJava, strings are stored in modified UTF-8. */
+  private static void modifiedUtf8(final String path) throws Exception {
+    final String zero = "a\0b";
+    final String smile = "\uD83D\uDE00";
+    final byte[] zeroBytes = {'a', (byte) 0xC0, (byte) 0x80, 'b'};
+    try (Slice slice = new Slice(zero); Slice other = new Slice(smile)) {
+      check(Arrays.equals(slice.data(), zeroBytes), "the bytes of a zero");
+      check(slice.toString().equals(zero), "the string with a zero");
+      check(other.size() == 6 && other.toString().equals(smile), "two surrogates");
+    }
+    try (StringAppendOperator operator = new StringAppendOperator("\0");
+         Options options = new Options().setCreateIfMissing(true).setMergeOperator(operator);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         WriteOptions write = new WriteOptions();
+         Transaction txn = db.beginTransaction(write)) {
+      db.merge(bytes("k"), bytes("a"));
+      db.merge(bytes("k"), bytes("b"));
+      check(Arrays.equals(db.get(bytes("k")), zeroBytes), "the delimiter");
+      txn.setName(zero + smile);
+      check(txn.getName().equals(zero + smile), "the name of a transaction");
+      check(db.getTransactionByName(zero + smile) != null, "the transaction of the name");
+    }
+  }
+
+  /** A sum over column families counts a shared cache once, and wraps around as in RocksDB. */
+  private static void aggregatedProperties(final String path) throws Exception {
+    final long capacity = 8 << 20;
+    try (Cache cache = new LRUCache(capacity);
+         Options options = new Options().setCreateIfMissing(true).setTableFormatConfig(
+             new BlockBasedTableConfig().setBlockCache(cache));
+         ColumnFamilyOptions family = new ColumnFamilyOptions().setTableFormatConfig(
+             new BlockBasedTableConfig().setBlockCache(cache));
+         RocksDB db = RocksDB.open(options, path);
+         ColumnFamilyHandle other =
+             db.createColumnFamily(new ColumnFamilyDescriptor(bytes("other"), family))) {
+      check(other.getID() == 1, "a second family");
+      check(db.getAggregatedLongProperty("rocksdb.block-cache-capacity") == capacity,
+          "the capacity of the cache");
+      check(db.getAggregatedLongProperty("rocksdb.min-obsolete-sst-number-to-keep") == -2,
+          "the sum of two numbers without limit");
+      fails(RocksDBException.class, "", () -> db.getAggregatedLongProperty("rocksdb.unknown"));
+    }
+  }
+
+  /** A comparator reports the kind of its buffers. */
+  private static void kindsOfBuffers(final String path) {
+    for (final boolean direct : new boolean[] {false, true}) {
+      try (ComparatorOptions options = new ComparatorOptions().setUseDirectBuffer(direct);
+           Fragile fragile = new Fragile(options)) {
+        check(fragile.usingDirectBuffers() == direct, "the buffers are direct: " + direct);
+      }
+    }
+  }
+
   /** The plain batch of an indexed one has the same writes. */
   private static void batchOfIndexedBatch(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
@@ -754,6 +877,25 @@ public final class Behaviour {
     }
     check(calls.equals(List.of("put 0", "merge 0", "delete 0", "singleDelete 0", "deleteRange 0")),
         "the calls are " + calls);
+  }
+
+  /** As in RocksJava, a handler is asked before each record whether to continue. */
+  private static void handlersAreAskedFirst(final String path) throws Exception {
+    for (final int wanted : new int[] {0, 1}) {
+      final AtomicInteger puts = new AtomicInteger();
+      try (WriteBatch batch = new WriteBatch();
+           WriteBatch.Handler handler = new PutCounter(puts) {
+             @Override
+             public boolean shouldContinue() {
+               return puts.get() < wanted;
+             }
+           }) {
+        batch.put(bytes("a"), bytes("1"));
+        batch.put(bytes("b"), bytes("2"));
+        batch.iterate(handler);
+        check(puts.get() == wanted, puts + " puts instead of " + wanted);
+      }
+    }
   }
 
   /** A checkpoint is in the file system of its database. */
@@ -1415,9 +1557,16 @@ public final class Behaviour {
     cases.put("twoDatabases", Behaviour::twoDatabases);
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
+    cases.put("transactionsBegunAgain", Behaviour::transactionsBegunAgain);
+    cases.put("rebuiltFromItsOwnBatch", Behaviour::rebuiltFromItsOwnBatch);
+    cases.put("delimiters", Behaviour::delimiters);
+    cases.put("modifiedUtf8", Behaviour::modifiedUtf8);
+    cases.put("aggregatedProperties", Behaviour::aggregatedProperties);
+    cases.put("kindsOfBuffers", Behaviour::kindsOfBuffers);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
     cases.put("handlersGetTheDefaultFamily", Behaviour::handlersGetTheDefaultFamily);
+    cases.put("handlersAreAskedFirst", Behaviour::handlersAreAskedFirst);
     cases.put("checkpointInMemory", Behaviour::checkpointInMemory);
     cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
     cases.put("unknownOptions", Behaviour::unknownOptions);

@@ -1319,7 +1319,7 @@ struct rocksdb_lru_cache_options_t *rocksdb_lru_cache_options_create(void);
 void rocksdb_lru_cache_options_set_capacity(struct rocksdb_lru_cache_options_t *opt,
                                             size_t capacity);
 
-// Sets the number of shards as a power of two; -1 derives it from the capacity.
+// Sets the number of shards as a power of two, of at most 12 bits; -1 derives it from the capacity.
 void rocksdb_lru_cache_options_set_num_shard_bits(struct rocksdb_lru_cache_options_t *opt,
                                                   int num_shard_bits);
 
@@ -1339,7 +1339,7 @@ void rocksdb_hyper_clock_cache_options_set_capacity(struct rocksdb_hyper_clock_c
 void rocksdb_hyper_clock_cache_options_set_estimated_entry_charge(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                                   size_t charge);
 
-// Sets the number of shards as a power of two; -1 derives it from the capacity.
+// Sets the number of shards as a power of two, of at most 12 bits; -1 derives it from the capacity.
 void rocksdb_hyper_clock_cache_options_set_num_shard_bits(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                           int num_shard_bits);
 
@@ -2347,8 +2347,8 @@ void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t
                                              unsigned char *canceled);
 
 // Compacts the given tables of the default family, and others that must be included, into a
-// level. With a negative `output_path_id`, the family's options select the path. The names of
-// the output files are stored in `output_file_names`, unless it is null, and freed by
+// level. A negative `output_path_id` selects the only path; it is an error if there are several. The names of the
+// output files, tables and then blob files, are stored in `output_file_names`, unless it is null, and freed by
 // `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
 // `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.
 void rocksdb_compact_files(struct rocksdb_t *db,
@@ -3589,7 +3589,7 @@ struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_
                                                                                       size_t keylen,
                                                                                       char **errptr);
 
-// Creates an iterator over the base with the writes of the batch applied. It takes ownership of
+// Creates an iterator over the base with the writes of the batch to the default family applied. It takes ownership of
 // the base.
 struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base(struct rocksdb_writebatch_wi_t *wbwi,
                                                                            struct rocksdb_iterator_t *base_iterator);
@@ -6999,8 +6999,8 @@ const char *rocksdb_table_properties_compression_name(const struct rocksdb_table
 const char *rocksdb_table_properties_compression_options(const struct rocksdb_table_properties_t *props,
                                                          size_t *size);
 
-// Makes iterators read only tables for which `table_filter` returns non-zero. It may be called
-// from any thread. Null means all tables. `destructor` is called with `state` when the
+// Makes iterators read the entries of only those tables for which `table_filter` returns non-zero. Range tombstones of
+// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called with `state` when the
 // function is no longer used.
 void rocksdb_readoptions_set_table_filter(struct rocksdb_readoptions_t *opt,
                                           void *state,
@@ -7561,6 +7561,7 @@ void rocksdb_transaction_rollback_to_savepoint(struct rocksdb_transaction_t *txn
 const struct rocksdb_snapshot_t *rocksdb_transaction_get_snapshot(struct rocksdb_transaction_t *txn);
 
 // Returns the batch of a transaction, to be freed with `rocksdb_free`. Writes to it are neither locked nor checked.
+// It remains the batch of the transaction when that is begun again in the same database.
 struct rocksdb_writebatch_wi_t *rocksdb_transaction_get_writebatch_wi(struct rocksdb_transaction_t *txn);
 
 // Adds the writes of a batch.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::names::FileName;
-use cairn_format::options_text::{parse_file, print_file};
+use cairn_format::options_text::{from_bytes, parse_file, print_file, to_bytes};
 use cairn_options::file::OptionsFile;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, PosixFileSystem, RandomAccessFile};
@@ -38,6 +38,14 @@ impl Page<'_> {
     /// Writes a line.
     fn line(&mut self, text: impl Display) -> Result<()> {
         writeln!(self.out, "{text}").map_err(|error| Error::io_text(format!("print: {error}")))
+    }
+
+    /// Writes a line of a text file, whose bytes that are not UTF-8 are as [`from_bytes`] returns them.
+    fn bytes_of(&mut self, text: &str) -> Result<()> {
+        let mut line = to_bytes(text.trim_end()).into_owned();
+        line.push(b'\n');
+        let written = self.out.write_all(&line);
+        written.map_err(|error| Error::io_text(format!("print: {error}")))
     }
 
     /// Writes a line about damage.
@@ -76,7 +84,7 @@ impl Page<'_> {
         let mut bytes = vec![0; len as usize];
         let got = file.read_at(0, &mut bytes)?;
         bytes.truncate(got);
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(from_bytes(&bytes).into_owned())
     }
 }
 
@@ -99,7 +107,7 @@ pub fn run(flags: &Inspect, out: &mut dyn Write) -> Result<bool> {
         FileName::Options(_) | FileName::OptionsTemp(_) => show_options(&mut page)?,
         _ => {
             let text = page.text()?;
-            page.line(text.trim_end())?;
+            page.bytes_of(&text)?;
         }
     }
     Ok(page.damages == 0)
@@ -123,7 +131,7 @@ fn show_options(page: &mut Page<'_>) -> Result<()> {
     let text = page.text()?;
     let sections =
         parse_file(&text).map_err(|malformed| malformed.in_file(page.path.display(), 0))?;
-    page.line(print_file(&sections).trim_end())?;
+    page.bytes_of(&print_file(&sections))?;
     match OptionsFile::from_text(&text, true) {
         Ok(file) => file
             .passed_over

@@ -261,3 +261,27 @@ fn tables_without_blocks_are_shown_and_verified() {
         refused(&["verify", text(&table)]);
     }
 }
+
+/// The commands use the paths in an OPTIONS file as they are, also if they are not UTF-8: a write to another log would be
+/// lost, and `verify` would pass over the logs.
+#[test]
+fn paths_of_any_bytes_are_used() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let logs = dir.path().join(OsStr::from_bytes(b"logs\xe9"));
+    let open = || {
+        let mut options = cairn::Options::default().create_if_missing(true);
+        options.db.wal_dir = logs.clone();
+        cairn::Db::open(&path, &options).unwrap()
+    };
+    open().put(b"a", b"1").unwrap();
+    assert_eq!(printed(&["get", "--db", text(&path), "a"]).trim(), "1");
+    printed(&["put", "--db", text(&path), "b", "2"]);
+    printed(&["verify", text(&path)]);
+    let names = fs::read_dir(dir.path()).unwrap();
+    assert_eq!(names.count(), 2, "no other directory");
+    assert_eq!(open().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}

@@ -47,7 +47,7 @@ pub(crate) fn call(engines: &[usize], what: &str, callback: impl FnOnce()) -> Re
     });
     let called = catch_unwind(AssertUnwindSafe(callback));
     with_calling(|calling| calling.truncate(before));
-    called.map_err(|_| Error::aborted(format!("the {what} callback of a backup panicked")))
+    called.map_err(|_| Error::panicked(format!("the {what} callback of a backup panicked")))
 }
 
 /// # Errors

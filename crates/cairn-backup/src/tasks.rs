@@ -36,7 +36,7 @@ struct Running<'a, T> {
 impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {
         let result = self.result.take();
-        let result = result.unwrap_or_else(|| Err(Error::aborted("a task of a backup panicked")));
+        let result = result.unwrap_or_else(|| Err(Error::panicked("a task of a backup panicked")));
         let mut state = self.tasks.state.lock();
         state.running -= 1;
         match result {

@@ -15,8 +15,8 @@ pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
 pub struct CodecOptions {
     /// The level, on the codec's own scale. [`LIBRARY_DEFAULT_LEVEL`] selects the library's default.
     pub level: i32,
-    /// zlib: the base-2 logarithm of the window size, negated for raw deflate. RocksDB reads windows of -14: sizes that it
-    /// could not read are replaced by the nearest one that it can.
+    /// zlib: the base-2 logarithm of the window size, negated as for raw deflate. Streams are raw whatever the sign, and the
+    /// size is limited to 9 to 14, since RocksDB reads raw streams with a window of 14 bits.
     pub window_bits: i32,
     /// zstd: true to append a checksum of the content to each frame.
     pub checksum: bool,
@@ -231,7 +231,7 @@ fn append_from(
     Ok(())
 }
 
-/// Creates a raw deflate stream. Like the other codecs, it takes the nearest level there is.
+/// Creates a raw deflate stream. Levels above 9 count as 9; negative ones select the default.
 fn deflate(options: CodecOptions) -> flate2::Compress {
     let level = match options.level {
         LIBRARY_DEFAULT_LEVEL | ..=-1 => flate2::Compression::default(),

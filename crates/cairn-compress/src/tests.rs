@@ -212,19 +212,10 @@ fn bit_flips_never_panic() {
 
 /// Options that RocksDB accepts never make a compressor fail: a flush would otherwise fail, and stop writes.
 #[test]
-fn zlib_takes_the_nearest_level_and_window() {
+fn zlib_accepts_any_level_and_window() {
+    const LEVELS: [i32; 8] = [i32::MIN, -5, -1, 0, 9, 77, LIBRARY_DEFAULT_LEVEL, i32::MAX];
     let raw = text(5, 50_000);
-    for level in [
-        i32::MIN,
-        -5,
-        -1,
-        0,
-        6,
-        9,
-        77,
-        LIBRARY_DEFAULT_LEVEL,
-        i32::MAX,
-    ] {
+    for level in LEVELS {
         for window_bits in [i32::MIN, -99, -15, -14, -9, -8, 0, 4, 15, 31, i32::MAX] {
             let options = CodecOptions {
                 level,

@@ -87,7 +87,7 @@ impl Rounds {
         };
         // A panic of a comparator fails this catch-up only.
         let caught_up = catch_unwind(AssertUnwindSafe(|| instance.catch_up()))
-            .unwrap_or_else(|_| Err(Error::aborted("a catch-up panicked")));
+            .unwrap_or_else(|_| Err(Error::panicked("a catch-up panicked")));
         if instance.gate.has_ended() {
             return;
         }

@@ -196,7 +196,7 @@ fn parse_title(line: &str) -> Decoded<Section> {
     let argument =
         argument.ok_or_else(|| Malformed::at(0, "section title without its last '\"'"))?;
     let argument = unescape(argument);
-    // The name of a family is UTF-8. Stand-ins in another one are kept.
+    // Names of families are UTF-8: stand-ins that decode to UTF-8 are private characters of the name. Others are kept.
     let name = match to_bytes(&argument) {
         Cow::Borrowed(_) => None,
         Cow::Owned(bytes) => String::from_utf8(bytes).ok(),

@@ -33,6 +33,19 @@ impl IndexedBatch {
         }
     }
 
+    /// Moves the content and the settings to a new batch, which is returned. This batch, its other handles and its
+    /// iterators then have an empty content, and the settings of a new batch.
+    #[must_use]
+    pub fn take(&self) -> IndexedBatch {
+        let mut indexed = self.shared.lock();
+        let fresh = indexed.fresh();
+        let taken = std::mem::replace(&mut *indexed, fresh);
+        IndexedBatch {
+            shared: Arc::new(Mutex::new(taken)),
+            default_order: self.default_order.clone(),
+        }
+    }
+
     /// Creates an empty batch. With `overwrite`, each key keeps only its last write (and subsequent
     /// merges); otherwise every record is kept and returned.
     #[must_use]

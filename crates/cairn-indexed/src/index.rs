@@ -193,6 +193,11 @@ impl Indexed {
         }
     }
 
+    /// An empty batch with the same order and treatment of overwritten keys.
+    pub(crate) fn fresh(&self) -> Indexed {
+        Indexed::new(self.default_order.clone(), self.overwrite)
+    }
+
     pub(crate) fn family(&self, id: u32) -> Option<&FamilyIndex> {
         self.families.get(&id)
     }

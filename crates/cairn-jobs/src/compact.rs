@@ -769,7 +769,7 @@ fn params(
     OutputParams {
         context: context.clone(),
         level: output.level,
-        flushes: false,
+        reason: TableFileCreationReason::Compaction,
         path_id: output.path_id,
         compression: output.compression,
         compression_options: output.compression_options.clone(),

@@ -84,7 +84,7 @@ fn params(job: &FlushJob) -> OutputParams {
     OutputParams {
         context: job.context.clone(),
         level: 0,
-        flushes: true,
+        reason: job.reason,
         path_id: 0,
         compression: compression(options),
         compression_options: options.compression_opts.clone(),

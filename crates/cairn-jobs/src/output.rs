@@ -257,7 +257,7 @@ impl<'a> Outputs<'a> {
             smallest: Vec::new(),
             oldest_blob: None,
             points: 0,
-            validator: OutputValidator::new(options, self.params.flushes, &context.family.order),
+            validator: OutputValidator::new(options, self.params.flushes(), &context.family.order),
         })
     }
 
@@ -310,14 +310,14 @@ impl<'a> Outputs<'a> {
     /// bytes below it, and verifies it if enabled.
     fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
         let context = &self.params.context;
-        let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
+        let _stage = (!self.params.flushes()).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collectors.finish(&mut open.builder)?;
         open.builder.properties_mut().seqno_time_map = self.params.times.property(seqs);
         let table = open.builder.finish()?;
         let began = context.meter.began();
         open.file.sync(context.database.options.use_fsync)?;
-        let syncing = match self.params.flushes {
+        let syncing = match self.params.flushes() {
             true => Histogram::TableSyncMicros,
             false => Histogram::CompactionOutfileSyncMicros,
         };

@@ -23,8 +23,8 @@ use crate::ttl;
 pub(crate) struct OutputParams {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
-    /// True for a flush, false for a compaction.
-    pub(crate) flushes: bool,
+    /// Why the tables are written.
+    pub(crate) reason: TableFileCreationReason,
     /// The path id of the output directory.
     pub(crate) path_id: u32,
     pub(crate) compression: Compression,
@@ -93,10 +93,17 @@ impl OutputParams {
         table
     }
 
+    /// True for a flush, also that of a recovery; false for a compaction.
+    pub(crate) fn flushes(&self) -> bool {
+        self.reason != TableFileCreationReason::Compaction
+    }
+
     /// Returns the level for the filter policy, as RocksDB determines it.
     fn filter_level(&self) -> i32 {
         match self.context.family.options.compaction_style {
-            CompactionStyle::Level | CompactionStyle::Universal if self.flushes => {
+            CompactionStyle::Level | CompactionStyle::Universal
+                if self.reason == TableFileCreationReason::Flush =>
+            {
                 FilterPolicy::FLUSH
             }
             CompactionStyle::Level | CompactionStyle::Universal => {

@@ -33,7 +33,8 @@ options! {
         verify_file_checksum: bool = true;
         /// True to fail with `TryAgain` if a file cannot go to the last level.
         fail_if_not_bottommost_level: bool = false;
-        /// True if files written by a database are accepted, with their sequence numbers.
+        /// True if files written by a database are accepted, with their sequence numbers. Tables with values in blob files are
+        /// rejected, and with `snapshot_consistency` all such files while there are snapshots.
         allow_db_generated_files: bool = false;
         /// True if blocks read by ingestion are cached. Cairn bypasses the cache.
         fill_cache: bool = true, hint;

@@ -142,7 +142,9 @@ impl StringAppend {
         StringAppend::with(delimiter.as_bytes())
     }
 
-    fn with(delimiter: &[u8]) -> StringAppend {
+    /// Creates an operator with a delimiter of any bytes.
+    #[must_use]
+    pub fn with(delimiter: &[u8]) -> StringAppend {
         StringAppend {
             delimiter: delimiter.to_owned(),
         }

@@ -65,7 +65,7 @@ options! {
         merge_operand_count_threshold: Option<u64> = None, unwritten;
         /// True if an iterator reads values from blob files only in `prepare_value`.
         allow_unprepared_value: bool = false;
-        /// Selects the tables that an iterator reads.
+        /// Selects the tables whose entries an iterator reads. Range tombstones of the others still apply.
         table_filter: TableFilter = TableFilter::default(), unwritten;
         /// Total size of values at which a batched lookup stops, in bytes.
         value_size_soft_limit: u64 = u64::MAX;

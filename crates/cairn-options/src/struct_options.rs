@@ -13,7 +13,7 @@ options! {
         window_bits: i32 = -14, dynamic;
         /// Compression level; 32767 for the codec's default.
         level: i32 = 32767, dynamic;
-        /// Zlib's strategy.
+        /// Zlib's strategy. Accepted without effect.
         strategy: i32 = 0, dynamic;
         /// Maximum size of the compression dictionary of a table, in bytes; 0 for none.
         max_dict_bytes: u32 = 0, dynamic;
@@ -26,7 +26,7 @@ options! {
         enabled: bool = false, dynamic;
         /// Maximum data buffered for sampling, in bytes; 0 for no limit.
         max_dict_buffer_bytes: u64 = 0, dynamic;
-        /// True if zstd's trainer builds the dictionary, false if its finalizer does.
+        /// True if zstd's trainer builds the dictionary from the samples, false if the samples are the dictionary.
         use_zstd_dict_trainer: bool = true, dynamic;
         /// A block is stored compressed if its size is at most this many 1024ths of the original.
         max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;

@@ -69,7 +69,7 @@ options! {
         block_align: bool = false, dynamic;
         /// Alignment of super blocks, in bytes; 0 for none.
         super_block_alignment_size: u64 = 0, dynamic, recent;
-        /// At most one in this many bytes is padding for that alignment.
+        /// At most one in this many bytes is padding for that alignment; 0 for no padding. 1 to 3 are rejected.
         super_block_alignment_space_overhead_ratio: u64 = 128, dynamic, recent;
         /// True if compressed blocks are verified by decompression before they are written.
         verify_compression: bool = false, dynamic;

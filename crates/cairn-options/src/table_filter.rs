@@ -6,10 +6,11 @@ use cairn_format::table::Properties;
 
 use crate::text::{NULL, Refusal, Text};
 
-/// A function that returns true if an iterator must read the table with these properties.
+/// A function that returns true if an iterator must read the entries of the table with these properties.
 pub type ChooseTable = dyn Fn(&Properties) -> bool + Send + Sync;
 
-/// Selects the tables that an iterator reads; without a function, all of them.
+/// Selects the tables whose entries an iterator reads; without a function, all of them. Range tombstones of the others still
+/// apply.
 #[derive(Clone, Default)]
 pub struct TableFilter(Option<Arc<ChooseTable>>);
 

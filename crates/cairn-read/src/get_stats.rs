@@ -61,8 +61,8 @@ fn count_get_in_perf(
     }
 }
 
-/// Returns the number of memtables that a get searched. Empty ones do not count, as in RocksDB. One that ended in a
-/// memtable counts as one: the place of that memtable is not recorded.
+/// Returns the number of memtables that a get searched. Empty ones do not count, as in RocksDB. A get that ends in a
+/// memtable counts one, because which memtable is not recorded.
 fn searched_memtables(view: &View, hit: Hit) -> u64 {
     match hit {
         Hit::Memtable => 1,

@@ -49,10 +49,10 @@ struct Reader {
     target: Vec<u8>,
 }
 
-/// The tombstones of one child, positioned at the last key.
+/// The tombstones of a memtable, table or level, positioned at the last key.
 struct Source {
-    /// The child of the merging iterator that holds the entries of the same memtable, table or
-    /// level.
+    /// The child of the merging iterator with the entries of the same memtable, table or level; the next older child if a
+    /// table filter excludes them all.
     child: usize,
     location: Location,
     /// The fragments at the last key, and the region that contains it; `None` if no file contains

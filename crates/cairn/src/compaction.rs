@@ -171,8 +171,8 @@ pub fn open_and_compact(
 impl Db {
     /// Compacts the tables `files` of the default family, and others that must be included, into
     /// `output_level`. Files are named as in the [property](Db::property) `rocksdb.sstables`, with
-    /// or without their directory; `path_id` selects the directory of the output tables, `None` is
-    /// the only one. Returns the paths of the outputs: tables, and then blob files.
+    /// or without their directory; `path_id` selects the directory of the output tables, `None`
+    /// selects the only one. Returns the paths of the outputs: tables, and then blob files.
     ///
     /// # Errors
     ///

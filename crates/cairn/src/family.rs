@@ -363,8 +363,8 @@ impl<'db> Family<'db> {
     }
 
     /// Compacts the tables `files`, and others that must be included, into `output_level`;
-    /// `path_id` selects the directory of the output tables; `None` is the only one. Returns the
-    /// paths of the outputs: tables, and then blob files.
+    /// `path_id` selects the directory of the output tables; `None` selects the only one.
+    /// Returns the paths of the outputs: tables, and then blob files.
     ///
     /// # Errors
     ///

@@ -30,5 +30,6 @@ pub use cairn_options::{
     CacheUsageOptions, CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions,
     FileChecksum, FileChecksumContext, FileChecksumGenFactory, FileChecksumGenerator,
     HandoffFileType, HandoffFileTypes, MetadataCacheOptions, Options, Plugin, Row, Support,
-    TableOptions, UniversalCompactionOptions, apply_mixed, enums, object_registry, presets,
+    TableFilter, TableOptions, UniversalCompactionOptions, apply_mixed, enums, object_registry,
+    presets,
 };

@@ -274,22 +274,13 @@ impl FamilyState {
             versions.iter().filter_map(Weak::upgrade).collect()
         };
         let mut counted = HashSet::new();
-        let mut bytes = 0_u64;
-        for (_, file) in view.version.files() {
-            bytes = bytes.saturating_add(file.size);
-            // Most families have one version.
-            if !older.is_empty() {
-                counted.insert(file.number);
-            }
-        }
-        for (_, file) in older.iter().flat_map(|version| version.files()) {
-            if counted.insert(file.number) {
-                bytes = bytes.saturating_add(file.size);
-            }
-        }
+        let versions = std::iter::once(&view.version).chain(&older);
+        let files = versions.flat_map(|version| version.files());
+        let distinct = files.filter(|(_, file)| counted.insert(file.number));
+        let bytes = distinct.fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
         if !older.is_empty() {
-            // Dropped after the versions: their last reader may have ended meanwhile, and its check have found their files
-            // in use. The end of this mark makes the next reader check again.
+            // The versions may have lost their last reader meanwhile, whose cleanup then left the files that are held here.
+            // The end of this mark, after them, causes another one.
             let end = view.end.clone();
             drop(older);
             drop(end);

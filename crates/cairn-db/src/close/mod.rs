@@ -146,8 +146,8 @@ impl Shared {
         }
         // Such writes are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
-        // The flush would wait for their end.
-        self.tree.lock().jobs.end_pauses_of_program();
+        // Paused work would block this flush for ever.
+        self.tree.lock().jobs.ignore_pauses();
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)

@@ -156,6 +156,17 @@ impl Family {
         foreign(shared, &subject, self.db.number)
     }
 
+    /// Returns the default family of the same database.
+    #[must_use]
+    pub fn default_family(&self) -> Family {
+        // An open database has one.
+        let state = self.db.shared.catalog.default_family();
+        Family {
+            state: state.unwrap_or(&self.state).clone(),
+            db: self.db.clone(),
+        }
+    }
+
     /// Returns the id of the family in logs and in the MANIFEST; 0 is the default family.
     #[must_use]
     pub fn id(&self) -> u32 {

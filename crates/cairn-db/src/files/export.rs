@@ -18,8 +18,7 @@ use crate::db::handle::Family;
 use crate::families::options_of_new_family;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
-use crate::files::external::Reader;
-use crate::files::external::check_numbers_left;
+use crate::files::external::{Reader, check_numbers_left, values_in_blob_files};
 use crate::files::host::{Components, Host};
 use crate::files::kept::keep_files;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData, family_metadata};
@@ -288,6 +287,9 @@ fn import_meta(
             "length: expected {}, found {}",
             file.size, external.size
         )));
+    }
+    if file.oldest_blob_file_number != 0 {
+        return Err(values_in_blob_files());
     }
     let (smallest, largest) = match file.smallest.is_empty() || file.largest.is_empty() {
         true => reader

@@ -16,7 +16,7 @@ use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Process, World, WritableFile};
 use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
-use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
 use crate::db::handle::Family;
@@ -95,18 +95,16 @@ impl Open {
     /// Returns the error after which the table is incomplete.
     #[inline]
     fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
+        match &self.failed {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
     }
 
     /// Passes an entry to the builder with `add`.
     #[inline]
     fn build(&mut self, add: impl FnOnce(&mut TableBuilder, &[u8]) -> Result<()>) -> Result<()> {
-        add(&mut self.builder, &self.key).inspect_err(|error| {
-            // The format rejects the entry otherwise, and the table is as before.
-            if !matches!(error.code(), Code::InvalidArgument | Code::NotSupported) {
-                self.failed = Some(error.clone());
-            }
-        })
+        add(&mut self.builder, &self.key).inspect_err(|error| self.failed = Some(error.clone()))
     }
 }
 
@@ -440,8 +438,8 @@ impl SstFileWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or nothing was added; `IoError`, of an entry before, too. The file is then
-    /// removed.
+    /// `InvalidArgument` if no table is open or nothing was added; `IoError`, also that of an earlier entry. The file
+    /// is then removed.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         let open = self.open.take().ok_or_else(not_open)?;
         let Open {

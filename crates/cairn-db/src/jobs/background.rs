@@ -51,6 +51,10 @@ impl Work for Shared {
     type Job = DueJob;
     type Outcome = JobEnd;
 
+    fn wake(&self) {
+        self.changed.notify_all();
+    }
+
     fn with_state<T>(&self, change: impl FnOnce(&mut Tree) -> T) -> T {
         change(&mut self.tree.lock())
     }

@@ -10,7 +10,7 @@ use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::db::Db;
 use crate::jobs::background::guarded;
-use crate::jobs::counts::Ban;
+use crate::jobs::counts::{Ban, PausedBy};
 use crate::shared::{Shared, Tree};
 
 impl Shared {
@@ -22,7 +22,7 @@ impl Shared {
 
     /// Returns the error of a compaction that ended with `error`: the reason, if it was cancelled.
     pub(crate) fn called_off(&self, error: Error, manual: Option<&Canceled>) -> Error {
-        if error.code() != Code::Aborted || self.lifecycle.is_closing() {
+        if error.code() != Code::Aborted || error.is_panic() || self.lifecycle.is_closing() {
             return error;
         }
         self.tree
@@ -32,7 +32,7 @@ impl Shared {
             .unwrap_or(error)
     }
 
-    fn pause_background_work(self: &Arc<Self>) {
+    fn pause_background_work(self: &Arc<Self>, by: PausedBy) {
         self.tree.lock().jobs.begin_pause();
         loop {
             // The only possible error is that the thread must not wait.
@@ -40,7 +40,7 @@ impl Shared {
             let mut tree = self.tree.lock();
             // A flush may have started since; once the pause is complete, none may.
             if waited.is_err() || self.context.is_forked() || tree.jobs.are_idle() {
-                tree.jobs.complete_pause();
+                tree.jobs.complete_pause(by);
                 break;
             }
         }
@@ -53,9 +53,9 @@ impl Shared {
         let _ = self.wait_until(done);
     }
 
-    fn continue_background_work(self: &Arc<Self>) -> Result<()> {
+    fn continue_background_work(self: &Arc<Self>, by: PausedBy) -> Result<()> {
         let mut tree = self.tree.lock();
-        if !tree.jobs.end_pause() {
+        if !tree.jobs.end_pause(by) {
             return Err(Error::invalid_argument(
                 "background work is not paused, so it cannot continue",
             ));
@@ -79,13 +79,13 @@ impl Shared {
     pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
         self.may_wait()?;
         self.change_bans(Ban::BeginAlone);
-        self.pause_background_work();
+        self.pause_background_work(PausedBy::Change);
         assert!(
             !self.tree.lock().jobs.have_manual(),
             "no manual compaction runs during an exclusive change"
         );
         let result = guarded("an exclusive change", act);
-        let continued = self.continue_background_work();
+        let continued = self.continue_background_work(PausedBy::Change);
         self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))
     }
@@ -198,9 +198,9 @@ impl Shared {
 impl Db {
     /// Waits for running flushes and compactions, and starts no automatic ones until [`Db::continue_background_work`]
     /// has been called as often. Manual compactions are executed meanwhile, as in RocksDB. Writes proceed until memtables
-    /// are full. In a callback of a job it does not wait.
+    /// are full. In a callback of a job it does not wait. A flush that closes the database is executed nevertheless.
     pub fn pause_background_work(&self) {
-        self.handle.shared.pause_background_work();
+        self.handle.shared.pause_background_work(PausedBy::Program);
     }
 
     /// Ends one pause.
@@ -209,7 +209,9 @@ impl Db {
     ///
     /// `InvalidArgument` if there is none.
     pub fn continue_background_work(&self) -> Result<()> {
-        self.handle.shared.continue_background_work()
+        self.handle
+            .shared
+            .continue_background_work(PausedBy::Program)
     }
 
     /// Cancels manual compactions with `Incomplete`, and rejects new ones until

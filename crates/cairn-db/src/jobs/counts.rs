@@ -52,8 +52,12 @@ pub(crate) struct Jobs {
 struct Holds {
     /// Pauses that have begun: no compaction starts.
     pausing: usize,
-    /// Pauses that are complete: no flush starts either.
+    /// Pauses of the program that are complete: no flush starts either.
     paused: usize,
+    /// Those of exclusive changes.
+    paused_alone: usize,
+    /// True once the database flushes for the last time, in spite of pauses of the program.
+    ignores_pauses: bool,
     /// Aborts that have not been resumed.
     aborts: usize,
     /// Set while there are aborts; running compactions read it.
@@ -69,6 +73,24 @@ struct Holds {
     exclusive: usize,
     /// Manual compactions that are waiting for a running one to end.
     waiting: usize,
+}
+
+/// Who paused background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PausedBy {
+    /// The program.
+    Program,
+    /// An exclusive change.
+    Change,
+}
+
+impl Holds {
+    fn paused_by(&mut self, by: PausedBy) -> &mut usize {
+        match by {
+            PausedBy::Program => &mut self.paused,
+            PausedBy::Change => &mut self.paused_alone,
+        }
+    }
 }
 
 /// A change of the bans on manual compactions.
@@ -194,7 +216,8 @@ impl Jobs {
 impl Jobs {
     /// True if flushes may start.
     pub(crate) fn may_flush(&self) -> bool {
-        self.holds.paused == 0
+        let holds = &self.holds;
+        holds.paused_alone == 0 && (holds.paused == 0 || holds.ignores_pauses)
     }
 
     /// True if automatic compactions may start.
@@ -209,28 +232,26 @@ impl Jobs {
     }
 
     /// Completes a pause.
-    pub(crate) fn complete_pause(&mut self) {
-        self.holds.paused += 1;
-        assert!(self.holds.paused <= self.holds.pausing);
+    pub(crate) fn complete_pause(&mut self, by: PausedBy) {
+        let holds = &mut self.holds;
+        *holds.paused_by(by) += 1;
+        assert!(holds.paused + holds.paused_alone <= holds.pausing);
     }
 
     /// Ends a complete pause. Returns false if there is none.
-    pub(crate) fn end_pause(&mut self) -> bool {
-        let holds = &mut self.holds;
-        if holds.paused == 0 {
+    pub(crate) fn end_pause(&mut self, by: PausedBy) -> bool {
+        let paused = self.holds.paused_by(by);
+        if *paused == 0 {
             return false;
         }
-        holds.paused -= 1;
-        holds.pausing -= 1;
+        *paused -= 1;
+        self.holds.pausing -= 1;
         true
     }
 
-    /// Ends the complete pauses that the program has not ended. Those of exclusive changes stay.
-    pub(crate) fn end_pauses_of_program(&mut self) {
-        let holds = &mut self.holds;
-        let ended = holds.paused.saturating_sub(holds.alone);
-        holds.paused -= ended;
-        holds.pausing -= ended;
+    /// Lets flushes start in spite of pauses of the program, from now on.
+    pub(crate) fn ignore_pauses(&mut self) {
+        self.holds.ignores_pauses = true;
     }
 
     /// Aborts of compactions that have not been resumed.
@@ -404,17 +425,33 @@ mod tests {
         jobs.end(JobKind::Flush);
     }
 
+    /// The last flush of a database waits for exclusive changes, but not for pauses of the program.
+    #[test]
+    fn pauses_can_be_ignored() {
+        let mut jobs = Jobs::default();
+        jobs.change_bans(Ban::BeginAlone);
+        for by in [PausedBy::Program, PausedBy::Program, PausedBy::Change] {
+            jobs.begin_pause();
+            jobs.complete_pause(by);
+        }
+        jobs.ignore_pauses();
+        assert!(!jobs.may_flush());
+        assert!(jobs.end_pause(PausedBy::Change));
+        assert!(jobs.may_flush() && !jobs.may_compact());
+    }
+
     #[test]
     fn holds_are_counted_independently() {
         let mut jobs = Jobs::default();
         let canceled = Canceled::default();
         jobs.begin_pause();
         assert!(jobs.may_flush() && !jobs.may_compact());
-        jobs.complete_pause();
+        jobs.complete_pause(PausedBy::Program);
         assert!(!jobs.may_flush());
         jobs.begin_manual(true, &canceled).unwrap();
         jobs.begin_waiting();
-        assert!(jobs.end_pause() && !jobs.end_pause());
+        assert!(!jobs.end_pause(PausedBy::Change));
+        assert!(jobs.end_pause(PausedBy::Program) && !jobs.end_pause(PausedBy::Program));
         assert!(jobs.may_flush() && !jobs.may_compact());
         jobs.end_waiting();
         assert!(!jobs.may_compact());

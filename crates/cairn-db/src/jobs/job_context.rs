@@ -78,7 +78,7 @@ impl Shared {
 
     /// Returns the error of a job that ended with `error` because the database is being closed.
     pub(crate) fn cut_short(&self, error: Error) -> Error {
-        if error.code() == Code::Aborted && self.lifecycle.is_closing() {
+        if error.code() == Code::Aborted && !error.is_panic() && self.lifecycle.is_closing() {
             return Error::shutdown("the job was cancelled by the closing of the database");
         }
         error

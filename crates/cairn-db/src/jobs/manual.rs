@@ -495,7 +495,7 @@ impl Family {
     }
 
     /// Compacts the tables named `files`, and those that must be included with them, into `output_level`;
-    /// `path_id` is the directory of the output tables, `None` the only one. Returns the paths of the outputs: tables, and
+    /// `path_id` is the directory of the output tables, `None` selects the only one. Returns the paths of the outputs: tables, and
     /// then blob files.
     ///
     /// # Errors

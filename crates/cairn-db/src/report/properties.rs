@@ -476,7 +476,8 @@ impl Shared {
         })
     }
 
-    /// Numbers summed over all families. A cache shared by several families counts once.
+    /// Numbers summed over all families. A cache shared by several families counts once. As in RocksDB, the sum wraps
+    /// around: a family without limit has the number 2^64 - 1.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
         let families = self.catalog.families().clone();
         let mut seen = Vec::new();
@@ -489,7 +490,7 @@ impl Shared {
                 }
                 seen.push(cache);
             }
-            sum = sum.saturating_add(self.property_number(family, name)?);
+            sum = sum.wrapping_add(self.property_number(family, name)?);
         }
         Some(sum)
     }

@@ -103,6 +103,7 @@ impl WritePath {
                     log: None,
                     ended: None,
                     unflushed_log_bytes: 0,
+                    check_log_at: 0,
                 },
             ),
             sections: Sections::new(policy),
@@ -138,6 +139,8 @@ pub(crate) struct Writer {
     pub(crate) ended: Option<(FileNumber, u64)>,
     /// Length of the current log.
     pub(crate) unflushed_log_bytes: u64,
+    /// The length of the current log from which `max_total_wal_size` may be exceeded.
+    pub(crate) check_log_at: u64,
 }
 
 /// The state that changes when jobs start and end.

@@ -386,7 +386,7 @@ impl Drop for Running {
         let mut state = self.0.state.lock();
         state.running -= 1;
         if std::thread::panicking() {
-            let error = Error::aborted("a replayed operation panicked");
+            let error = Error::panicked("a replayed operation panicked");
             state.failed.get_or_insert((u64::MAX, error));
         }
         drop(state);

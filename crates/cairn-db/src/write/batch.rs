@@ -1,6 +1,7 @@
 //! Write batches: several writes that are applied atomically.
 
 use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
+use cairn_format::wide;
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::db::handle::Family;
@@ -168,6 +169,10 @@ impl WriteBatch {
             // A record that cannot be inserted must not be logged.
             if let Some((_, entry)) = entry(&record)? {
                 check_entry(entry.key.len(), entry.value.len())?;
+            }
+            if let Record::PutEntity { entity, .. } = &record {
+                wide::decode(entity)
+                    .map_err(|malformed| malformed.in_file("an entity in the write batch", 0))?;
             }
             has_ranges |= matches!(record, Record::DeleteRange { .. });
             has_merges |= matches!(record, Record::Merge { .. });
@@ -412,7 +417,7 @@ impl WriteBatch {
 
     /// Adds bytes that are written to the log only.
     pub fn put_log_data(&mut self, data: &[u8]) {
-        self.add(0, |encoded| encoded.put_log_data(data));
+        self.add_record(|encoded| encoded.put_log_data(data));
     }
 
     /// Records the current state for [`WriteBatch::rollback_to_save_point`].

@@ -44,6 +44,8 @@ pub(crate) struct CurrentLog {
     manual_flush: bool,
     /// True if a no-op ends each batch of entries.
     ends_batches: bool,
+    /// True if it begins with a description of the log before it.
+    is_described: bool,
     /// The charge of the log's memory to the block cache, and its length when the charge was last adjusted.
     charge: Option<(CacheCharge, u64)>,
     /// True if the file may be longer than the log, because it contained another log.
@@ -244,6 +246,7 @@ impl CurrentLog {
             written_back: 0,
             manual_flush: false,
             ends_batches: false,
+            is_described: false,
             charge: None,
             recycled: recycled.is_some(),
             failed_at: None,
@@ -338,6 +341,9 @@ impl CurrentLog {
     }
 
     fn append_group(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
+        if self.is_empty() && !self.is_described {
+            self.begin_before(batches)?;
+        }
         for (seq, batch) in batches {
             debug_assert!(
                 *seq >= self.last_batch,
@@ -360,6 +366,20 @@ impl CurrentLog {
         }
         self.follow_memory();
         Ok(())
+    }
+
+    /// Begins the log with an empty batch if the first of `batches` has the form of a description of the log before it, such
+    /// as one that the program read from another database's log. Recovery takes only the first batch of a log for one.
+    #[cold]
+    fn begin_before(&mut self, batches: &[(SequenceNumber, &[u8])]) -> Result<()> {
+        match batches.first() {
+            Some((seq, batch)) if Predecessor::from_batch(batch).is_some() => {
+                let mut empty = [0; HEADER_LEN];
+                empty[..8].copy_from_slice(&seq.0.to_le_bytes());
+                self.writer.add_note(&empty)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Charges the buffers and the mapped windows of the log, if logs are charged.
@@ -470,6 +490,7 @@ impl CurrentLog {
             before.number()
         );
         *self.file.before.lock() = Some(before.file());
+        self.is_described = true;
         self.writer
             .add_note(&before.as_predecessor().as_batch(next))
     }

@@ -402,6 +402,9 @@ impl Shared {
             .perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
         debug_assert!(writer.unflushed_log_bytes <= log.len(), "a log grows");
         writer.unflushed_log_bytes = log.len();
+        if writer.unflushed_log_bytes >= writer.check_log_at {
+            self.signals.request_attention();
+        }
         if sync {
             let began = self.telemetry.wal_sync_begins();
             log.file().sync(&*self.context.world.fs)?;

@@ -102,6 +102,7 @@ impl Shared {
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();
         let limit = self.options().wal_limit(options.iter().map(|one| &***one));
         self.signals.set_wal_limit(limit);
+        self.signals.request_attention();
     }
 }
 

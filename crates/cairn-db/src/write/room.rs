@@ -109,6 +109,11 @@ impl Shared {
             self.flush_because(&full, FlushReason::WalFull);
             requested = true;
         }
+        if full.is_empty() && requested && self.has_only_log_data() {
+            // No flush records that the logs are not needed.
+            self.switch_memtables(&[], false)?;
+            return self.catalog.edit().release_logs(&**self);
+        }
         if full.is_empty() {
             return self.flush_for_buffers().map(|_| ());
         }
@@ -263,7 +268,26 @@ impl Shared {
                 Some(_) => tree.logs.bytes_from(oldest.unwrap_or_default()),
             }
         };
-        limit > 0 && finished + self.writes.writer.lock().unflushed_log_bytes > limit
+        let mut writer = self.writes.writer.lock();
+        let current = writer.unflushed_log_bytes;
+        let are_too_large = limit > 0 && finished.saturating_add(current) > limit;
+        writer.check_log_at = match are_too_large {
+            // If no memtable can be switched, not every write tries it.
+            true => current.saturating_add((limit / 16).max(1 << 20)),
+            false if limit > 0 => limit.saturating_sub(finished).saturating_add(1),
+            false => u64::MAX,
+        };
+        are_too_large
+    }
+
+    /// True if no family has unflushed data: the logs have log data of programs at most.
+    fn has_only_log_data(&self) -> bool {
+        let families = self.catalog.families();
+        let tree = self.tree.lock();
+        families.iter().all(|family| {
+            let state = tree.families.get(&family.id());
+            family.memtable().is_empty() && state.is_none_or(|state| state.immutables.is_empty())
+        })
     }
 
     /// Returns the families that need the oldest log.
@@ -557,6 +581,7 @@ impl Shared {
         let old = std::mem::replace(log, next);
         writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
+        writer.check_log_at = 0;
         self.writes.sections.note_log(number);
         Ok((old, number))
     }

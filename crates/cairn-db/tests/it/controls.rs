@@ -472,7 +472,7 @@ fn a_clip_does_not_restore_deleted_keys() {
 
 /// Closing flushes writes without a log even if the program has paused background work, and does not wait for its end.
 #[test]
-fn closing_ends_pauses_before_it_flushes() {
+fn closing_flushes_in_spite_of_pauses() {
     let world = World::in_memory();
     let db = open_with(&world, &manual_only()).unwrap();
     let unlogged = WriteOptions {

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use cairn_db::{
-    ColumnFamilyMetaDataOptions, Db, FileType, Ingestion, LiveFilesStorageInfoOptions, OpenRequest,
-    open,
+    ColumnFamilyMetaDataOptions, Db, ExportImportFilesMetaData, FileType, Ingestion,
+    LiveFilesStorageInfoOptions, OpenRequest, open,
 };
-use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions, IngestExternalFileOptions};
+use cairn_options::{
+    CompactRangeOptions, FamilyOptions, ImportColumnFamilyOptions, IngestExternalFileOptions,
+};
 use cairn_platform::World;
 use cairn_types::{Code, Result, SequenceNumber, Subcode};
 
@@ -354,4 +356,27 @@ fn destroying_a_database_behind_a_symbolic_link_keeps_the_directory() {
         cairn_db::destroy(&world, &link, &options, &[]).unwrap();
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
     }
+}
+
+/// An import of tables that refer to blob files, which are not part of an export, would read those of the same numbers.
+#[test]
+fn tables_that_refer_to_blob_files_are_not_imported() {
+    let world = World::in_memory();
+    let blobs = FamilyOptions {
+        enable_blob_files: true,
+        ..small()
+    };
+    let db = open_at(&world, &[]).unwrap();
+    let source = db.create_family("source", &blobs).unwrap();
+    source.put(b"k", &[1; 1000]).unwrap();
+    source.flush().unwrap();
+    let export = ExportImportFilesMetaData {
+        db_comparator_name: "leveldb.BytewiseComparator".to_owned(),
+        files: db.live_files_metadata(),
+    };
+    let options = ImportColumnFamilyOptions { move_files: false };
+    let created = db.create_family_with_import("in", &blobs, &options, &[export]);
+    let error = created.map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::NotSupported, "{error}");
+    assert!(db.family("in").is_none());
 }

@@ -316,3 +316,23 @@ fn iterators_find_columns_in_the_blob_cache() {
     assert!(!iter.valid());
     assert_eq!(iter.status().unwrap_err().code(), Code::Incomplete);
 }
+
+/// A batch of bytes with an entity that no flush could decode is rejected before it is logged: the database could otherwise
+/// not be opened again.
+#[test]
+fn a_batch_with_a_malformed_entity_is_rejected() {
+    let batch = |entity: &[u8]| {
+        let mut data = vec![0; 12];
+        data[8] = 1;
+        data.extend_from_slice(&[0x16, 1, b'k', entity.len() as u8]);
+        data.extend_from_slice(entity);
+        WriteBatch::from_data(&data)
+    };
+    for entity in [&b"v"[..], b"", b"\x01", b"\x01\x01\x09a"] {
+        assert_eq!(batch(entity).unwrap_err().code(), Code::Corruption);
+    }
+    let db = opened(&World::in_memory(), small());
+    db.write(&batch(b"\x01\x01\x01c\x01v").unwrap()).unwrap();
+    db.flush().unwrap();
+    assert_eq!(columns(&db, b"k"), [(b"c".to_vec(), b"v".to_vec())]);
+}

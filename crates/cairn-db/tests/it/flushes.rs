@@ -280,3 +280,39 @@ fn a_flush_requested_during_a_forced_atomic_flush_is_executed() {
     assert_eq!(files(&db, "default"), Some(2));
     db.close().unwrap();
 }
+
+/// The logs stay near `max_total_wal_size` however little each memtable has, and if there is only log data of the program.
+#[test]
+fn logs_stay_near_their_limit() {
+    let (limit, record) = (200_000, [7_u8; 10_000]);
+    for families in [0, 1, 5] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            max_total_wal_size: limit,
+            ..db_options()
+        };
+        let db = open_two(&world, &options, &FamilyOptions::default());
+        let handles: Vec<_> = (0..families)
+            .map(|n| {
+                let name = format!("family {n}");
+                db.create_family(&name, &FamilyOptions::default()).unwrap()
+            })
+            .collect();
+        let mut most = 0;
+        for n in 0..200_usize {
+            let mut batch = WriteBatch::new();
+            match handles.get(n % families.max(1)) {
+                Some(family) => batch.put_in(family, &n.to_be_bytes(), &record),
+                None => batch.put_log_data(&record),
+            }
+            db.write(&batch).unwrap();
+            db.wait_until_quiet().unwrap();
+            let logs = db.sorted_wal_files().unwrap();
+            most = most.max(logs.iter().map(|log| log.size_file_bytes).sum());
+        }
+        assert!(
+            most > limit / 2 && most < limit * 3 / 2,
+            "{families}: {most}"
+        );
+    }
+}

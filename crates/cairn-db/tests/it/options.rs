@@ -565,3 +565,32 @@ fn options_that_depend_on_others_stay_as_given() {
         assert_eq!(family.options().min_write_buffer_number_to_merge, 4);
     }
 }
+
+/// Flushes count as a level above all others for Ribbon filters, but not those of a recovery, as in RocksDB.
+#[test]
+fn flushes_of_a_recovery_have_the_filters_of_level_zero() {
+    let ribbon = FamilyOptions {
+        compression: cairn_options::Compression::None,
+        ..FamilyOptions::from_text("block_based_table_factory={filter_policy=ribbonfilter:10:0}")
+            .unwrap()
+    };
+    let world = World::in_memory();
+    let open = || basic::open_with(&world, &db_options(), &ribbon).unwrap();
+    let filter_bytes = |db: &Db| {
+        let properties = db.properties_of_all_tables().unwrap();
+        let sizes = properties.values().map(|one| one.filter_size);
+        sizes.collect::<Vec<_>>()
+    };
+    let fill = |db: &Db| (0..5000_u32).for_each(|n| db.put(&n.to_be_bytes(), b"v").unwrap());
+    let db = open();
+    fill(&db);
+    db.flush().unwrap();
+    let flushed = filter_bytes(&db);
+    fill(&db);
+    drop(db);
+    let recovered = filter_bytes(&open());
+    assert!(
+        recovered.iter().min() < flushed.iter().min(),
+        "{flushed:?} {recovered:?}"
+    );
+}

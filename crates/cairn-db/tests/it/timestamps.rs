@@ -916,3 +916,20 @@ fn deletions_of_files_take_ranges_without_timestamps() {
         assert_eq!(get(&family, b"apple-000001", 9), None);
     }
 }
+
+/// Log data belongs to no family: it does not matter whether keys of the default family have timestamps.
+#[test]
+fn log_data_needs_no_timestamp() {
+    let world = World::in_memory();
+    let db = opened(&world);
+    let mut batch = WriteBatch::new();
+    batch.put_log_data(b"alone");
+    db.write(&batch).unwrap();
+    let plain = db.family("plain").unwrap();
+    batch.put_in(&plain, b"k", b"v");
+    db.write(&batch).unwrap();
+    drop((plain, db));
+    let db = opened(&world);
+    let plain = db.family("plain").unwrap();
+    assert_eq!(plain.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_db::{Db, OpenRequest, WriteBatch, open};
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_platform::World;
-use cairn_types::Code;
+use cairn_types::{Code, SequenceNumber};
 
 use crate::basic::db_options;
 
@@ -138,4 +138,30 @@ fn writes_without_a_log_are_flushed_on_close_unless_they_may_be_lost() {
         db.close().unwrap();
         assert_eq!(survives_a_kill(&world, b"k"), !avoid_flush_during_shutdown);
     }
+}
+
+/// Log data with the form of the description of another log, such as that in the log of another database, ends no recovery.
+#[test]
+fn log_data_is_not_taken_for_the_description_of_a_log() {
+    use cairn_format::log::Predecessor;
+
+    let world = World::in_memory();
+    let foreign = Predecessor {
+        log_number: 1,
+        bytes: 5000,
+        last_sequence: SequenceNumber(7),
+    };
+    let description = foreign.as_batch(SequenceNumber(0));
+    let db = open_with(&world, &db_options(), false);
+    db.write(&WriteBatch::from_data(&description).unwrap())
+        .unwrap();
+    for n in 0..10_u8 {
+        db.put(&[n], b"v").unwrap();
+    }
+    assert!((0..10).all(|n| survives_a_kill(&world, &[n])));
+    db.flush().unwrap();
+    db.write(&WriteBatch::from_data(&description).unwrap())
+        .unwrap();
+    db.put(b"later", b"v").unwrap();
+    assert!(survives_a_kill(&world, b"later"));
 }

@@ -21,7 +21,8 @@ pub enum FilterPolicy {
     Ribbon {
         /// Bits per key of a Bloom filter with the same false-positive rate.
         bloom_equivalent_bits_per_key: f64,
-        /// Levels before this one get Bloom filters. Flushes count as level -1; `i32::MAX` means all tables.
+        /// Levels before this one get Bloom filters. Flushes count as level -1; `i32::MAX` selects them for
+        /// all tables.
         bloom_before_level: i32,
     },
     /// `rocksdb.BuiltinBloomFilter`: reads filters but builds none.
@@ -32,7 +33,8 @@ impl FilterPolicy {
     /// The level for [`FilterPolicy::builder`] of a flush.
     pub const FLUSH: i32 = -1;
 
-    /// The level for [`FilterPolicy::builder`] of tables outside of a tree or in one with FIFO compaction.
+    /// The level for [`FilterPolicy::builder`] of tables outside of a tree, or in one with FIFO compaction: as in RocksDB, they
+    /// count as bottommost, and the largest number is reserved for Bloom filters everywhere.
     pub const UNKNOWN_LEVEL: i32 = i32::MAX - 1;
 
     /// Parses a policy. Returns `None` if the text is invalid; callers handle `nullptr` first.

@@ -257,7 +257,7 @@ pub fn refit(tree: &Tree<'_>, level: usize, target: Option<usize>) -> Result<Opt
             "files of level {level} are already being compacted"
         )));
     }
-    // What is written there is newer than data that moves up over it.
+    // The output of a job in these levels is newer than the files, which would move above it.
     let written = range(tree.order(), &files).is_some_and(|(low, high)| {
         let (low, high) = (low.as_bytes(), high.as_bytes());
         between
@@ -361,7 +361,7 @@ pub fn delete_in_ranges(
         let files: Vec<_> = all
             .iter()
             .zip(inside)
-            .filter(|(file, inside)| *inside && !tree.busy.is_busy(file.number))
+            .filter(|(file, inside)| *inside && !tree.busy.is_taken(file.number, true))
             .map(|(file, _)| file.clone())
             .collect();
         if !files.is_empty() {

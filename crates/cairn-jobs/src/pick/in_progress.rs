@@ -65,12 +65,8 @@ impl InProgress {
         // All are checked before any is registered: after a panic, no job would release them.
         let mut added = HashSet::with_capacity(files.len());
         for &file in &files {
-            let is_taken = match pick.drops {
-                true => self.is_input(file),
-                false => self.is_busy(file),
-            };
             assert!(
-                !is_taken && added.insert(file),
+                !self.is_taken(file, pick.drops) && added.insert(file),
                 "table {file} is already in a running compaction"
             );
         }
@@ -201,6 +197,14 @@ impl InProgress {
     #[must_use]
     pub fn is_busy(&self, number: FileNumber) -> bool {
         self.files.contains(&number)
+    }
+
+    /// True if a pick cannot have the file. One that `drops` its inputs does not read them, so quarantined ones are allowed.
+    pub(super) fn is_taken(&self, number: FileNumber, drops: bool) -> bool {
+        match drops {
+            true => self.is_input(number),
+            false => self.is_busy(number),
+        }
     }
 
     /// Returns the inputs of all running compactions, and the quarantined files.

@@ -18,13 +18,10 @@ pub(super) fn check(tree: &Tree, pick: &Pick) {
         inputs.windows(2).all(|pair| pair[0].level < pair[1].level),
         "inputs are listed from upper to lower levels"
     );
-    let is_taken = |number| match pick.drops {
-        // A drop does not read its inputs, which may be damaged.
-        true => tree.busy.is_input(number),
-        false => tree.busy.is_busy(number),
-    };
     assert!(
-        !pick.files().any(|(_, file)| is_taken(file.number)),
+        !pick
+            .files()
+            .any(|(_, file)| tree.busy.is_taken(file.number, pick.drops)),
         "invariant 1: no input belongs to a running job"
     );
     if pick.drops {

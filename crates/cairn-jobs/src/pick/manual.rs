@@ -144,7 +144,7 @@ impl Manual {
         let style = tree.options.style;
         let is_blocked = match style {
             CompactionStyle::None => false,
-            // A damaged file, too, which fails the request: it would otherwise appear to have succeeded.
+            // Waits for a damaged file too: the caller then fails the request instead of reporting success.
             CompactionStyle::Universal => !tree.busy.is_empty() || universal::has_busy_run(tree),
             _ => !tree.busy.is_empty(),
         };

@@ -73,7 +73,7 @@ pub fn check_outside_writer() -> Result<()> {
 fn call_writer<T>(info: &Logger, call: impl FnOnce() -> Result<T>) -> Result<T> {
     let within = || untraced(|| callback::within(info, Within::Trace, call));
     let called = catch_unwind(AssertUnwindSafe(within));
-    called.unwrap_or_else(|_| Err(Error::aborted("the trace writer panicked")))
+    called.unwrap_or_else(|_| Err(Error::panicked("the trace writer panicked")))
 }
 
 /// The maximum memory that is retained for the next record, in bytes.

@@ -10,7 +10,8 @@
 //! A forked child inherits the descriptor, and would keep the lease when its parent has ended, without a thread that
 //! gives it back: an open would wait until the kernel revokes it. A child therefore replaces the descriptors of files with
 //! leases, which it cannot use anyway, by an event. Children that are created without the handlers of `fork`
-//! (`vfork`) are not affected if they start another program.
+//! (`vfork`) are not affected if they start another program. A child keeps the lease of a file that its parent opened
+//! before the fork and took the lease on after it: of the next log, which is prepared in advance.
 //!
 //! The kernel signals that an open is waiting. The signal is directed to the one thread of this module, in
 //! which all signals are blocked, so that neither handlers nor other threads of the application notice. It is
@@ -132,7 +133,7 @@ extern "C" fn after_fork() {
             other = eventfd(0, EventfdFlags::CLOEXEC).ok();
         }
         if let Some(other) = &other {
-            // SAFETY: the descriptor belongs to a file of the parent, which the child does not use.
+            // SAFETY: it has a lease, so it is one of this module's files, which a child does not use.
             unsafe { dup3(other.as_raw_fd(), descriptor, O_CLOEXEC) };
         }
     }

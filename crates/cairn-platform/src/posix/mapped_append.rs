@@ -389,12 +389,19 @@ impl MappedWriter {
 
 impl Leased for Windows {
     fn is_wanted(&self) -> bool {
+        // A forked child has no lease, and its locks may be held by threads that it does not have.
+        if self.plain.check_process().is_err() {
+            return false;
+        }
         let wanted = |file: &File| Ok(lease::is_wanted(file));
         // A closed file has no lease.
         self.current.lock().is_some() && self.plain.with_file("look at", wanted).unwrap_or(false)
     }
 
     fn give_way(&self) {
+        if self.plain.check_process().is_err() {
+            return;
+        }
         let _alone = self.unmap();
         let len = self.plain.len();
         if self.plain.allocated() > len {

@@ -351,9 +351,10 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
-                        assert!(reads_right(&io, &requests));
+                        let is_right = reads_right(&io, &requests);
                         all_read.wait();
                         all_open.wait();
+                        assert!(is_right);
                     });
                 }
                 all_read.wait();

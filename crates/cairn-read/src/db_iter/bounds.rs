@@ -188,8 +188,8 @@ pub(super) fn sources(
         if files.is_empty() {
             continue;
         }
-        // The filter excludes entries, but no range tombstones: those of a source without a child have the place of the
-        // next child.
+        // The filter excludes entries, not range tombstones. A source without a child takes the index of the next one, which
+        // is older.
         if level > 0 {
             if wanted && !files.has_no_tombstones() {
                 let range_dels = range_dels.get_or_insert_with(new);

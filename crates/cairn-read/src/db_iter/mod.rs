@@ -184,7 +184,7 @@ impl Settings {
     #[inline]
     fn of(view: &View, options: &ReadOptions) -> Settings {
         let (no_timestamps, dated) = (view.family.order.timestamp_size() == 0, view.family.dated);
-        let cache_only = options.read_tier != ReadTier::All;
+        let cache_only = options.read_tier == ReadTier::BlockCache;
         Settings {
             read_ts: options.timestamp.clone(),
             no_timestamps,

@@ -472,6 +472,19 @@ impl Transaction {
         &self.batch
     }
 
+    /// Makes the batch of `old`, which the caller drops next, that of this transaction, which has no writes yet: what
+    /// shares the batch of `old` then shares that of this transaction. `old` keeps its writes in another batch, so that a
+    /// prepared transaction remains so. Does nothing if `old` belongs to another database.
+    pub fn adopt_batch(&mut self, old: &mut Transaction) {
+        if !self.db.is_same(&old.db) {
+            return;
+        }
+        let max_bytes = self.batch.with_batch(WriteBatch::max_bytes);
+        let writes = old.batch.take();
+        self.batch = std::mem::replace(&mut old.batch, writes);
+        self.batch.set_max_bytes(max_bytes);
+    }
+
     /// Returns the batch of writes that the commit of the prepared transaction adds, before its own. They are neither
     /// locked nor checked, reads of the transaction do not see them, and they are logged with the commit, not with the
     /// prepare: a transaction that is recovered by an opening has none. Only a prepared transaction can be committed with

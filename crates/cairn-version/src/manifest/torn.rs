@@ -7,8 +7,7 @@
 //! damage must be reported, because files that are not in the MANIFEST are deleted. The records of
 //! an atomic group form one append; all but the first are marked as later records. A missing sector
 //! may also have what another file, since deleted, had there: the records of a write-ahead log have
-//! the same form, but are no edits. If the other file has zeros where the record should begin, nothing of the record was
-//! written: no header has a checksum and a length of zero.
+//! the same form, but are no edits.
 
 use cairn_format::checksum::{crc32c, unmask};
 use cairn_format::manifest::{VersionEdit, is_later_in_group};
@@ -25,8 +24,6 @@ const MAX_CHECKSUMMED: usize = 16 << 20;
 /// Block and header sizes, and the record types that start a record, as in every log.
 const BLOCK: usize = 32 << 10;
 const HEADER: usize = 7;
-/// The checksum and the length of a header that was not written.
-const NOTHING: [u8; 6] = [0; 6];
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
 
@@ -46,8 +43,7 @@ pub(super) fn is_torn_append(
     let mut rest = vec![0; usize::try_from(len).unwrap_or(0)];
     let got = file.read_up_to_end(offset, &mut rest)?;
     rest.truncate(got);
-    let lacks =
-        ends_within || rest.starts_with(&NOTHING) || lacks_a_sector(file, offset, rest.len())?;
+    let lacks = ends_within || lacks_a_sector(file, offset, rest.len())?;
     Ok(lacks && !has_a_record(&rest, offset))
 }
 

@@ -417,7 +417,7 @@ impl Worker<'_> {
             true => JobOutput::default(),
             false => {
                 compact::run(&job).map_err(|error| match self.options.canceled.is_canceled() {
-                    true if error.code() == Code::Aborted => canceled(),
+                    true if error.code() == Code::Aborted && !error.is_panic() => canceled(),
                     _ => error,
                 })?
             }

@@ -40,6 +40,10 @@ impl Work for Fake {
     type Job = usize;
     type Outcome = usize;
 
+    fn wake(&self) {
+        self.changed.notify_all();
+    }
+
     fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().expect("no test panics here"))
     }

@@ -36,6 +36,9 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// The outcome of a job.
     type Outcome;
 
+    /// Wakes the waiters for changes of the state.
+    fn wake(&self);
+
     /// Calls `change` under the lock of the state.
     fn with_state<T>(&self, change: impl FnOnce(&mut Self::State) -> T) -> T;
 
@@ -122,6 +125,7 @@ impl<W: Work> Drop for Running<'_, W> {
             let kind = self.kind;
             self.work
                 .with_state(|state| state.as_mut().stop_running(kind));
+            self.work.wake();
         }
     }
 }

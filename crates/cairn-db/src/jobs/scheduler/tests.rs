@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cairn_platform::sync::{Condvar, Mutex};
 
 use super::*;
+use crate::jobs::counts::PausedBy;
 
 /// The work of a thread.
 type Run = Box<dyn FnOnce(&Arc<Fake>) + Send>;
@@ -46,6 +47,10 @@ impl Work for Fake {
     type State = State;
     type Job = (JobKind, usize);
     type Outcome = usize;
+
+    fn wake(&self) {
+        self.changed.notify_all();
+    }
 
     fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock())
@@ -164,10 +169,10 @@ fn holds_prevent_jobs_from_starting_but_not_from_ending() {
     {
         let mut state = fake.state.lock();
         state.due = [1, 1];
-        state.jobs.complete_pause();
+        state.jobs.complete_pause(PausedBy::Program);
         schedule(&fake, &mut state);
         assert!(state.jobs.are_idle());
-        assert!(state.jobs.end_pause());
+        assert!(state.jobs.end_pause(PausedBy::Program));
         schedule(&fake, &mut state);
     }
     assert_eq!(counts(&fake), (1, 1));

@@ -118,8 +118,11 @@ impl Source {
 
     /// A cursor that reads from memory only.
     fn near_cursor(&self) -> Iter {
-        let is_narrower = self.options.read_tier != ReadTier::All;
-        self.cursor((!is_narrower).then_some(ReadTier::BlockCache))
+        self.cursor(match self.options.read_tier {
+            ReadTier::All => Some(ReadTier::BlockCache),
+            // They exclude storage, or are rejected.
+            _ => None,
+        })
     }
 
     /// True if a helper thread is used.

@@ -64,6 +64,7 @@ impl Shared {
             ("env", format!("{:p}", &raw const self.context.world)),
             (
                 "fs",
+                // The cast drops the table of methods, which `{:p}` would print too.
                 format!("{:p}", (&raw const *self.context.world.fs).cast::<()>()),
             ),
             ("info_log", format!("{:p}", &raw const self.context.info)),

@@ -42,12 +42,16 @@ const AGE_LOOKS: usize = 4;
 pub(super) struct Looks<'a> {
     pub(super) look: &'a mut dyn FnMut(NodeId) -> Seen,
     pub(super) left: usize,
+    /// True if an entry was found that no reader holds.
+    pub(super) found_free: bool,
 }
 
 impl Looks<'_> {
     fn at(&mut self, id: NodeId) -> Seen {
         self.left = self.left.saturating_sub(1);
-        (self.look)(id)
+        let seen = (self.look)(id);
+        self.found_free |= seen != Seen::InUse;
+        seen
     }
 }
 
@@ -189,7 +193,7 @@ impl Class {
     }
 
     /// Chooses the entry to evict next. After `most` entries were examined in the order of the policy, any
-    /// entry is accepted. Returns `None` if readers hold all entries that the calls left suffice to examine.
+    /// entry is accepted. Returns `None` if the calls left do not suffice to choose one.
     pub(super) fn choose(
         &mut self,
         queues: &mut Queues,

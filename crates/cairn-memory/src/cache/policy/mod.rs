@@ -182,18 +182,23 @@ impl Policy {
     }
 
     /// Chooses the entry to evict next, which the caller then passes to [`Policy::evicted`] or
-    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry examined, of which there
-    /// are at most `most` and [`MAX_LOOKS`] of each priority.
+    /// [`Policy::remove`]. Returns `None` if there is no entry, if readers hold every entry examined, or if a choice takes
+    /// too many looks: at most `most` and [`MAX_LOOKS`] entries of each priority are examined.
     pub fn victim(&mut self, most: usize, mut look: impl FnMut(NodeId) -> Seen) -> Option<NodeId> {
         for at in 0..CLASSES {
             let mut looks = Looks {
                 look: &mut look,
                 left: most.min(MAX_LOOKS),
+                found_free: false,
             };
             let class = &mut self.classes[at];
             if let Some(id) = class.choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
                 self.review(at, &mut looks);
                 return Some(id);
+            }
+            if looks.found_free {
+                // It leaves before entries of a higher priority do.
+                return None;
             }
         }
         None

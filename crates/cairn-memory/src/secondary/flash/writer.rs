@@ -134,7 +134,7 @@ impl Inner {
             });
             match step {
                 Ok(true) => {}
-                // The capacity became lower after the trim, and did not start another job.
+                // The capacity was lowered after `trim`, while this job was scheduled: trim again.
                 Ok(false) if writer.segments() > self.max_segments() => {}
                 Ok(false) => return,
                 Err(error) => return self.disable(error),
