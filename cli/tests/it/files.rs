@@ -280,7 +280,7 @@ fn paths_of_any_bytes_are_used() {
     open().put(b"a", b"1").unwrap();
     assert_eq!(printed(&["get", "--db", text(&path), "a"]).trim(), "1");
     printed(&["put", "--db", text(&path), "b", "2"]);
-    printed(&["verify", text(&path)]);
+    printed(&["verify", "--db", text(&path)]);
     let names = fs::read_dir(dir.path()).unwrap();
     assert_eq!(names.count(), 2, "no other directory");
     assert_eq!(open().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
