@@ -319,8 +319,8 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// Creates an iterator over the base with the writes of the batch to the default family applied. It takes ownership of
-    /// the base.
+    /// Creates an iterator over the base with the writes of the batch to the default family applied; if the comparator of
+    /// the base's family differs, those to that family. It takes ownership of the base.
     fn rocksdb_writebatch_wi_create_iterator_with_base(
         wbwi: *mut rocksdb_writebatch_wi_t,
         base_iterator: *mut rocksdb_iterator_t,

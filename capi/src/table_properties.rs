@@ -212,8 +212,8 @@ pub type rocksdb_readoptions_table_filter_cb =
 
 c_functions! {
     /// Makes iterators read the entries of only those tables for which `table_filter` returns non-zero. Range tombstones of
-    /// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called with `state` when the
-    /// function is no longer used.
+    /// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called
+    /// with `state` when the function is no longer used.
     fn rocksdb_readoptions_set_table_filter(
         opt: *mut rocksdb_readoptions_t,
         state: *mut c_void,

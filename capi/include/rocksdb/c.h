@@ -3589,8 +3589,8 @@ struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_
                                                                                       size_t keylen,
                                                                                       char **errptr);
 
-// Creates an iterator over the base with the writes of the batch to the default family applied. It takes ownership of
-// the base.
+// Creates an iterator over the base with the writes of the batch to the default family applied; if the comparator of
+// the base's family differs, those to that family. It takes ownership of the base.
 struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base(struct rocksdb_writebatch_wi_t *wbwi,
                                                                            struct rocksdb_iterator_t *base_iterator);
 
@@ -7000,8 +7000,8 @@ const char *rocksdb_table_properties_compression_options(const struct rocksdb_ta
                                                          size_t *size);
 
 // Makes iterators read the entries of only those tables for which `table_filter` returns non-zero. Range tombstones of
-// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called with `state` when the
-// function is no longer used.
+// the others still apply. The function may be called from any thread. Null means all tables. `destructor` is called
+// with `state` when the function is no longer used.
 void rocksdb_readoptions_set_table_filter(struct rocksdb_readoptions_t *opt,
                                           void *state,
                                           Destructor destructor,

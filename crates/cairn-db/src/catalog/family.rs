@@ -11,7 +11,7 @@ use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
 use cairn_types::{Code, Error, KeyOrder, Result, Subcode};
 use cairn_version::manifest::RecoveredFamily;
-use cairn_version::{TableSource, Version};
+use cairn_version::{FileMeta, TableSource, Version};
 
 use super::invariants::check_memtables;
 use crate::report::family_stats::FamilyCounters;
@@ -273,18 +273,20 @@ impl FamilyState {
             let versions = self.old_versions.lock();
             versions.iter().filter_map(Weak::upgrade).collect()
         };
+        let add = |sum: u64, (_, file): (usize, &Arc<FileMeta>)| sum.saturating_add(file.size);
+        if older.is_empty() {
+            return view.version.files().fold(0, add);
+        }
         let mut counted = HashSet::new();
         let versions = std::iter::once(&view.version).chain(&older);
         let files = versions.flat_map(|version| version.files());
         let distinct = files.filter(|(_, file)| counted.insert(file.number));
-        let bytes = distinct.fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
-        if !older.is_empty() {
-            // The versions may have lost their last reader meanwhile, whose cleanup then left the files that are held here.
-            // The end of this mark, after them, causes another one.
-            let end = view.end.clone();
-            drop(older);
-            drop(end);
-        }
+        let bytes = distinct.fold(0, add);
+        // Their last readers may have ended meanwhile, and left the files to these references. Dropping the mark last causes
+        // another cleanup.
+        let end = view.end.clone();
+        drop(older);
+        drop(end);
         bytes
     }
 

@@ -159,7 +159,7 @@ impl Family {
     /// Returns the default family of the same database.
     #[must_use]
     pub fn default_family(&self) -> Family {
-        // An open database has one.
+        // The default family is never dropped.
         let state = self.db.shared.catalog.default_family();
         Family {
             state: state.unwrap_or(&self.state).clone(),

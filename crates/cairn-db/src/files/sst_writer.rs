@@ -438,8 +438,8 @@ impl SstFileWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or nothing was added; `IoError`, also that of an earlier entry. The file
-    /// is then removed.
+    /// `InvalidArgument` if no table is open or nothing was added; the error of an earlier entry; `IoError`. After an
+    /// error, the file is removed.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         let open = self.open.take().ok_or_else(not_open)?;
         let Open {

@@ -198,7 +198,7 @@ impl Shared {
 impl Db {
     /// Waits for running flushes and compactions, and starts no automatic ones until [`Db::continue_background_work`]
     /// has been called as often. Manual compactions are executed meanwhile, as in RocksDB. Writes proceed until memtables
-    /// are full. In a callback of a job it does not wait. A flush that closes the database is executed nevertheless.
+    /// are full. In a callback of a job it does not wait. The final flush of a closing database runs nevertheless.
     pub fn pause_background_work(&self) {
         self.handle.shared.pause_background_work(PausedBy::Program);
     }

@@ -54,7 +54,7 @@ struct Holds {
     pausing: usize,
     /// Pauses of the program that are complete: no flush starts either.
     paused: usize,
-    /// Those of exclusive changes.
+    /// Complete pauses of exclusive changes: no flush starts, even at closing.
     paused_alone: usize,
     /// True once the database flushes for the last time, in spite of pauses of the program.
     ignores_pauses: bool,

@@ -47,6 +47,13 @@ impl Shared {
         }
     }
 
+    /// Purges in the background, where listeners may be called; does nothing once closing is complete.
+    pub(crate) fn spawn_purge(self: &Arc<Self>) {
+        if counts_purge(self.tree.lock()) {
+            self.spawn_job(Priority::High, |shared| shared.purge_counted());
+        }
+    }
+
     /// Runs a purge that is already counted.
     pub(crate) fn purge_counted(&self) {
         let _counted = CountedPurge(self);

@@ -114,10 +114,9 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
+        // The next write checks memtables against the new limits, too.
         self.update_wal_limit();
         self.begin_timers();
-        // The next write checks memtables against the new limits.
-        self.signals.request_attention();
         let saved = self.save_options(&change);
         drop(change);
         // A listener may change options, too.
@@ -178,7 +177,6 @@ impl Shared {
             .low_pri_throttle
             .set_max_rate(low_pri_rate(&self.options()));
         self.update_wal_limit();
-        self.signals.request_attention();
         {
             let mut tree = self.tree.lock();
             self.update_conditions(&mut tree);

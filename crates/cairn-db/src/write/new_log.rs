@@ -96,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Recomputes the limit on the total size of logs after a change of families or options.
+    /// Recomputes the limit on the total size of logs after a change of families or options. The next write checks it.
     pub(crate) fn update_wal_limit(&self) {
         let families = self.catalog.families();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();

@@ -112,7 +112,9 @@ impl Shared {
         if full.is_empty() && requested && self.has_only_log_data() {
             // No flush records that the logs are not needed.
             self.switch_memtables(&[], false)?;
-            return self.catalog.edit().release_logs(&**self);
+            self.catalog.edit().release_logs(&**self)?;
+            self.spawn_purge();
+            return Ok(());
         }
         if full.is_empty() {
             return self.flush_for_buffers().map(|_| ());
@@ -256,7 +258,7 @@ impl Shared {
         });
     }
 
-    /// True if all logs together exceed `max_total_wal_size`. Logs that only undecided transactions need do not count,
+    /// True if the logs that recovery needs exceed `max_total_wal_size`. Logs that only undecided transactions need do not count,
     /// since flushes would not release them.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
@@ -264,7 +266,7 @@ impl Shared {
             let tree = self.tree.lock();
             let oldest = tree.families.values().map(|family| family.log_number).min();
             match self.writes.sections.first_log() {
-                None => tree.logs.bytes(),
+                None => tree.logs.needed().map(|(_, len)| len).sum(),
                 Some(_) => tree.logs.bytes_from(oldest.unwrap_or_default()),
             }
         };
@@ -280,8 +282,11 @@ impl Shared {
         are_too_large
     }
 
-    /// True if no family has unflushed data: the logs have log data of programs at most.
+    /// True if no family has unflushed data and no prepared section is undecided, so that the logs have at most log data.
     fn has_only_log_data(&self) -> bool {
+        if self.writes.sections.first_log().is_some() {
+            return false;
+        }
         let families = self.catalog.families();
         let tree = self.tree.lock();
         families.iter().all(|family| {

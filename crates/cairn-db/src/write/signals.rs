@@ -1,7 +1,7 @@
 //! Signals to writers: flags that a write checks with one load each, so that the common case is cheap.
 //!
-//! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the
-//! request for attention, before it checks anything, so that no request is lost.
+//! Most are set by other threads (jobs, changes of options, callers of `lock_wal`); a leader requests attention when a log
+//! or a memtable reaches a limit. Only a leader clears the request, before it checks anything, so that no request is lost.
 
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering};

@@ -285,10 +285,11 @@ fn a_flush_requested_during_a_forced_atomic_flush_is_executed() {
 #[test]
 fn logs_stay_near_their_limit() {
     let (limit, record) = (200_000, [7_u8; 10_000]);
-    for families in [0, 1, 5] {
+    for (families, track_and_verify_wals) in [(0, false), (0, true), (1, false), (5, true)] {
         let world = World::in_memory();
         let options = DbOptions {
             max_total_wal_size: limit,
+            track_and_verify_wals,
             ..db_options()
         };
         let db = open_two(&world, &options, &FamilyOptions::default());
@@ -315,4 +316,26 @@ fn logs_stay_near_their_limit() {
             "{families}: {most}"
         );
     }
+}
+
+/// Logs that cannot be deleted yet, because deletions are disabled, cause no flushes.
+#[test]
+fn logs_that_are_kept_cause_no_flushes() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        max_total_wal_size: 100_000,
+        ..db_options()
+    };
+    let family = FamilyOptions {
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    let db = open_two(&world, &options, &family);
+    db.disable_file_deletions().unwrap();
+    for n in 0..60_u8 {
+        db.put(&[n], &[n; 10_000]).unwrap();
+        db.wait_until_quiet().unwrap();
+    }
+    let tables = files(&db, "default").unwrap();
+    assert!((4..=8).contains(&tables), "{tables} tables");
 }

@@ -781,7 +781,8 @@ fn simulated(seed: u64) -> (SimWorld, Arc<Service>, Db) {
 fn write_small(db: &Db) {
     for round in 0..2_u8 {
         for n in 0..20_u8 {
-            // No zeros: where a removed log shows through, a header of zeros in a MANIFEST is damage.
+            // No zeros: the simulated disk may show blocks of a removed log in the MANIFEST, where a header of zeros is
+            // reported as damage.
             db.put(&[b'k', n], &[round + 1; 50]).unwrap();
         }
         db.delete(&[b'k', round]).unwrap();

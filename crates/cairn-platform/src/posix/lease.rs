@@ -10,8 +10,8 @@
 //! A forked child inherits the descriptor, and would keep the lease when its parent has ended, without a thread that
 //! gives it back: an open would wait until the kernel revokes it. A child therefore replaces the descriptors of files with
 //! leases, which it cannot use anyway, by an event. Children that are created without the handlers of `fork`
-//! (`vfork`) are not affected if they start another program. A child keeps the lease of a file that its parent opened
-//! before the fork and took the lease on after it: of the next log, which is prepared in advance.
+//! (`vfork`) are not affected if they start another program. One case remains: the next log is opened in advance. If
+//! its lease is taken after a fork, the child keeps it through the inherited descriptor.
 //!
 //! The kernel signals that an open is waiting. The signal is directed to the one thread of this module, in
 //! which all signals are blocked, so that neither handlers nor other threads of the application notice. It is

@@ -389,7 +389,7 @@ impl MappedWriter {
 
 impl Leased for Windows {
     fn is_wanted(&self) -> bool {
-        // A forked child has no lease, and its locks may be held by threads that it does not have.
+        // In a forked child, locks may be held by threads that exist only in the parent.
         if self.plain.check_process().is_err() {
             return false;
         }

@@ -36,7 +36,7 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// The outcome of a job.
     type Outcome;
 
-    /// Wakes the waiters for changes of the state.
+    /// Wakes threads that wait for a change of the state.
     fn wake(&self);
 
     /// Calls `change` under the lock of the state.

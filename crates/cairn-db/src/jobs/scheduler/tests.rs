@@ -35,6 +35,8 @@ struct State {
     begets: Option<usize>,
     /// Choosing jobs panics.
     panics: bool,
+    /// Calls of `wake`.
+    wakes: usize,
 }
 
 impl AsMut<Jobs> for State {
@@ -49,6 +51,7 @@ impl Work for Fake {
     type Outcome = usize;
 
     fn wake(&self) {
+        self.state.lock().wakes += 1;
         self.changed.notify_all();
     }
 
@@ -224,6 +227,7 @@ fn a_panic_at_the_end_of_a_job_leaves_no_running_job() {
         fake.state.lock().panics = true;
         let ended = catch_unwind(AssertUnwindSafe(|| run_one(&fake)));
         assert!(ended.is_err());
-        assert!(fake.state.lock().jobs.are_idle(), "{kind:?}");
+        let state = fake.state.lock();
+        assert!(state.jobs.are_idle() && state.wakes == 1, "{kind:?}");
     }
 }

@@ -120,7 +120,7 @@ impl Source {
     fn near_cursor(&self) -> Iter {
         self.cursor(match self.options.read_tier {
             ReadTier::All => Some(ReadTier::BlockCache),
-            // They exclude storage, or are rejected.
+            // The other tiers exclude storage, or are rejected.
             _ => None,
         })
     }

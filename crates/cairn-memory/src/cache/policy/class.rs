@@ -193,7 +193,7 @@ impl Class {
     }
 
     /// Chooses the entry to evict next. After `most` entries were examined in the order of the policy, any
-    /// entry is accepted. Returns `None` if the calls left do not suffice to choose one.
+    /// entry is accepted. Returns `None` if no entry to evict is found with the calls left.
     pub(super) fn choose(
         &mut self,
         queues: &mut Queues,

@@ -197,7 +197,7 @@ impl Policy {
                 return Some(id);
             }
             if looks.found_free {
-                // It leaves before entries of a higher priority do.
+                // That entry is evicted before any of a higher priority.
                 return None;
             }
         }

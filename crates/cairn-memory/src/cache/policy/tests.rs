@@ -311,6 +311,25 @@ fn readers_of_a_low_priority_do_not_keep_higher_ones_cached() {
     }
 }
 
+/// A choice that ends early, because all entries looked at were read, evicts none of a higher priority.
+#[test]
+fn few_looks_do_not_evict_a_higher_priority() {
+    let [_, low, high] = CachePriority::IN_ORDER;
+    let mut shard = Shard::new(100);
+    (0..20).for_each(|key| shard.insert(key, 1, low));
+    shard.insert(1000, 1, high);
+    for _ in 0..20 {
+        let mut seen = Vec::new();
+        let victim = shard.policy.victim(8, |node| {
+            seen.push(node);
+            Seen::Touches(1)
+        });
+        assert!(victim.is_none_or(|node| shard.entries[&node].priority == low));
+        assert!(seen.iter().all(|node| shard.entries[node].priority == low));
+    }
+    shard.check();
+}
+
 #[test]
 fn a_growing_cache_fills_with_hot_entries() {
     let mut shard = Shard::new(100);
