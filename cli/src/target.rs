@@ -6,20 +6,16 @@
 
 use std::path::Path;
 
+use cairn::options::load_options;
 use cairn::{Db, Family, FamilyDescriptor};
 use cairn_format::names::FileName;
-use cairn_format::options_text::from_bytes;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, FamilyOptions, Options, apply_mixed};
-use cairn_platform::fs::FileMode;
-use cairn_platform::{FileSystem, PosixFileSystem};
+use cairn_platform::{FileSystem, PosixFileSystem, World};
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::args::Target;
 use crate::complain;
-
-/// Maximum size of an OPTIONS file.
-const MAX_OPTIONS_LEN: u64 = 1 << 30;
 
 /// The access that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +153,7 @@ pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
         return Ok(None);
     };
     let name = FileName::Options(newest).to_string();
-    match read_options(&dir.join(&name)) {
+    match load_options(&dir.join(&name), true, &World::posix()) {
         Ok(file) => {
             for code in &file.unknown {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
@@ -175,20 +171,6 @@ pub fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
             Ok(None)
         }
     }
-}
-
-pub(crate) fn read_options(path: &Path) -> Result<OptionsFile> {
-    let file = PosixFileSystem.open(path, FileMode::default())?;
-    let len = file.len()?;
-    if len > MAX_OPTIONS_LEN {
-        return Err(Error::not_supported(format!(
-            "{} has {len} bytes: expected at most {MAX_OPTIONS_LEN}",
-            path.display()
-        )));
-    }
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    let got = file.read_at(0, &mut bytes)?;
-    OptionsFile::from_text(&from_bytes(&bytes[..got]), true)
 }
 
 /// Returns the family `name`.

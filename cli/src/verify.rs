@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn::options::load_options;
 use cairn_blob::BlobFile;
 use cairn_format::batch::BatchRef;
 use cairn_format::checksum::crc32c_extend;
@@ -17,7 +18,7 @@ use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_options::{DbOptions, FamilyOptions, apply_mixed};
 use cairn_platform::fs::FileMode;
-use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile};
+use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile, World};
 use cairn_table::{OpenParams, Table};
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 use cairn_version::manifest::{self, Recovered};
@@ -458,7 +459,7 @@ fn check_manifest(path: &Path) -> Result<()> {
 }
 
 fn check_options(path: &Path, found: &mut Findings<'_>) -> Result<()> {
-    let options = target::read_options(path).map_err(|error| error.context(path.display()))?;
+    let options = load_options(path, true, &World::posix())?;
     for option in &options.passed_over {
         found.note(&format!(
             "{}: {option} is unknown and ignored",

@@ -570,15 +570,15 @@ fn operator(text: &str) -> Outcome<New<Arc<dyn MergeOperator>>> {
 
 pub fn string_append(env: Env, delimiter: JString) -> Outcome<New<Arc<dyn MergeOperator>>> {
     Ok(New(Arc::new(
-        cairn_options::merge_operators::StringAppend::with(&env.modified_utf8(delimiter)?),
+        cairn_options::merge_operators::StringAppend::new(env.modified_utf8(delimiter)?),
     )))
 }
 
 /// As in RocksJava, the delimiter is the low byte of the character.
 pub fn string_append_char(_env: Env, delimiter: u16) -> New<Arc<dyn MergeOperator>> {
-    New(Arc::new(
-        cairn_options::merge_operators::StringAppend::with(&[delimiter as u8]),
-    ))
+    New(Arc::new(cairn_options::merge_operators::StringAppend::new(
+        [delimiter as u8],
+    )))
 }
 
 pub fn uint64_add(_env: Env) -> Outcome<New<Arc<dyn MergeOperator>>> {

@@ -40,8 +40,8 @@ impl Page<'_> {
         writeln!(self.out, "{text}").map_err(|error| Error::io_text(format!("print: {error}")))
     }
 
-    /// Writes a line of a text file, whose bytes that are not UTF-8 are as [`from_bytes`] returns them.
-    fn bytes_of(&mut self, text: &str) -> Result<()> {
+    /// Writes a text of [`from_bytes`] as its bytes, and ends the line.
+    fn raw_line(&mut self, text: &str) -> Result<()> {
         let mut line = to_bytes(text.trim_end()).into_owned();
         line.push(b'\n');
         let written = self.out.write_all(&line);
@@ -107,7 +107,7 @@ pub fn run(flags: &Inspect, out: &mut dyn Write) -> Result<bool> {
         FileName::Options(_) | FileName::OptionsTemp(_) => show_options(&mut page)?,
         _ => {
             let text = page.text()?;
-            page.bytes_of(&text)?;
+            page.raw_line(&text)?;
         }
     }
     Ok(page.damages == 0)
@@ -131,7 +131,7 @@ fn show_options(page: &mut Page<'_>) -> Result<()> {
     let text = page.text()?;
     let sections =
         parse_file(&text).map_err(|malformed| malformed.in_file(page.path.display(), 0))?;
-    page.bytes_of(&print_file(&sections))?;
+    page.raw_line(&print_file(&sections))?;
     match OptionsFile::from_text(&text, true) {
         Ok(file) => file
             .passed_over

@@ -41,9 +41,9 @@ fn from_name(name: &str, delimiter: &[u8]) -> Result<Arc<dyn MergeOperator>, Ref
         "uint64add" | "UInt64AddOperator" => Arc::new(UInt64Add),
         "put" | "put_v1" | "PutOperator" => Arc::new(Put),
         "max" | "MaxOperator" => Arc::new(Max),
-        "stringappend" | "StringAppendOperator" => Arc::new(StringAppend::with(delimiter)),
+        "stringappend" | "StringAppendOperator" => Arc::new(StringAppend::new(delimiter)),
         "stringappendtest" | "StringAppendTESTOperator" => {
-            Arc::new(StringAppendTest(StringAppend::with(delimiter)))
+            Arc::new(StringAppendTest(StringAppend::new(delimiter)))
         }
         "sortlist" | "MergeSortOperator" => Arc::new(SortList),
         "bytesxor" | "BytesXOR" => Arc::new(BytesXor),
@@ -136,17 +136,11 @@ pub struct StringAppend {
 }
 
 impl StringAppend {
-    /// Creates an operator with this delimiter.
+    /// Creates an operator with this delimiter, which may be any bytes.
     #[must_use]
-    pub fn new(delimiter: &str) -> StringAppend {
-        StringAppend::with(delimiter.as_bytes())
-    }
-
-    /// Creates an operator with a delimiter of any bytes.
-    #[must_use]
-    pub fn with(delimiter: &[u8]) -> StringAppend {
+    pub fn new(delimiter: impl Into<Vec<u8>>) -> StringAppend {
         StringAppend {
-            delimiter: delimiter.to_owned(),
+            delimiter: delimiter.into(),
         }
     }
 

@@ -50,7 +50,11 @@ impl Shared {
     /// Purges in the background, where listeners may be called; does nothing once closing is complete.
     pub(crate) fn spawn_purge(self: &Arc<Self>) {
         if counts_purge(self.tree.lock()) {
-            self.spawn_job(Priority::High, |shared| shared.purge_counted());
+            let shared = self.clone();
+            self.context
+                .world
+                .executor
+                .spawn(Priority::High, Box::new(move || shared.purge_counted()));
         }
     }
 
@@ -89,12 +93,8 @@ impl Shared {
         // A line of the info log may be written with the tree locked: obsolete files are then left to the
         // next purge.
         let may_lock = self.may_write().is_ok();
-        if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
-            let shared = self.clone();
-            self.context
-                .world
-                .executor
-                .spawn(Priority::High, Box::new(move || shared.purge_counted()));
+        if self.may_have_obsolete() && may_lock {
+            self.spawn_purge();
         }
     }
 

@@ -16,6 +16,7 @@ use crate::report::table_properties::{table_properties_map, table_properties_tex
 use crate::shared::{FamilyTree, Shared};
 use crate::write::stall::Condition;
 use cairn_format::key::InternalKey;
+use cairn_observe::event::hex;
 use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -570,12 +571,8 @@ fn tables(view: &View) -> String {
 
 /// A key in the form in which RocksDB prints internal keys.
 fn shown(key: &InternalKey) -> String {
-    let mut text = String::from("'");
-    for byte in key.user_key() {
-        let _ = write!(text, "{byte:02X}");
-    }
-    let _ = write!(text, "' seq:{}, type:{}", key.seq().0, key.kind() as u8);
-    text
+    let user = hex(key.user_key());
+    format!("'{user}' seq:{}, type:{}", key.seq().0, key.kind() as u8)
 }
 
 #[cfg(test)]

@@ -105,16 +105,12 @@ impl Shared {
         }
         let mut requested = false;
         if full.is_empty() && self.logs_are_too_large() {
+            if self.has_only_log_data() {
+                return self.release_log_data();
+            }
             full = self.families_of_oldest_log();
             self.flush_because(&full, FlushReason::WalFull);
             requested = true;
-        }
-        if full.is_empty() && requested && self.has_only_log_data() {
-            // No flush records that the logs are not needed.
-            self.switch_memtables(&[], false)?;
-            self.catalog.edit().release_logs(&**self)?;
-            self.spawn_purge();
-            return Ok(());
         }
         if full.is_empty() {
             return self.flush_for_buffers().map(|_| ());
@@ -280,6 +276,14 @@ impl Shared {
             false => u64::MAX,
         };
         are_too_large
+    }
+
+    /// Begins a new log, and records that the others are not needed, as no flush does.
+    fn release_log_data(self: &Arc<Self>) -> Result<()> {
+        self.switch_memtables(&[], false)?;
+        self.catalog.edit().release_logs(&**self)?;
+        self.spawn_purge();
+        Ok(())
     }
 
     /// True if no family has unflushed data and no prepared section is undecided, so that the logs have at most log data.

@@ -214,9 +214,9 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty
-/// or another job writes to it, or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job
-/// uses one of the files.
+/// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty or another job writes
+/// to it, or level 0 would have to be sorted; `Aborted` for several files into level 0, and if another job uses one of the
+/// files.
 pub fn refit(tree: &Tree<'_>, level: usize, target: Option<usize>) -> Result<Option<Pick>> {
     let version = tree.version;
     if target.is_some_and(|target| target >= version.num_levels()) {
@@ -342,7 +342,7 @@ fn being_written() -> Error {
 pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// Returns the deletion of all files below level 0 whose keys are entirely within one of `ranges`,
-/// except inputs of running compactions. Range ends are inclusive if `include_end`. `None` if there
+/// except inputs of running compactions; damaged files, which are not read, are deleted too. Range ends are inclusive if `include_end`. `None` if there
 /// is no such file.
 #[must_use]
 pub fn delete_in_ranges(
@@ -361,7 +361,7 @@ pub fn delete_in_ranges(
         let files: Vec<_> = all
             .iter()
             .zip(inside)
-            .filter(|(file, inside)| *inside && !tree.busy.is_taken(file.number, true))
+            .filter(|(file, inside)| *inside && !tree.busy.is_input(file.number))
             .map(|(file, _)| file.clone())
             .collect();
         if !files.is_empty() {
