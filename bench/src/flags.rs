@@ -670,7 +670,7 @@ impl Flags {
     pub fn raw_bytes(&self) -> u64 {
         let entry = match self.uses_graph() {
             true => self.graph_sizes().bytes_of_node(),
-            false => (self.key_size + self.value_size) as u64,
+            false => self.key_size.saturating_add(self.value_size) as u64,
         };
         entry
             .saturating_mul(self.num)

@@ -288,7 +288,10 @@ c_functions! {
 
     /// Creates options with RocksDB's defaults for the directory `backup_dir`.
     fn rocksdb_backup_engine_options_create(backup_dir: *const c_char) -> *mut rocksdb_backup_engine_options_t {
-        create(Checked::new(BackupEngineOptions::new(path(backup_dir))))
+        create(Checked::new(BackupEngineOptions {
+            max_valid_backups_to_open: c_int::MAX as usize,
+            ..BackupEngineOptions::new(path(backup_dir))
+        }))
     }
     /// Sets the directory of the backups.
     fn rocksdb_backup_engine_options_set_backup_dir(options: *mut rocksdb_backup_engine_options_t, backup_dir: *const c_char) {
@@ -328,15 +331,20 @@ c_functions! {
     }
     /// Returns the maximum number of files that are copied at the same time.
     fn rocksdb_backup_engine_options_get_max_background_operations(options: *mut rocksdb_backup_engine_options_t) -> c_int {
-        c_int::try_from(of(options.cast_const()).max_background_operations).unwrap_or(c_int::MAX)
+        let options = of(options.cast_const());
+        match options.refused_number("max_background_operations") {
+            Some(number) => number as c_int,
+            None => c_int::try_from(options.max_background_operations).unwrap_or(c_int::MAX),
+        }
     }
-    /// Sets the maximum number of backups that a read-only engine opens.
+    /// Sets the maximum number of backups that a read-only engine opens; negative for no limit.
     fn rocksdb_backup_engine_options_set_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t, val: c_int) {
-        of_mut(options).max_valid_backups_to_open = usize::try_from(val).unwrap_or(usize::MAX);
+        // A negative number becomes one of the largest, which the getter casts back.
+        of_mut(options).max_valid_backups_to_open = val as usize;
     }
     /// Returns the maximum number of backups that a read-only engine opens.
     fn rocksdb_backup_engine_options_get_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t) -> c_int {
-        c_int::try_from(of(options.cast_const()).max_valid_backups_to_open).unwrap_or(c_int::MAX)
+        of(options.cast_const()).max_valid_backups_to_open as c_int
     }
     /// Sets the names of shared files: RocksDB's `ShareFilesNaming`.
     fn rocksdb_backup_engine_options_set_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t, val: c_int) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest};
 use cairn_options::CompactRangeOptions;
-use cairn_types::Result;
+use cairn_types::{Error, Result};
 
 use crate::database::{
     ReadPoint, hold, release, release_snapshot, rocksdb_column_family_handle_t, rocksdb_snapshot_t,
@@ -19,12 +19,32 @@ use crate::options::{
     AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
 
-/// The families specified by two C arrays.
+/// The families of a database to open, which two C arrays specify. As in RocksDB, the default family is one of them.
 ///
 /// # Safety
 ///
 /// The arrays are valid as `c.h` requires.
 pub(crate) unsafe fn descriptors(
+    count: c_int,
+    names: *const *const c_char,
+    options: *const *const rocksdb_options_t,
+) -> Result<Vec<FamilyDescriptor>> {
+    // SAFETY: guaranteed by the caller.
+    let families = unsafe { listed(count, names, options)? };
+    match families.iter().any(|family| family.name == "default") {
+        true => Ok(families),
+        false => Err(Error::invalid_argument(
+            "Default column family not specified",
+        )),
+    }
+}
+
+/// The families specified by two C arrays.
+///
+/// # Safety
+///
+/// The arrays are valid as `c.h` requires.
+pub(crate) unsafe fn listed(
     count: c_int,
     names: *const *const c_char,
     options: *const *const rocksdb_options_t,
@@ -107,7 +127,7 @@ pub(crate) unsafe fn store_families(
 ) -> Result<()> {
     for (at, family) in families.iter().enumerate() {
         let Some(open) = db.family(&family.name) else {
-            return Err(cairn_types::Error::invalid_argument(format!(
+            return Err(Error::invalid_argument(format!(
                 "Column family not found: {}",
                 family.name
             )));
@@ -571,7 +591,7 @@ fn refuse_logs(all: &AllOptions, path: &Path, asked: c_uchar) -> Result<()> {
     let names = all.world().fs.list(dir)?;
     match names.iter().any(|name| name.ends_with(".log")) {
         false => Ok(()),
-        true => Err(cairn_types::Error::corruption(
+        true => Err(Error::corruption(
             "wal file exists: the database was opened with error_if_wal_file_exists",
         )),
     }

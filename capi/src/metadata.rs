@@ -24,6 +24,8 @@ use crate::table_properties::words_at;
 #[derive(Default)]
 pub struct LiveFile {
     meta: LiveFileMetaData,
+    /// The level, which a program may set to any number.
+    level: c_int,
     family: CString,
     name: CString,
     directory: CString,
@@ -112,6 +114,7 @@ impl From<LiveFileMetaData> for LiveFile {
             // RocksDB's form of the name: a path relative to the directory.
             name: c_text(format!("/{}", meta.relative_filename)),
             directory: c_path(&meta.directory),
+            level: c_int::try_from(meta.level).unwrap_or(c_int::MAX),
             meta,
         }
     }
@@ -195,9 +198,10 @@ c_functions! {
     }
     /// Adds a file. The list takes ownership.
     fn rocksdb_livefiles_add(files: *mut rocksdb_livefiles_t, livefile: *mut rocksdb_livefile_t) {
-        let mut file = take(livefile);
-        file.meta.relative_filename = file.meta.relative_filename.trim_start_matches('/').to_owned();
-        of_mut(files).push(file.meta.into());
+        let LiveFile { mut meta, level, .. } = take(livefile);
+        let name = c_text(&meta.relative_filename);
+        meta.relative_filename = meta.relative_filename.trim_start_matches('/').to_owned();
+        of_mut(files).push(LiveFile { level, name, ..meta.into() });
     }
     /// Frees a list.
     fn rocksdb_livefiles_destroy(files: *const rocksdb_livefiles_t) {
@@ -211,7 +215,7 @@ c_functions! {
     fn rocksdb_livefiles_column_family_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
         at(files, index).family.as_ptr()
     }
-    /// Returns the name of a file, with a leading slash.
+    /// Returns the name of a file, with a leading slash unless the program has set it without one.
     fn rocksdb_livefiles_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
         at(files, index).name.as_ptr()
     }
@@ -221,7 +225,7 @@ c_functions! {
     }
     /// Returns the level of a file.
     fn rocksdb_livefiles_level(files: *const rocksdb_livefiles_t, index: c_int) -> c_int {
-        c_int::try_from(at(files, index).meta.level).unwrap_or(c_int::MAX)
+        at(files, index).level
     }
     /// Returns the size of a file in bytes.
     fn rocksdb_livefiles_size(files: *const rocksdb_livefiles_t, index: c_int) -> usize {
@@ -262,7 +266,9 @@ c_functions! {
     }
     /// Sets the level.
     fn rocksdb_livefile_set_level(file: *mut rocksdb_livefile_t, level: c_int) {
-        of_mut(file).meta.level = usize::try_from(level).unwrap_or(0);
+        let file = of_mut(file);
+        file.level = level;
+        file.meta.level = usize::try_from(level).unwrap_or(0);
     }
     /// Sets the name.
     fn rocksdb_livefile_set_name(file: *mut rocksdb_livefile_t, name: *const c_char) {

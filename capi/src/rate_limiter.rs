@@ -67,8 +67,10 @@ c_functions! {
         };
         new_limiter((rate_bytes_per_sec, refill_period_us, fairness), mode, auto_tuned)
     }
-    /// Sets the rate limiter of databases that are opened with these options; null for none.
+    /// Sets the rate limiter of databases that are opened with these options. Null is ignored.
     fn rocksdb_options_set_ratelimiter(opt: *mut rocksdb_options_t, limiter: *mut rocksdb_ratelimiter_t) {
-        of_mut(opt).db.rate_limiter = maybe(limiter.cast_const()).cloned();
+        if let Some(limiter) = maybe(limiter.cast_const()) {
+            of_mut(opt).db.rate_limiter = Some(limiter.clone());
+        }
     }
 }

@@ -142,8 +142,7 @@ c_functions! {
             maybe(env_options);
             let db = &of(db.cast_const()).db;
             let options = maybe(options).cloned().unwrap_or_default();
-            let writer = FileTraceWriter::create(world(db, env.cast_const()), &path(trace_path))?;
-            db.start_trace(&options, Box::new(writer))
+            db.start_trace(&options, || create_file(db, env.cast_const(), trace_path))
         });
     }
     /// Ends the trace. An error means that records may be missing.

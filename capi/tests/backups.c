@@ -22,6 +22,10 @@ static void check_options(void) {
   rocksdb_backup_engine_options_set_backup_rate_limit(o, 5);
   rocksdb_backup_engine_options_set_callback_trigger_interval_size(o, 6);
   rocksdb_backup_engine_options_set_destroy_old_data(o, 1);
+  rocksdb_backup_engine_options_set_max_background_operations(o, -2);
+  rocksdb_backup_engine_options_set_max_valid_backups_to_open(o, -3);
+  CHECK(rocksdb_backup_engine_options_get_max_background_operations(o) == -2);
+  CHECK(rocksdb_backup_engine_options_get_max_valid_backups_to_open(o) == -3);
   rocksdb_backup_engine_options_set_max_background_operations(o, 7);
   rocksdb_backup_engine_options_set_max_valid_backups_to_open(o, 8);
   rocksdb_backup_engine_options_set_restore_rate_limit(o, 9);

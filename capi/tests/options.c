@@ -1,9 +1,278 @@
 /* Options: what is set is what is got, texts, presets, files, values that do not exist. */
 #include "check.h"
 
+/* The memory of the block cache of a database. */
+static unsigned long long cached(rocksdb_t* db) {
+  char* text = rocksdb_property_value(db, "rocksdb.block-cache-usage");
+  CHECK(text != NULL);
+  unsigned long long bytes = strtoull(text, NULL, 10);
+  rocksdb_free(text);
+  return bytes;
+}
+
+/* Databases that are opened with one options object, or with a copy of it, share a block cache if no other is set. A
+   table factory has a new one. */
+static void check_default_caches(const char* dir) {
+  static const char* const NAMES[] = {"one", "two", "copied", "other", "changed"};
+  char* err = NULL;
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_t* copy = rocksdb_options_create_copy(o);
+  rocksdb_options_t* other = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(other, 1);
+  rocksdb_options_t* changed = rocksdb_options_create_copy(o);
+  rocksdb_block_based_table_options_t* table = rocksdb_block_based_options_create();
+  rocksdb_options_set_block_based_table_factory(changed, table);
+  rocksdb_block_based_options_destroy(table);
+  rocksdb_options_t* options[] = {o, o, copy, other, changed};
+  rocksdb_t* dbs[5];
+  for (int at = 0; at < 5; at++) {
+    char* path = below(dir, NAMES[at]);
+    dbs[at] = rocksdb_open(options[at], path, &err);
+    CHECK_OK(err);
+    free(path);
+  }
+  unsigned long long before = cached(dbs[3]);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  static char value[100000];
+  rocksdb_put(dbs[0], w, "k", 1, value, sizeof value, &err);
+  CHECK_OK(err);
+  rocksdb_flush(dbs[0], f, &err);
+  CHECK_OK(err);
+  size_t len = 0;
+  rocksdb_free(rocksdb_get(dbs[0], r, "k", 1, &len, &err));
+  CHECK_OK(err);
+  CHECK(len == sizeof value);
+  CHECK(cached(dbs[0]) >= before + sizeof value);
+  CHECK(cached(dbs[1]) == cached(dbs[0]) && cached(dbs[2]) == cached(dbs[0]));
+  CHECK(cached(dbs[3]) == before && cached(dbs[4]) == before);
+  rocksdb_options_destroy(o);
+  rocksdb_close(dbs[0]);
+  CHECK(cached(dbs[1]) == cached(dbs[2]));
+  for (int at = 1; at < 5; at++) {
+    rocksdb_close(dbs[at]);
+  }
+  rocksdb_options_destroy(copy);
+  rocksdb_options_destroy(other);
+  rocksdb_options_destroy(changed);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_flushoptions_destroy(f);
+}
+
+/* A database is opened with families of which one is the default family. */
+static void check_default_family(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "families");
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_set_create_missing_column_families(o, 1);
+  const char* names[] = {"default", "stones"};
+  const rocksdb_options_t* options[] = {o, o};
+  rocksdb_column_family_handle_t* handles[2];
+  rocksdb_t* db = rocksdb_open_column_families(o, path, 2, names, options, handles, &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_destroy(handles[0]);
+  rocksdb_column_family_handle_destroy(handles[1]);
+  rocksdb_close(db);
+  const char* refused = "Invalid argument: Default column family not specified";
+  int ttls[] = {0};
+  CHECK(rocksdb_open_column_families(o, path, 1, names + 1, options, handles, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  CHECK(rocksdb_open_column_families(o, path, 0, names, options, handles, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  CHECK(rocksdb_open_column_families_with_ttl(o, path, 1, names + 1, options, handles, ttls, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  CHECK(rocksdb_open_for_read_only_column_families(o, path, 1, names + 1, options, handles, 0, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  rocksdb_transactiondb_options_t* to = rocksdb_transactiondb_options_create();
+  CHECK(rocksdb_transactiondb_open_column_families(o, to, path, 1, names + 1, options, handles, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  rocksdb_transactiondb_options_destroy(to);
+  CHECK(rocksdb_optimistictransactiondb_open_column_families(o, path, 1, names + 1, options, handles, &err) == NULL);
+  CHECK_ERROR(err, refused);
+  rocksdb_options_destroy(o);
+  free(path);
+}
+
+static rocksdb_options_t* creating(void) {
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  return o;
+}
+
+/* A database opens with these options, which are then freed. */
+static void opens(rocksdb_options_t* o, const char* dir, const char* name) {
+  char* err = NULL;
+  char* path = below(dir, name);
+  rocksdb_t* db = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  rocksdb_close(db);
+  rocksdb_options_destroy(o);
+  free(path);
+}
+
+/* Presets and texts replace values that do not exist. */
+static void check_replaced_values(const char* dir) {
+  char* err = NULL;
+  rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_index_type(t, 77);
+  rocksdb_options_t* o = creating();
+  rocksdb_options_set_block_based_table_factory(o, t);
+  rocksdb_options_t* from_text = rocksdb_options_create();
+  rocksdb_get_options_from_string(o, "block_based_table_factory={index_type=kBinarySearch}", from_text, &err);
+  CHECK_OK(err);
+  opens(from_text, dir, "table-text");
+  rocksdb_options_optimize_for_point_lookup(o, 8);
+  opens(o, dir, "point-lookup");
+  rocksdb_block_based_options_destroy(t);
+
+  o = creating();
+  rocksdb_options_set_compaction_style(o, 77);
+  rocksdb_options_optimize_level_style_compaction(o, 64 << 20);
+  CHECK(rocksdb_options_get_compaction_style(o) == rocksdb_level_compaction);
+  opens(o, dir, "level-style");
+  o = creating();
+  rocksdb_options_set_compaction_style(o, 77);
+  rocksdb_options_optimize_universal_style_compaction(o, 64 << 20);
+  CHECK(rocksdb_options_get_compaction_style(o) == rocksdb_universal_compaction);
+  opens(o, dir, "universal-style");
+
+  const int kinds[] = {rocksdb_no_compression, 99};
+  o = creating();
+  rocksdb_options_set_compression_per_level(o, kinds, 2);
+  rocksdb_options_optimize_level_style_compaction(o, 64 << 20);
+  opens(o, dir, "compression-level-style");
+  o = creating();
+  rocksdb_options_set_compression_per_level(o, kinds, 2);
+  rocksdb_options_set_min_level_to_compress(o, -1);
+  char* path = below(dir, "compression-from");
+  CHECK(rocksdb_open(o, path, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: ");
+  free(path);
+  rocksdb_options_set_min_level_to_compress(o, 2);
+  opens(o, dir, "compression-from");
+
+  o = creating();
+  rocksdb_options_set_wal_recovery_mode(o, 77);
+  from_text = rocksdb_options_create();
+  rocksdb_get_options_from_string(o, "max_open_files=-1;wal_recovery_mode=kPointInTimeRecovery", from_text, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_options_get_wal_recovery_mode(from_text) == rocksdb_point_in_time_recovery);
+  rocksdb_options_destroy(o);
+  opens(from_text, dir, "recovery-text");
+}
+
+/* A preset of block-based tables replaces tables of another kind. */
+static void check_replaced_tables(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "cuckoo");
+  rocksdb_options_t* o = creating();
+  rocksdb_cuckoo_table_options_t* cuckoo = rocksdb_cuckoo_options_create();
+  rocksdb_options_set_cuckoo_table_factory(o, cuckoo);
+  rocksdb_cuckoo_options_destroy(cuckoo);
+  rocksdb_options_optimize_for_point_lookup(o, 8);
+  rocksdb_t* db = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  put(db, "a", "1");
+  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flush, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(flush);
+  unsigned long long before = cached(db);
+  rocksdb_readoptions_t* read = rocksdb_readoptions_create();
+  CHECK_GET(db, read, "a", "1");
+  CHECK(cached(db) > before);
+  rocksdb_readoptions_destroy(read);
+  rocksdb_close(db);
+  rocksdb_options_destroy(o);
+  free(path);
+}
+
+static int lines = 0;
+
+static void count_line(void* state, unsigned level, char* line, size_t len) {
+  (void)state, (void)level, (void)line, (void)len;
+  lines++;
+}
+
+/* Null changes nothing where RocksDB ignores it. */
+static void check_ignored_nulls(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "nulls");
+  rocksdb_options_t* o = creating();
+  rocksdb_cache_t* blocks = rocksdb_cache_create_lru(8 << 20);
+  rocksdb_cache_t* rows = rocksdb_cache_create_lru(8 << 20);
+  rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_block_cache(t, blocks);
+  rocksdb_block_based_options_set_block_cache(t, NULL);
+  rocksdb_options_set_block_based_table_factory(o, t);
+  rocksdb_block_based_options_destroy(t);
+  rocksdb_options_set_row_cache(o, rows);
+  rocksdb_options_set_row_cache(o, NULL);
+  rocksdb_logger_t* logger = rocksdb_logger_create_callback_logger(1, count_line, NULL);
+  rocksdb_options_set_info_log(o, logger);
+  rocksdb_options_set_info_log(o, NULL);
+  rocksdb_logger_destroy(logger);
+  rocksdb_sst_partitioner_factory_t* parts = rocksdb_sst_partitioner_fixed_prefix_factory_create(1);
+  rocksdb_options_set_sst_partitioner_factory(o, parts);
+  rocksdb_options_set_sst_partitioner_factory(o, NULL);
+  rocksdb_sst_partitioner_factory_destroy(parts);
+  rocksdb_ratelimiter_t* limiter = rocksdb_ratelimiter_create(64 << 20, 100000, 10);
+  rocksdb_options_set_ratelimiter(o, limiter);
+  rocksdb_options_set_ratelimiter(o, NULL);
+  rocksdb_ratelimiter_destroy(limiter);
+  rocksdb_options_add_table_properties_collector_factory(o, NULL);
+  rocksdb_t* db = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  CHECK(lines > 0);
+  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
+  for (int round = 0; round < 2; round++) {
+    put(db, "a", "1");
+    put(db, "b", "2");
+    rocksdb_flush(db, flush, &err);
+    CHECK_OK(err);
+  }
+  rocksdb_flushoptions_destroy(flush);
+  rocksdb_compact_range(db, NULL, 0, NULL, 0);
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
+  CHECK(rocksdb_livefiles_count(files) == 2);
+  rocksdb_livefiles_destroy(files);
+  size_t no_blocks = rocksdb_cache_get_usage(blocks), no_rows = rocksdb_cache_get_usage(rows);
+  rocksdb_readoptions_t* read = rocksdb_readoptions_create();
+  CHECK_GET(db, read, "a", "1");
+  CHECK(rocksdb_cache_get_usage(blocks) > no_blocks && rocksdb_cache_get_usage(rows) > no_rows);
+  rocksdb_readoptions_destroy(read);
+  rocksdb_close(db);
+  rocksdb_options_destroy(o);
+  rocksdb_cache_destroy(blocks);
+  rocksdb_cache_destroy(rows);
+  free(path);
+}
+
+/* The description of a file has the level and the name that the program sets. */
+static void check_described_files(void) {
+  rocksdb_livefiles_t* files = rocksdb_livefiles_create();
+  for (int level = -1; level < 2; level++) {
+    rocksdb_livefile_t* file = rocksdb_livefile_create();
+    rocksdb_livefile_set_level(file, level);
+    rocksdb_livefile_set_name(file, level < 0 ? "000007.sst" : "/000007.sst");
+    rocksdb_livefiles_add(files, file);
+  }
+  for (int at = 0; at < 3; at++) {
+    CHECK(rocksdb_livefiles_level(files, at) == at - 1);
+    CHECK(strcmp(rocksdb_livefiles_name(files, at), at == 0 ? "000007.sst" : "/000007.sst") == 0);
+  }
+  rocksdb_livefiles_destroy(files);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
+  check_default_caches(argv[1]);
+  check_default_family(argv[1]);
   char* path = below(argv[1], "db");
   rocksdb_options_t* o = rocksdb_options_create();
   CHECK(rocksdb_options_get_write_buffer_size(o) == (64 << 20));
@@ -29,8 +298,11 @@ int main(int argc, char** argv) {
   CHECK_OK(err);
   CHECK(rocksdb_options_get_write_buffer_size(copy) == (3 << 20));
   CHECK(rocksdb_options_get_compression(copy) == rocksdb_zstd_compression);
-  rocksdb_get_options_from_string(o, "no_such_option=1", copy, &err);
+  rocksdb_get_options_from_string(o, "max_open_files=5;no_such_option=1", copy, &err);
   CHECK_ERROR(err, "Invalid argument: ");
+  /* A text with an error leaves the base options. */
+  CHECK(rocksdb_options_get_write_buffer_size(copy) == (2 << 20));
+  CHECK(rocksdb_options_get_max_open_files(copy) == -1);
 
   rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
   rocksdb_cache_t* cache = rocksdb_cache_create_lru(8 << 20);
@@ -62,7 +334,12 @@ int main(int argc, char** argv) {
   o = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(o, 1);
   rocksdb_options_optimize_for_point_lookup(o, 8);
+  rocksdb_env_t* shared_env = rocksdb_create_default_env();
+  rocksdb_env_set_high_priority_background_threads(shared_env, 3);
   rocksdb_options_increase_parallelism(o, 4);
+  CHECK(rocksdb_env_get_background_threads(shared_env) == 4);
+  CHECK(rocksdb_env_get_high_priority_background_threads(shared_env) == 1);
+  rocksdb_env_destroy(shared_env);
   rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_create(1 << 20, 100000, 10));
 #ifndef NOT_CAIRN
   /* RocksDB divides by zero. */
@@ -179,6 +456,10 @@ int main(int argc, char** argv) {
   rocksdb_load_latest_options_destroy(db_options, family_names, family_options, count);
   rocksdb_cache_destroy(loaded_cache);
   rocksdb_env_destroy(env);
+  check_replaced_values(path);
+  check_replaced_tables(path);
+  check_ignored_nulls(path);
+  check_described_files();
   rocksdb_options_destroy(copy);
   rocksdb_options_destroy(o);
   free(path);

@@ -697,7 +697,7 @@ pub struct Destroy {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// Options with the directories of other files, as a RocksDB option string.
+    /// Options of the database and all families, with the directories of other files, as a RocksDB option string.
     #[arg(
         long,
         value_name = "STRING",
@@ -733,7 +733,7 @@ pub struct Verify {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Options with the directories of other files, as a RocksDB option string.
+    /// Options of the database and all families, with the directories of other files, as a RocksDB option string.
     #[arg(long, value_name = "STRING", requires = "db")]
     pub options: Option<String>,
     /// Single files.

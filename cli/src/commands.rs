@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cairn::{Db, Family, Iter, WriteBatch};
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions, WriteOptions};
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, PathKind};
 use cairn_platform::{FileSystem, PosixFileSystem, RandomAccessFile};
 use cairn_types::{Error, Result};
 use cairn_version::manifest::{self, Recovered};
@@ -253,6 +253,9 @@ fn print_row(
     }
 }
 
+/// The size of a batch, beyond its last entry, at which `load` writes it.
+const BATCH_BYTES: usize = 4 << 20;
+
 /// Loads a file into a database.
 pub fn load(flags: &Load, out: &mut dyn Write) -> Result<()> {
     let format = flags.format.unwrap_or_else(|| Format::of_name(&flags.file));
@@ -276,7 +279,7 @@ pub fn load(flags: &Load, out: &mut dyn Write) -> Result<()> {
         batch.put_in(family, &entry.key, &entry.value);
         entries += 1;
         bytes += (entry.key.len() + entry.value.len()) as u64;
-        if batch.count() as usize >= flags.batch.max(1) {
+        if batch.count() as usize >= flags.batch.max(1) || batch.data().len() >= BATCH_BYTES {
             db.write_with(&batch, &options)?;
             progress.advance(u64::from(batch.count()));
             batch.clear();
@@ -313,6 +316,14 @@ fn family_for<'a, 'db>(
 fn input_of(path: &Path) -> Result<Box<dyn BufRead>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(std::io::stdin())));
+    }
+    if PosixFileSystem
+        .status(path)
+        .is_ok_and(|status| status.kind == PathKind::Other)
+    {
+        #[expect(clippy::disallowed_methods, reason = "a pipe has no offsets")]
+        let pipe = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+        return Ok(Box::new(BufReader::with_capacity(1 << 20, pipe)));
     }
     let file = PosixFileSystem.open(path, FileMode::default())?;
     Ok(Box::new(BufReader::with_capacity(

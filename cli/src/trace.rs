@@ -256,7 +256,7 @@ fn show_lookup(access: &Access<'_>, summary: &mut Summary) -> Shown {
         lookups.count += 1;
         lookups.hits += u64::from(access.is_hit);
         if !access.is_hit {
-            lookups.missed_bytes += access.block_size;
+            lookups.missed_bytes = lookups.missed_bytes.saturating_add(access.block_size);
         }
     }
     Shown {
@@ -293,8 +293,10 @@ fn show_operation(operation: &IoOperation<'_>, summary: &mut Summary) -> Shown {
     let group = vec![escaped(operation.operation), files.to_owned()];
     let operations = summary.operations.entry(group).or_default();
     operations.count += 1;
-    operations.bytes += operation.len.unwrap_or(0);
-    operations.nanos += operation.nanos;
+    // The numbers of a damaged trace may have any sum.
+    let len = operation.len.unwrap_or(0);
+    operations.bytes = operations.bytes.saturating_add(len);
+    operations.nanos = operations.nanos.saturating_add(operation.nanos);
     operations.longest = operations.longest.max(operation.nanos);
     operations.errors += u64::from(operation.status != STATUS_OK);
     Shown {

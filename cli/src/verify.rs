@@ -2,7 +2,8 @@
 //!
 //! The MANIFEST lists the files of the tree with their metadata; each file is read in full and
 //! compared to it. If the MANIFEST is damaged, the files are verified individually. Each damage is
-//! reported on one line with file and offset.
+//! reported on one line with file and offset. Finally the database is opened for reading, because its
+//! logs and tables can be intact and still not fit together.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,12 +21,12 @@ use cairn_options::{DbOptions, FamilyOptions, apply_mixed};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile, World};
 use cairn_table::{OpenParams, Table};
-use cairn_types::{Error, FileNumber, KeyOrder, Result};
+use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::manifest::{self, Recovered};
 use cairn_version::{BlobFileMeta, FileMeta};
 use cairn_wal::{WalEvent, WalReader};
 
-use crate::args::Verify;
+use crate::args::{Target, Verify};
 use crate::progress::Progress;
 use crate::{tables, target};
 
@@ -92,19 +93,13 @@ pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
 }
 
 fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<()> {
-    let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
-        Error::invalid_argument(format!(
-            "{} is not a database: CURRENT is missing",
-            dir.display()
-        ))
-    })?;
+    // A writer deletes files that the state read before the listing does not refer to.
+    let (number, replayed) = state(dir)?;
     let dirs = directories(dir, options)?;
     let files = files(&dirs, found)?;
     let sizes = files.iter().map(|(path, _)| file_len(path));
     found.progress.set_total(sizes.fold(0, u64::saturating_add));
-    // Key order cannot be verified with an unknown comparator; checksums can.
-    let order = |_: &str, name: &str| Ok(tables::order_named(name));
-    let recovered = match manifest::replay(&PosixFileSystem, dir, number, &order) {
+    let recovered = match replayed {
         Ok(recovered) => Some(recovered),
         Err(error) => {
             found.damage(&error)?;
@@ -112,35 +107,124 @@ fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result
         }
     };
     if let Some(recovered) = &recovered {
-        check_missing(&dirs, &files, recovered, found)?;
+        check_missing(dir, &dirs, &files, recovered, found)?;
     }
     for (path, name) in &files {
-        match name {
-            // The replay has verified the current MANIFEST; older ones may be torn.
-            FileName::Manifest(other) if *other != number => {}
-            FileName::Wal(log) => {
-                let oldest = recovered
-                    .as_ref()
-                    .map_or(FileNumber(0), |all| all.min_log_to_keep);
-                if *log >= oldest {
-                    check_path(path, found)?;
-                }
-            }
-            FileName::Table(table) | FileName::LegacyTable(table) => {
-                let known = recovered.as_ref().map(|all| find_table(all, *table));
-                check_known_table(path, known, found)?;
-            }
-            FileName::Blob(blob) => {
-                let known = recovered.as_ref().map(|all| find_blob(all, *blob));
-                if known.as_ref().is_none_or(Option::is_some) {
-                    let result = check_blob(path, known.flatten());
-                    found.take(file_len(path), result)?;
-                }
-            }
-            _ => check_path(path, found)?,
+        let Some(result) = check_known(path, *name, number, recovered.as_ref(), found) else {
+            continue;
+        };
+        if result.is_ok() || exists(path) || is_needed(dir, *name)? {
+            found.take(file_len(path), result)?;
         }
     }
-    Ok(())
+    match found.damages {
+        0 => check_opening(dir, options, found),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the database for reading: the end of a log may be torn or lost in a crash, but an opening rejects the state before
+/// it if tables are ahead of that state, or a log is missing.
+fn check_opening(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<()> {
+    let target = Target {
+        db: dir.to_owned(),
+        options: options.to_owned(),
+        family_options: Vec::new(),
+        ignore_options_file: false,
+    };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match target::open(&target, target::Use::Read) {
+            Ok(db) => return db.close(),
+            // A writer has deleted files or written further since the first of them was read.
+            Err(_) if tries < TRIES => {}
+            Err(error) => match error.code() {
+                // The options of the database are not those of this command, such as its comparator.
+                Code::InvalidArgument | Code::NotSupported => {
+                    return found.note(&format!("note: not opened for reading: {error}"));
+                }
+                _ => return found.damage(&error),
+            },
+        }
+    }
+}
+
+/// Verifies the file `name` at `path` of a database in the state `recovered`, whose MANIFEST has this number. Returns
+/// `None` if the database does not need the file.
+fn check_known(
+    path: &Path,
+    name: FileName,
+    manifest: FileNumber,
+    recovered: Option<&Recovered>,
+    found: &mut Findings<'_>,
+) -> Option<Result<()>> {
+    match name {
+        // The replay has verified the current MANIFEST; older ones may be torn.
+        FileName::Manifest(other) if other != manifest => None,
+        FileName::Wal(log) => {
+            let oldest = recovered.map_or(FileNumber(0), |all| all.min_log_to_keep);
+            (log >= oldest).then(|| check_wal(path, log, found))
+        }
+        FileName::Table(table) | FileName::LegacyTable(table) => match recovered {
+            None => Some(check_table(path, None)),
+            Some(all) => Some(check_table(path, Some(&find_table(all, table)?))),
+        },
+        FileName::Blob(blob) => match recovered {
+            None => Some(check_blob(path, None)),
+            Some(all) => Some(check_blob(path, Some(find_blob(all, blob)?))),
+        },
+        _ => Some(check_file(path, name, found)),
+    }
+}
+
+/// The most attempts to read what a writer may replace meanwhile.
+const TRIES: u32 = 10;
+
+/// Returns the number of the MANIFEST that CURRENT names, and the state that it describes.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no database.
+fn state(dir: &Path) -> Result<(FileNumber, Result<Recovered>)> {
+    // Key order cannot be verified with an unknown comparator; checksums can.
+    let order = |_: &str, name: &str| Ok(tables::order_named(name));
+    let mut tries = 0;
+    loop {
+        let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "{} is not a database: CURRENT is missing",
+                dir.display()
+            ))
+        })?;
+        tries += 1;
+        match manifest::replay(&PosixFileSystem, dir, number, &order) {
+            // A writer has replaced it since CURRENT was read.
+            Err(error) if error.subcode() == Subcode::PathNotFound && tries < TRIES => {}
+            replayed => return Ok((number, replayed)),
+        }
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    PosixFileSystem.exists(path).unwrap_or(true)
+}
+
+/// True if the database needs the file `name` now: a writer may have changed it since the state was read.
+fn is_needed(dir: &Path, name: FileName) -> Result<bool> {
+    let (manifest, replayed) = state(dir)?;
+    let Ok(recovered) = replayed else {
+        return Ok(true);
+    };
+    Ok(match name {
+        FileName::Manifest(number) => number == manifest,
+        FileName::Wal(number) => number >= recovered.min_log_to_keep,
+        FileName::Table(number) | FileName::LegacyTable(number) => {
+            find_table(&recovered, number).is_some()
+        }
+        FileName::Blob(number) => find_blob(&recovered, number).is_some(),
+        _ => false,
+    })
 }
 
 /// The directories with files of the database in `dir`: this one first, then those of logs and tables in the OPTIONS file
@@ -202,6 +286,7 @@ fn files(dirs: &[PathBuf], found: &mut Findings<'_>) -> Result<Vec<(PathBuf, Fil
 
 /// Reports missing files that the MANIFEST refers to.
 fn check_missing(
+    dir: &Path,
     dirs: &[PathBuf],
     files: &[(PathBuf, FileName)],
     recovered: &Recovered,
@@ -229,6 +314,9 @@ fn check_missing(
     missing.retain(|file| !exists(file));
     let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     for file in missing {
+        if !is_needed(dir, file)? {
+            continue;
+        }
         found.damage(&Error::corruption(format!(
             "the MANIFEST refers to {file}, which is missing from {}",
             dirs.join(", ")
@@ -262,41 +350,30 @@ fn find_blob(recovered: &Recovered, number: FileNumber) -> Option<Arc<BlobFileMe
     families.find_map(|family| family.version.blob_files().get(&number).cloned())
 }
 
-/// Verifies a table of a database. `known` is its metadata, if the MANIFEST could be read; other tables
-/// are obsolete.
-fn check_known_table(
-    path: &Path,
-    known: Option<Option<KnownTable>>,
-    found: &mut Findings<'_>,
-) -> Result<()> {
-    match known {
-        None => check_path(path, found),
-        Some(None) => Ok(()),
-        Some(Some(known)) => {
-            let result = check_table(path, Some(&known));
-            found.take(file_len(path), result)
-        }
-    }
-}
-
 /// Verifies one file according to the type that its name indicates.
 fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let result = match name.as_deref().and_then(FileName::parse) {
-        Some(FileName::Table(_) | FileName::LegacyTable(_)) => check_table(path, None),
-        Some(FileName::Wal(number)) => return check_wal(path, number, found),
-        Some(FileName::Manifest(_)) => check_manifest(path),
-        Some(FileName::Blob(_)) => check_blob(path, None),
-        Some(FileName::Options(_)) => check_options(path, found),
-        Some(_) => Ok(()),
+        Some(name) => check_file(path, name, found),
         None => Err(Error::invalid_argument(format!(
             "{} does not have the name of a database file",
             path.display()
         ))),
     };
     found.take(file_len(path), result)
+}
+
+fn check_file(path: &Path, name: FileName, found: &mut Findings<'_>) -> Result<()> {
+    match name {
+        FileName::Table(_) | FileName::LegacyTable(_) => check_table(path, None),
+        FileName::Wal(number) => check_wal(path, number, found),
+        FileName::Manifest(number) => check_manifest(path, number, found),
+        FileName::Blob(_) => check_blob(path, None),
+        FileName::Options(_) => check_options(path, found),
+        _ => Ok(()),
+    }
 }
 
 fn open(path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
@@ -432,10 +509,12 @@ fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Resul
             WalEvent::End(_) => break,
         }
     }
-    found.take(file_len(path), result)
+    result
 }
 
-fn check_manifest(path: &Path) -> Result<()> {
+/// Verifies a MANIFEST. A torn end was being written when the process died, as that of a log; complete records after
+/// it make it damage.
+fn check_manifest(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Result<()> {
     let file = open(path)?;
     let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_at(at, buf), 0);
     loop {
@@ -445,6 +524,15 @@ fn check_manifest(path: &Path) -> Result<()> {
                     .map_err(|malformed| malformed.in_file(path.display(), offset))?;
             }
             Event::Dropped(dropped) => {
+                let dir = path.parent().unwrap_or(Path::new(""));
+                if manifest::families(&PosixFileSystem, dir, number).is_ok() {
+                    return found.note(&format!(
+                        "note: {} at offset {} of {}: interrupted write",
+                        dropped.reason,
+                        dropped.offset,
+                        path.display()
+                    ));
+                }
                 return Err(Error::corruption(format!(
                     "{} at offset {} of {}",
                     dropped.reason,

@@ -1,5 +1,6 @@
 //! `WriteBatch`, `WriteBatch.Handler` and `WriteBatchWithIndex`.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Deref;
 
@@ -591,12 +592,11 @@ pub fn iterator_with_base(
     let Cursor::Family(base) = take::<Cursor>(base)? else {
         return Err(rejected().into());
     };
-    let default = cairn_options::ReadOptions::default();
     let options = options
         .as_ref()
-        .map_or(&default, |options| &options.options);
+        .map_or_else(Cow::default, |options| options.current());
     Ok(New(Cursor::Joined(Box::new(
-        batch.iter_over(&family, *base, options),
+        batch.iter_over(&family, *base, &options),
     ))))
 }
 
@@ -644,6 +644,6 @@ pub fn get_over_in(
     family: jlong,
 ) -> Outcome<ByteArray> {
     let family = family_or_default(db.0, family)?;
-    let value = batch.get_over(family, &env.bytes(key, 0, len)?, &options.options)?;
+    let value = batch.get_over(family, &env.bytes(key, 0, len)?, &options.for_lookup())?;
     env.maybe_byte_array(value.as_deref())
 }

@@ -55,7 +55,11 @@ impl Database {
     pub fn new(db: Db, kind: Kind, all: &AllOptions, slot: Slot) -> Database {
         let env_handle = all.env_handle;
         slot.fill(&db, all);
-        let transactions = Arc::new(Transactions::new(db.clock().clone()));
+        let locking = match &kind {
+            Kind::Locking(txn) => Some(txn.clone()),
+            Kind::Plain | Kind::Optimistic(_) => None,
+        };
+        let transactions = Arc::new(Transactions::new(db.clock().clone(), locking));
         Database {
             db,
             kind,
@@ -113,7 +117,11 @@ pub fn descriptors(
             of::<AllOptions>(options)?.family()?.clone(),
         ));
     }
-    Ok(families)
+    // As in RocksDB.
+    match families.iter().any(|family| family.name == "default") {
+        true => Ok(families),
+        false => Err(Error::invalid_argument("Default column family not specified").into()),
+    }
 }
 
 /// Opens a database by `open`. Its object takes over the slot of its listeners.
@@ -496,7 +504,7 @@ pub fn iterator(
     options: Ref<ReadOptions>,
 ) -> Outcome<New<crate::iterator::Cursor>> {
     Ok(crate::iterator::family(
-        family_or_default(db.0, family)?.iter_with(&options.options),
+        family_or_default(db.0, family)?.iter_with(&options.current()),
     ))
 }
 
@@ -510,7 +518,7 @@ pub fn iterators(
     for family in env.longs(families)? {
         chosen.push(of::<Family>(family)?);
     }
-    let iterators = db.db.iterators(&chosen, &options.options)?;
+    let iterators = db.db.iterators(&chosen, &options.current())?;
     let handles: Vec<jlong> = iterators
         .into_iter()
         .map(|iter| create(crate::iterator::family(iter).0))
@@ -748,7 +756,7 @@ pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
 /// Marks tables for compaction. As in RocksJava, the range consists of two empty keys, which Java owns.
 pub fn suggest_compact_range(env: Env, db: Ref<Database>, family: jlong) -> Outcome<LongArray> {
     family_or_default(db.0, family)?.suggest_compact_range(Some(b""), Some(b""))?;
-    let empty = || create(Slice::Owned(Vec::new(), 0));
+    let empty = || create(Slice::owned(Vec::new()));
     env.long_array(&[empty(), empty()])
 }
 
@@ -857,15 +865,12 @@ pub fn map_property(
     name: JString,
     _len: jint,
 ) -> Outcome<Object> {
-    let text = family_or_default(db.0, family)?.property(&env.text(name)?);
-    let text = text.ok_or_else(|| Error::not_found(""))?;
-    let pairs = text.lines().filter_map(|line| line.split_once(": "));
-    env.map(pairs.map(|(name, value)| {
-        Ok((
-            Object(env.string(name.trim())?.0),
-            Object(env.string(value.trim())?.0),
-        ))
-    }))
+    let map = family_or_default(db.0, family)?.property_map(&env.text(name)?);
+    let map = map.ok_or_else(|| Error::not_found(""))?;
+    env.map(
+        map.iter()
+            .map(|(name, value)| Ok((Object(env.string(name)?.0), Object(env.string(value)?.0)))),
+    )
 }
 
 /// Memory use by type.

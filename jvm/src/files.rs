@@ -236,7 +236,7 @@ pub fn reader_iterator(
     options: Ref<ReadOptions>,
 ) -> Outcome<New<Cursor>> {
     Ok(New(Cursor::Table(Box::new(
-        reader.open()?.iter(&options.options),
+        reader.open()?.iter(&options.current()),
     ))))
 }
 

@@ -191,9 +191,9 @@ pub fn entry(env: Env, cursor: Mut<Cursor>) -> Outcome<LongArray> {
         WriteKind::SingleDelete => (3, false),
         _ => (0x7f, true),
     };
-    let key = crate::handle::create(Slice::Owned(entry.key.clone(), 0));
+    let key = crate::handle::create(Slice::owned(entry.key.clone()));
     let value = match has_value {
-        true => crate::handle::create(Slice::Owned(entry.value.clone(), 0)),
+        true => crate::handle::create(Slice::owned(entry.value.clone())),
         false => 0,
     };
     env.long_array(&[kind, key, value])

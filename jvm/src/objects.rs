@@ -600,27 +600,48 @@ fn level_of(number: i8) -> StatsLevel {
     }
 }
 
+fn empty_statistics() -> Statistics {
+    Statistics::new(StatsLevel::ExceptDetailedTimers)
+}
+
+fn created(statistics: Statistics) -> New<StatisticsHandle> {
+    New(StatisticsHandle(Arc::new(statistics)))
+}
+
 pub fn new_statistics(_env: Env) -> New<StatisticsHandle> {
-    New(StatisticsHandle(Arc::new(Statistics::new(
-        StatsLevel::ExceptDetailedTimers,
-    ))))
+    created(empty_statistics())
 }
 
 pub fn new_statistics_of(_env: Env, other: Ref<StatisticsHandle>) -> New<StatisticsHandle> {
-    // RocksJava forwards to the other statistics; here both are the same.
-    New(StatisticsHandle(other.0.0.clone()))
+    created(empty_statistics().forwarding_to(other.0.0.clone()))
 }
 
-pub fn new_statistics_without(env: Env, _ignored: ByteArray) -> New<StatisticsHandle> {
-    new_statistics(env)
+pub fn new_statistics_without(env: Env, ignored: ByteArray) -> Outcome<New<StatisticsHandle>> {
+    let ignored = histograms(env, ignored)?;
+    Ok(created(empty_statistics().without_times_of(ignored)))
 }
 
 pub fn new_statistics_without_of(
     env: Env,
-    _ignored: ByteArray,
+    ignored: ByteArray,
     other: Ref<StatisticsHandle>,
-) -> New<StatisticsHandle> {
-    new_statistics_of(env, other)
+) -> Outcome<New<StatisticsHandle>> {
+    let ignored = histograms(env, ignored)?;
+    let inner = other.0.0.clone();
+    Ok(created(
+        empty_statistics()
+            .forwarding_to(inner)
+            .without_times_of(ignored),
+    ))
+}
+
+/// The histograms with the numbers in an array. Those of other releases, which Cairn does not have, are left out.
+fn histograms(env: Env, numbers: ByteArray) -> Outcome<Vec<Histogram>> {
+    let numbers = env.all_bytes(numbers)?;
+    let known = numbers
+        .iter()
+        .filter_map(|number| histogram(number.cast_signed()));
+    Ok(known.collect())
 }
 
 pub fn stats_level(_env: Env, statistics: Ref<StatisticsHandle>) -> i8 {
@@ -686,19 +707,7 @@ pub fn histogram_text(env: Env, statistics: Ref<StatisticsHandle>, number: i8) -
     let Some(histogram) = histogram(number) else {
         return env.string("");
     };
-    let data = statistics.0.0.histogram(histogram).data();
-    env.string(&format!(
-        "Count: {} Average: {:.4}  StdDev: {:.2}\nMin: {:.0}  Median: {:.4}  Max: {:.0}\nPercentiles: P50: {:.2} P95: {:.2} P99: {:.2}\n",
-        data.count,
-        data.average,
-        data.standard_deviation,
-        data.min,
-        data.median,
-        data.max,
-        data.median,
-        data.percentile95,
-        data.percentile99
-    ))
+    env.string(&statistics.0.0.histogram(histogram).text())
 }
 
 pub fn reset_statistics(_env: Env, statistics: Ref<StatisticsHandle>) {

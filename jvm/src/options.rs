@@ -1,12 +1,13 @@
 //! `Options`, `DBOptions`, `ColumnFamilyOptions`, `ReadOptions` and the options of single operations.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_memory::BlockCache;
 use cairn_observe::statistics::Keeping;
 use cairn_options::{
-    Canceled, CompactRangeOptions, Compression, DbOptions, DbPath, FamilyOptions,
+    Canceled, CompactRangeOptions, Compression, DbOptions, DbPath, DefaultCache, FamilyOptions,
     FifoCompactionOptions, FlushOptions, IngestExternalFileOptions, Plugin,
     UniversalCompactionOptions, WriteOptions,
 };
@@ -73,6 +74,7 @@ impl Default for AllOptions {
         AllOptions {
             db: DbOptions {
                 statistics: Keeping::Nothing,
+                default_block_cache: Some(DefaultCache::default()),
                 ..DbOptions::default()
             },
             family: default_family(),
@@ -113,15 +115,57 @@ impl AllOptions {
 /// The object of `ReadOptions`: the options, and the handles that its getters return.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// The options.
+    /// The options without those that are slices; see [`ReadOptions::current`].
     pub options: cairn_options::ReadOptions,
     snapshot: jlong,
-    upper: jlong,
-    lower: jlong,
-    timestamp: jlong,
-    start_timestamp: jlong,
+    upper: Given,
+    lower: Given,
+    timestamp: Given,
+    start_timestamp: Given,
     /// `managed`, which RocksDB no longer has.
     pub managed: bool,
+}
+
+/// A slice in read options. As in RocksDB, a read uses the content that the slice then has.
+#[derive(Clone, Default)]
+struct Given {
+    /// For the getter only: Java may have closed it.
+    handle: jlong,
+    slice: Option<Slice>,
+}
+
+impl Given {
+    fn bytes(&self) -> Option<Vec<u8>> {
+        self.slice.as_ref().map(Slice::to_vec)
+    }
+}
+
+impl ReadOptions {
+    /// The options of an iterator that is created now.
+    pub fn current(&self) -> Cow<'_, cairn_options::ReadOptions> {
+        let mut options = self.for_lookup();
+        if self.upper.slice.is_some() || self.lower.slice.is_some() {
+            let options = options.to_mut();
+            options.iterate_upper_bound = self.upper.bytes();
+            options.iterate_lower_bound = self.lower.bytes();
+        }
+        if self.start_timestamp.slice.is_some() {
+            options.to_mut().iter_start_ts = self.start_timestamp.bytes();
+        }
+        options
+    }
+
+    /// The options of a lookup of keys, which has no bounds.
+    #[inline]
+    pub fn for_lookup(&self) -> Cow<'_, cairn_options::ReadOptions> {
+        match self.timestamp.slice {
+            None => Cow::Borrowed(&self.options),
+            Some(_) => Cow::Owned(cairn_options::ReadOptions {
+                timestamp: self.timestamp.bytes(),
+                ..self.options.clone()
+            }),
+        }
+    }
 }
 
 pub fn new(_env: Env) -> New<AllOptions> {
@@ -216,26 +260,26 @@ pub fn snapshot(_env: Env, options: Ref<ReadOptions>) -> jlong {
 }
 
 macro_rules! bounds {
-    ($($set:ident, $get:ident: $handle:ident => $field:ident;)+) => {$(
-        pub fn $set(_env: Env, mut options: Mut<ReadOptions>, slice: jlong) -> Outcome<()> {
-            options.$handle = slice;
-            options.options.$field = match slice {
+    ($($set:ident, $get:ident;)+) => {$(
+        pub fn $set(_env: Env, mut options: Mut<ReadOptions>, handle: jlong) -> Outcome<()> {
+            let slice = match handle {
                 0 => None,
-                handle => Some(crate::handle::of::<Slice>(handle)?.bytes().to_vec()),
+                handle => Some(crate::handle::of::<Slice>(handle)?.clone()),
             };
+            options.$get = Given { handle, slice };
             Ok(())
         }
         pub fn $get(_env: Env, options: Ref<ReadOptions>) -> jlong {
-            options.$handle
+            options.$get.handle
         }
     )+};
 }
 
 bounds! {
-    set_upper, upper: upper => iterate_upper_bound;
-    set_lower, lower: lower => iterate_lower_bound;
-    set_timestamp, timestamp: timestamp => timestamp;
-    set_start_timestamp, start_timestamp: start_timestamp => iter_start_ts;
+    set_upper, upper;
+    set_lower, lower;
+    set_timestamp, timestamp;
+    set_start_timestamp, start_timestamp;
 }
 
 pub fn increase_parallelism(_env: Env, mut options: Mut<AllOptions>, threads: jint) {
@@ -330,6 +374,8 @@ pub fn capped_prefix(_env: Env, mut options: Mut<AllOptions>, len: jint) {
 }
 
 pub fn set_table_format(_env: Env, mut options: Mut<AllOptions>, format: Own<TableFormat>) {
+    // In RocksDB the default cache belongs to the table format.
+    options.db.default_block_cache = Some(DefaultCache::default());
     match format.0 {
         TableFormat::Blocks(table) => {
             options.family.table_factory = cairn_options::TableKind::BlockBased;
@@ -585,6 +631,7 @@ fn db_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
             ..AllOptions::default()
         };
         all.db.statistics = Keeping::Nothing;
+        all.db.default_block_cache = Some(DefaultCache::default());
         crate::handle::create(all)
     }))
 }
@@ -661,6 +708,7 @@ pub fn load(
     let target = crate::handle::of_mut::<AllOptions>(options)?;
     target.db = DbOptions {
         statistics: Keeping::Nothing,
+        default_block_cache: Some(DefaultCache::default()),
         ..file.db
     };
     target.world = Some(world.clone());

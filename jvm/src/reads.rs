@@ -23,7 +23,7 @@ fn with_options<T>(
 ) -> Outcome<T> {
     match options {
         0 => work(&cairn_options::ReadOptions::default()),
-        handle => work(&of::<ReadOptions>(handle)?.options),
+        handle => work(&of::<ReadOptions>(handle)?.for_lookup()),
     }
 }
 

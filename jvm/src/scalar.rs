@@ -82,7 +82,6 @@ macro_rules! choices {
 
 choices! {
     WalRecoveryMode: i8;
-    InfoLogLevel: i8;
     CompactionStyle: i8;
     CompactionPri: i8;
     CompactionStopStyle: i8;
@@ -90,6 +89,25 @@ choices! {
     ReadTier: i8;
     CacheTier: i8;
     BottommostLevelCompaction: i32;
+}
+
+impl Scalar<i8> for InfoLogLevel {
+    fn set_java(&mut self, value: i8) -> bool {
+        let number = usize::try_from(value).unwrap_or(usize::MAX);
+        // NUM_INFO_LOG_LEVELS is above all levels: only the header is written, as with the last one.
+        let number = match number == InfoLogLevel::ALL.len() {
+            true => number - 1,
+            false => number,
+        };
+        let found = InfoLogLevel::ALL.get(number);
+        found.map(|(level, _)| *self = *level).is_some()
+    }
+    fn get_java(&self) -> i8 {
+        let place = InfoLogLevel::ALL
+            .iter()
+            .position(|(level, _)| level == self);
+        place.unwrap_or(0) as i8
+    }
 }
 
 impl Scalar<i8> for Compression {

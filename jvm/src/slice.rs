@@ -1,67 +1,170 @@
 //! `Slice` and `DirectSlice`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use jni_sys::{jint, jlong};
 
-use crate::env::{ByteArray, ByteBuffer, Env, JString, Object, Outcome, illegal};
-use crate::handle::{Mut, New, Ref};
+use crate::env::{ByteArray, ByteBuffer, Env, Global, JString, Object, Outcome, illegal};
+use crate::handle::{New, Ref};
 
-/// The object of a slice.
-pub enum Slice {
-    /// A copy of bytes, and the number of leading ones that have been removed.
-    Owned(Vec<u8>, usize),
-    /// The memory of a direct buffer, which the Java object keeps alive.
-    Direct(*mut u8, usize),
+/// The object of a slice: a part of some memory. Clones share both, so that read options follow the slices that were
+/// set in them, also after Java has closed them.
+#[derive(Clone)]
+pub struct Slice(Arc<Content>);
+
+struct Content {
+    memory: Memory,
+    /// The place of the first byte.
+    from: AtomicUsize,
+    /// The place after the last byte, at most the length of the memory.
+    to: AtomicUsize,
 }
 
-impl Slice {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
+enum Memory {
+    /// A copy of bytes.
+    Owned(Vec<u8>),
+    /// The memory of a direct buffer.
+    Direct {
+        data: *mut u8,
+        capacity: usize,
+        /// Keeps the buffer alive: neither Java's `DirectSlice` nor its `ReadOptions` refers to it.
+        _buffer: Global,
+    },
+}
+
+// SAFETY: the memory of a direct buffer may be used by every thread; `Slice::bytes` states the rule for its content.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn len(&self) -> usize {
         match self {
-            Slice::Owned(bytes, from) => &bytes[*from..],
-            // SAFETY: the buffer has this many bytes and lives as long as the Java object of the slice.
-            Slice::Direct(data, len) => unsafe { std::slice::from_raw_parts(*data, *len) },
+            Memory::Owned(bytes) => bytes.len(),
+            Memory::Direct { capacity, .. } => *capacity,
         }
     }
 }
 
+impl Slice {
+    /// A slice of all of the memory.
+    fn new(memory: Memory) -> Slice {
+        Slice(Arc::new(Content {
+            from: AtomicUsize::new(0),
+            to: AtomicUsize::new(memory.len()),
+            memory,
+        }))
+    }
+
+    /// A slice of a copy of bytes.
+    pub fn owned(bytes: Vec<u8>) -> Slice {
+        Slice::new(Memory::Owned(bytes))
+    }
+
+    /// A slice of a direct buffer. `len` computes its length from the bytes up to the capacity of the buffer.
+    fn direct(
+        env: Env,
+        buffer: ByteBuffer,
+        len: impl FnOnce(&[u8]) -> usize,
+    ) -> Outcome<New<Slice>> {
+        let (data, capacity) = env
+            .buffer(buffer)
+            .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
+        let memory = Memory::Direct {
+            data,
+            capacity,
+            _buffer: env.global(Object(buffer.0)),
+        };
+        let slice = Slice::new(memory);
+        let len = len(slice.bytes());
+        slice.set_len(len);
+        Ok(New(slice))
+    }
+
+    /// The places of the first byte and after the last one. They are in order even if threads change both at once.
+    fn range(&self) -> (usize, usize) {
+        let to = self.0.to.load(Relaxed);
+        (self.0.from.load(Relaxed).min(to), to)
+    }
+
+    /// The bytes. Of a direct buffer, Java does not change them while a native method uses them.
+    pub fn bytes(&self) -> &[u8] {
+        let (from, to) = self.range();
+        match &self.0.memory {
+            Memory::Owned(bytes) => &bytes[from..to],
+            // SAFETY: within the buffer, which the content keeps alive, and unchanged as the caller ensures.
+            Memory::Direct { data, .. } => unsafe {
+                std::slice::from_raw_parts(data.add(from), to - from)
+            },
+        }
+    }
+
+    /// A copy of the bytes, which Java may change meanwhile.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let (from, to) = self.range();
+        match &self.0.memory {
+            Memory::Owned(bytes) => bytes[from..to].to_vec(),
+            Memory::Direct { data, .. } => {
+                let mut copy = Vec::with_capacity(to - from);
+                // SAFETY: within the buffer, which the content keeps alive, and into new memory of that length. Nothing
+                // refers to the bytes, so one that Java changes meanwhile is copied as it was before or is after.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(data.add(from), copy.as_mut_ptr(), to - from);
+                    copy.set_len(to - from);
+                }
+                copy
+            }
+        }
+    }
+
+    /// Sets the length, up to the end of the memory.
+    fn set_len(&self, len: usize) {
+        let (from, _) = self.range();
+        let end = self.0.memory.len();
+        self.0.to.store(from.saturating_add(len).min(end), Relaxed);
+    }
+
+    /// Removes leading bytes.
+    fn remove_prefix(&self, len: usize) {
+        let (from, to) = self.range();
+        self.0.from.store(from.saturating_add(len).min(to), Relaxed);
+    }
+
+    /// Makes the slice empty for good.
+    fn clear(&self) {
+        let end = self.0.memory.len();
+        self.0.from.store(end, Relaxed);
+        self.0.to.store(end, Relaxed);
+    }
+}
+
 pub fn from_string(env: Env, text: JString) -> Outcome<New<Slice>> {
-    Ok(New(Slice::Owned(env.modified_utf8(text)?, 0)))
+    Ok(New(Slice::owned(env.modified_utf8(text)?)))
 }
 
 pub fn from_array(env: Env, bytes: ByteArray) -> Outcome<New<Slice>> {
-    Ok(New(Slice::Owned(env.all_bytes(bytes)?.to_vec(), 0)))
+    Ok(New(Slice::owned(env.all_bytes(bytes)?.to_vec())))
 }
 
 pub fn from_array_at(env: Env, bytes: ByteArray, offset: jint) -> Outcome<New<Slice>> {
-    let len = env.len(Object(bytes.0))?;
-    Ok(New(Slice::Owned(
-        env.bytes(bytes, offset, len - offset)?.to_vec(),
-        0,
-    )))
+    // A length that does not fit is longer than any array, which is an error.
+    let len = env.len(Object(bytes.0))?.saturating_sub(offset);
+    Ok(New(Slice::owned(env.bytes(bytes, offset, len)?.to_vec())))
 }
 
 pub fn from_buffer(env: Env, buffer: ByteBuffer) -> Outcome<New<Slice>> {
-    let (data, capacity) = env
-        .buffer(buffer)
-        .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
     // As in RocksJava, the content ends before the first zero.
-    let whole = Slice::Direct(data, capacity);
-    let len = whole
-        .bytes()
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(capacity);
-    Ok(New(Slice::Direct(data, len)))
+    Slice::direct(env, buffer, |bytes| {
+        let end = bytes.iter().position(|byte| *byte == 0);
+        end.unwrap_or(bytes.len())
+    })
 }
 
 pub fn from_buffer_of(env: Env, buffer: ByteBuffer, len: jint) -> Outcome<New<Slice>> {
-    let (data, capacity) = env
-        .buffer(buffer)
-        .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
-    Ok(New(Slice::Direct(
-        data,
-        usize::try_from(len).unwrap_or(capacity).min(capacity),
-    )))
+    Slice::direct(env, buffer, |bytes| {
+        usize::try_from(len).unwrap_or(bytes.len())
+    })
 }
 
 pub fn size(_env: Env, slice: Ref<Slice>) -> jint {
@@ -109,27 +212,16 @@ pub fn byte_at(_env: Env, slice: Ref<Slice>, at: jint) -> i8 {
     slice.bytes().get(at).map_or(0, |byte| *byte as i8)
 }
 
-pub fn clear(_env: Env, slice: Mut<Slice>, _internal: bool, _offset: jlong) {
-    *slice.0 = Slice::Owned(Vec::new(), 0);
+pub fn clear(_env: Env, slice: Ref<Slice>, _internal: bool, _offset: jlong) {
+    slice.clear();
 }
 
-pub fn remove_prefix(_env: Env, slice: Mut<Slice>, len: jint) {
-    let len = usize::try_from(len).unwrap_or(0).min(slice.bytes().len());
-    match slice.0 {
-        Slice::Owned(_, from) => *from += len,
-        Slice::Direct(data, left) => {
-            *data = data.wrapping_add(len);
-            *left -= len;
-        }
-    }
+pub fn remove_prefix(_env: Env, slice: Ref<Slice>, len: jint) {
+    slice.remove_prefix(usize::try_from(len).unwrap_or(0));
 }
 
-pub fn set_length(_env: Env, slice: Mut<Slice>, len: jint) {
-    let len = usize::try_from(len).unwrap_or(0).min(slice.bytes().len());
-    match slice.0 {
-        Slice::Owned(bytes, from) => bytes.truncate(*from + len),
-        Slice::Direct(_, left) => *left = len,
-    }
+pub fn set_length(_env: Env, slice: Ref<Slice>, len: jint) {
+    slice.set_len(usize::try_from(len).unwrap_or(0));
 }
 
 /// The memory of a copy belongs to the slice.

@@ -128,8 +128,16 @@ pub fn queue_len(_env: Env, world: Ref<World>, priority: i8) -> Outcome<jint> {
     Ok(jint::try_from(world.executor.queued(priority)).unwrap_or(jint::MAX))
 }
 
+/// A string; null for an empty text, as in RocksJava.
+fn text_or_null(env: Env, text: &str) -> Outcome<JString> {
+    match text.is_empty() {
+        true => Ok(JString::default()),
+        false => env.string(text),
+    }
+}
+
 fn name(env: Env, names: &[&str], number: usize) -> Outcome<JString> {
-    env.string(names.get(number).copied().unwrap_or_default())
+    text_or_null(env, names.get(number).copied().unwrap_or_default())
 }
 
 pub fn type_name(env: Env, number: i8) -> Outcome<JString> {
@@ -161,7 +169,7 @@ pub fn property_name(env: Env, operation: i8, at: jint) -> Outcome<JString> {
 }
 
 pub fn micros_text(env: Env, micros: jlong) -> Outcome<JString> {
-    env.string(&threads::micros_text(micros as u64))
+    text_or_null(env, &threads::micros_text(micros as u64))
 }
 
 /// The properties of an operation by name.

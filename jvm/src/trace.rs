@@ -44,7 +44,8 @@ pub fn start(
         ..TraceOptions::default()
     };
     let shared = of::<Arc<JavaTraceWriter>>(writer)?.clone();
-    db.db.start_trace(&options, Box::new(Writer(shared)))?;
+    db.db
+        .start_trace(&options, || Ok(Box::new(Writer(shared))))?;
     // Java owns the handle until a trace has begun.
     take::<Arc<JavaTraceWriter>>(writer).map(drop)
 }
@@ -76,7 +77,7 @@ impl TraceWriter for Writer {
         let write = self.0.write;
         self.call(|env, object| {
             // Valid until the method returns.
-            let slice = create(Slice::Owned(record.to_vec(), 0));
+            let slice = create(Slice::owned(record.to_vec()));
             let status = env.call_short(object, write, &[jvalue { j: slice }]);
             drop(take::<Slice>(slice)?);
             status

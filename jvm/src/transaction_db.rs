@@ -256,7 +256,8 @@ pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
     env.long_array(&db.transactions.prepared())
 }
 
-fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
+/// A `long[]` of the ids of transactions.
+pub fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
     let ids: Vec<jlong> = ids.iter().map(|id| *id as jlong).collect();
     env.long_array(&ids)
 }

@@ -1,15 +1,18 @@
-//! What the transactions of a database share: a clock, and the register of those with a name and a handle.
+//! What the transactions of a database share: a clock, the locks, and the register of those with a name and a handle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_platform::Clock;
 use cairn_platform::sync::Mutex;
+use cairn_txn::{LockStatus, TransactionDb};
 use jni_sys::jlong;
 
 /// See the module's documentation.
 pub struct Transactions {
     pub clock: Arc<dyn Clock>,
+    /// The database with their locks, if they take any.
+    locking: Option<TransactionDb>,
     named: Mutex<BTreeMap<Vec<u8>, Named>>,
 }
 
@@ -22,11 +25,17 @@ struct Named {
 
 impl Transactions {
     /// Those of a database that has none yet.
-    pub fn new(clock: Arc<dyn Clock>) -> Transactions {
+    pub fn new(clock: Arc<dyn Clock>, locking: Option<TransactionDb>) -> Transactions {
         Transactions {
             clock,
+            locking,
             named: Mutex::default(),
         }
+    }
+
+    /// The key for which the transaction `id` waits, and the holders of its lock.
+    pub fn waits_for(&self, id: u64) -> Option<LockStatus> {
+        self.locking.as_ref()?.waits_for(id)
     }
 
     /// The handle of the transaction `name`.

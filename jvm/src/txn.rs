@@ -19,7 +19,7 @@ use crate::handle::{Mut, New, Ref, create, of, of_mut, take};
 use crate::iterator::Cursor;
 use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
-use crate::transaction_db::key_text;
+use crate::transaction_db::{ids, key_text};
 use crate::transactions::Transactions;
 use crate::writes::Op;
 
@@ -70,6 +70,8 @@ impl Drop for SnapshotHandles {
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
+    /// Noted here because another thread may be using the transaction.
+    id: u64,
     shared: Arc<Transactions>,
     /// The name under which it is registered; empty if it is not.
     name: Vec<u8>,
@@ -98,6 +100,7 @@ impl Txn {
         deadlock_detect: bool,
     ) -> Txn {
         Txn {
+            id: txn.id(),
             txn: Some(txn),
             shared: shared.clone(),
             name: Vec::new(),
@@ -358,7 +361,7 @@ pub fn get(
         txn.get_in(
             family_of(default, family)?,
             &env.bytes(key, at, len)?,
-            &options.options,
+            &options.for_lookup(),
         )?,
     )
 }
@@ -379,7 +382,7 @@ pub fn get_into(
     match txn.get_in(
         family_of(default, family)?,
         &env.bytes(key, at, len)?,
-        &options.options,
+        &options.for_lookup(),
     )? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_array(value, value_at, value_len, &found),
@@ -402,7 +405,7 @@ pub fn get_direct(
     match txn.get_in(
         family_of(default, family)?,
         env.direct(key, at, len, "key")?,
-        &options.options,
+        &options.for_lookup(),
     )? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
@@ -425,7 +428,7 @@ pub fn get_for_update(
     let family = family_of(default, family)?;
     found(
         env,
-        txn.get_for_update_in(family, &key, &options.options, exclusive, validate)?,
+        txn.get_for_update_in(family, &key, &options.for_lookup(), exclusive, validate)?,
     )
 }
 
@@ -446,7 +449,7 @@ pub fn get_for_update_into(
     let key = env.bytes(key, at, len)?;
     let (txn, default) = txn.parts_mut()?;
     let family = family_of(default, family)?;
-    match txn.get_for_update_in(family, &key, &options.options, exclusive, validate)? {
+    match txn.get_for_update_in(family, &key, &options.for_lookup(), exclusive, validate)? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_array(value, value_at, value_len, &found),
     }
@@ -469,7 +472,7 @@ pub fn get_for_update_direct(
     let key = env.direct(key, at, len, "key")?;
     let (txn, default) = txn.parts_mut()?;
     let family = family_of(default, family)?;
-    match txn.get_for_update_in(family, key, &options.options, exclusive, validate)? {
+    match txn.get_for_update_in(family, key, &options.for_lookup(), exclusive, validate)? {
         None => Ok(NOT_FOUND),
         Some(found) => env.fill_direct(value, value_at, value_len, &found, "value"),
     }
@@ -530,7 +533,7 @@ pub fn multi_get_families(
     let (txn, default) = txn.parts()?;
     let families = families_of(env, default, families, keys.len())?;
     values(env, keys.len(), |at| {
-        txn.get_in(families[at], &keys[at], &options.options)
+        txn.get_in(families[at], &keys[at], &options.for_lookup())
     })
 }
 
@@ -545,7 +548,7 @@ pub fn multi_get_family(
     let (txn, default) = txn.parts()?;
     let family = family_of(default, family)?;
     values(env, keys.len(), |at| {
-        txn.get_in(family, &keys[at], &options.options)
+        txn.get_in(family, &keys[at], &options.for_lookup())
     })
 }
 
@@ -569,11 +572,11 @@ pub fn multi_get_for_update_families(
     let (txn, default) = txn.parts_mut()?;
     let families = families_of(env, default, families, keys.len())?;
     let locked = families.iter().zip(&keys).try_for_each(|(family, key)| {
-        txn.lock_for_update(family, key, &options.options, true, true)
+        txn.lock_for_update(family, key, &options.for_lookup(), true, true)
     });
     values(env, keys.len(), |at| {
         locked.clone()?;
-        txn.get_in(families[at], &keys[at], &options.options)
+        txn.get_in(families[at], &keys[at], &options.for_lookup())
     })
 }
 
@@ -584,9 +587,10 @@ pub fn iterator(
     family: jlong,
 ) -> Outcome<New<Cursor>> {
     let (txn, default) = txn.parts()?;
-    Ok(New(Cursor::Joined(Box::new(
-        txn.iter_in(family_of(default, family)?, &options.options),
-    ))))
+    Ok(New(Cursor::Joined(Box::new(txn.iter_in(
+        family_of(default, family)?,
+        &options.current(),
+    )))))
 }
 
 /// A write of a transaction. An untracked one is not checked for conflicts.
@@ -850,14 +854,26 @@ pub fn state(_env: Env, txn: Ref<Txn>) -> Outcome<i8> {
     Ok(txn.get()?.state() as i8)
 }
 
-/// No transactions: one that is used by its thread does not wait.
+/// The key for which the transaction waits in another thread, and the transactions that hold its lock; an empty key and
+/// no transactions, if it does not wait.
 pub fn waiting(env: Env, txn: Ref<Txn>) -> Outcome<Object> {
-    txn.get()?;
-    let (key, none) = (env.string("")?, env.long_array(&[])?);
+    let (family, key, mut holders) = match txn.shared.waits_for(txn.id) {
+        Some(lock) => (lock.family, lock.key, lock.holders),
+        None => (0, Vec::new(), Vec::new()),
+    };
+    // One that waits to make its shared lock exclusive is itself a holder.
+    holders.retain(|holder| *holder != txn.id);
+    let (key, holders) = (key_text(env, &key)?, ids(env, &holders)?);
     env.create(
         "org/rocksdb/Transaction$WaitingTransactions",
         "(JLjava/lang/String;[J)V",
-        &[jvalue { j: 0 }, jvalue { l: key.0 }, jvalue { l: none.0 }],
+        &[
+            jvalue {
+                j: jlong::from(family),
+            },
+            jvalue { l: key.0 },
+            jvalue { l: holders.0 },
+        ],
     )
 }
 

@@ -10,6 +10,7 @@ import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -702,6 +703,256 @@ public final class Behaviour {
     }
   }
 
+  /** Properties are maps of their own names; those that are only texts have none. */
+  private static void propertiesAsMaps(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         RocksDB db = RocksDB.open(options, path); FlushOptions flush = new FlushOptions()) {
+      db.put(bytes("a"), bytes("1"));
+      db.flush(flush);
+      final Map<String, String> tables =
+          db.getMapProperty("rocksdb.aggregated-table-properties");
+      check("1".equals(tables.get("num_entries")), "the properties of tables: " + tables);
+      final Map<String, String> family = db.getMapProperty("rocksdb.cfstats");
+      check(family.containsKey("compaction.L0.NumFiles"), "the statistics: " + family);
+      for (final String name : List.of("rocksdb.stats", "rocksdb.num-snapshots", "unknown")) {
+        final RocksDBException absent =
+            fails(RocksDBException.class, "", () -> db.getMapProperty(name));
+        check(absent.getStatus().getCode() == Status.Code.NotFound, name);
+      }
+    }
+  }
+
+  /** The text of a histogram is RocksDB's. */
+  private static void textsOfHistograms(final String path) throws Exception {
+    try (Statistics statistics = new Statistics();
+         Options options = new Options().setCreateIfMissing(true).setStatistics(statistics);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("123"));
+      db.get(bytes("a"));
+      final String text = statistics.getHistogramString(HistogramType.BYTES_PER_READ);
+      final String expected =
+          "Count: 1 Average: 3.0000  StdDev: 0.00\nMin: 3  Median: 3.0000  Max: 3\n"
+          + "Percentiles: P50: 3.00 P75: 3.00 P99: 3.00 P99.9: 3.00 P99.99: 3.00\n"
+          + "------------------------------------------------------\n"
+          + "(       2,       3 ]        1 100.000% 100.000% ####################\n";
+      check(expected.equals(text), text);
+    }
+  }
+
+  /** Names of unknown operations are null, and every constant of the levels of a log is accepted. */
+  private static void namesAndLevels(final String path) {
+    check(ThreadStatus.getOperationName(OperationType.OP_UNKNOWN) == null, "an operation");
+    check(ThreadStatus.getOperationStageName(OperationStage.STAGE_UNKNOWN) == null, "a stage");
+    check(ThreadStatus.getStateName(StateType.STATE_UNKNOWN) == null, "a state");
+    check(ThreadStatus.microsToString(0) == null, "no time");
+    check("Flush".equals(ThreadStatus.getOperationName(OperationType.OP_FLUSH)), "a flush");
+    check("5 us".equals(ThreadStatus.microsToString(5)), "five microseconds");
+    try (Options options = new Options()) {
+      for (final InfoLogLevel level : InfoLogLevel.values()) {
+        options.setInfoLogLevel(level);
+        check(level == InfoLogLevel.NUM_INFO_LOG_LEVELS || options.infoLogLevel() == level,
+            level.toString());
+      }
+    }
+  }
+
+  private static ByteBuffer direct(final String text) {
+    final ByteBuffer buffer = ByteBuffer.allocateDirect(text.length());
+    buffer.put(bytes(text)).flip();
+    return buffer;
+  }
+
+  private static String content(final DirectSlice slice) {
+    final ByteBuffer data = slice.data();
+    final byte[] copy = new byte[data.remaining()];
+    data.get(copy);
+    return new String(copy);
+  }
+
+  /** A direct slice has any length up to the end of its buffer, also one that it did not have before. */
+  private static void lengthsOfDirectSlices(final String path) throws Exception {
+    final ByteBuffer zeroed = ByteBuffer.allocateDirect(8);
+    try (DirectSlice slice = new DirectSlice(zeroed)) {
+      check(slice.size() == 0 && slice.empty(), "a buffer of zeros");
+      zeroed.put(0, (byte) 'a').put(1, (byte) 'b');
+      slice.setLength(2);
+      check(content(slice).equals("ab"), "the length was set");
+    }
+    try (DirectSlice slice = new DirectSlice(direct("abcdef"), 4)) {
+      slice.setLength(1);
+      slice.setLength(6);
+      check(content(slice).equals("abcdef"), "shorter and longer: " + content(slice));
+      slice.removePrefix(2);
+      check(content(slice).equals("cdef"), "without a prefix: " + content(slice));
+      slice.setLength(1);
+      slice.setLength(3);
+      check(content(slice).equals("cde"), "longer after a prefix: " + content(slice));
+      slice.setLength(100);
+      check(content(slice).equals("cdef"), "not longer than the buffer: " + content(slice));
+      slice.removePrefix(100);
+      check(slice.empty(), "no more than all is removed");
+    }
+    try (WriteBatchWithIndex batch = new WriteBatchWithIndex()) {
+      batch.put(bytes("abcd"), bytes("1"));
+      try (WBWIRocksIterator iterator = batch.newIterator()) {
+        iterator.seekToFirst();
+        final DirectSlice key = iterator.entry().getKey();
+        key.setLength(1);
+        key.setLength(3);
+        check(content(key).equals("abc"), "the key of a batch: " + content(key));
+      }
+    }
+    try (DirectSlice slice = new DirectSlice(direct("abcd"), 2)) {
+      slice.clear();
+      slice.setLength(2);
+      check(slice.empty(), "a cleared slice");
+    }
+    fails(ArrayIndexOutOfBoundsException.class, "", () -> new Slice(bytes("a"), Integer.MIN_VALUE));
+    final ByteBuffer key = ByteBuffer.allocateDirect(16);
+    final ByteBuffer value = ByteBuffer.allocateDirect(16);
+    final String file = Files.createDirectories(Paths.get(path)).resolve("table.sst").toString();
+    try (Options options = new Options(); EnvOptions env = new EnvOptions();
+         SstFileWriter writer = new SstFileWriter(env, options);
+         DirectSlice keySlice = new DirectSlice(key);
+         DirectSlice valueSlice = new DirectSlice(value)) {
+      writer.open(file);
+      for (int n = 0; n < 20; n++) {
+        final byte[] text = bytes(String.format("key%02d", n) + "x".repeat(n % 5));
+        key.clear();
+        key.put(text);
+        keySlice.setLength(text.length);
+        value.clear();
+        value.put(bytes("v" + n));
+        valueSlice.setLength(value.position());
+        writer.put(keySlice, valueSlice);
+      }
+      writer.finish();
+      try (SstFileReader reader = new SstFileReader(options); ReadOptions read = new ReadOptions()) {
+        reader.open(file);
+        try (SstFileReaderIterator iterator = reader.newIterator(read)) {
+          iterator.seekToFirst();
+          for (int n = 0; n < 20; n++) {
+            final byte[] text = bytes(String.format("key%02d", n) + "x".repeat(n % 5));
+            check(Arrays.equals(iterator.key(), text), "key " + n);
+            check(Arrays.equals(iterator.value(), bytes("v" + n)), "value " + n);
+            iterator.next();
+          }
+          check(!iterator.isValid(), "the last entry");
+        }
+      }
+    }
+  }
+
+  private static String keys(final RocksIterator iterator) throws Exception {
+    final StringBuilder keys = new StringBuilder();
+    try (RocksIterator closed = iterator) {
+      for (closed.seekToFirst(); closed.isValid(); closed.next()) {
+        keys.append(new String(closed.key()));
+      }
+      closed.status();
+    }
+    return keys.toString();
+  }
+
+  /** Sets a bound in a buffer to which nothing else refers. */
+  private static WeakReference<ByteBuffer> bounded(final ReadOptions read) {
+    final ByteBuffer buffer = direct("b");
+    try (DirectSlice slice = new DirectSlice(buffer, 1)) {
+      read.setIterateUpperBound(slice);
+    }
+    return new WeakReference<>(buffer);
+  }
+
+  /** An iterator has the bounds that the slices of its options contain when it is created. */
+  private static void boundsOfReusedSlices(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         WriteOptions write = new WriteOptions();
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         Transaction transaction = db.beginTransaction(write);
+         WriteBatchWithIndex batch = new WriteBatchWithIndex()) {
+      for (final String key : "abcdefg".split("")) {
+        db.put(bytes(key), bytes("v"));
+      }
+      final ColumnFamilyHandle family = db.getDefaultColumnFamily();
+      final ByteBuffer buffer = direct("c");
+      try (DirectSlice bound = new DirectSlice(buffer, 1);
+           ReadOptions read = new ReadOptions().setIterateUpperBound(bound);
+           ReadOptions copy = new ReadOptions(read)) {
+        for (final String to : List.of("c", "e", "b")) {
+          buffer.put(0, (byte) to.charAt(0));
+          final String expected = "abcdefg".substring(0, to.charAt(0) - 'a');
+          check(keys(db.newIterator(read)).equals(expected), "an iterator to " + to);
+          check(keys(db.newIterator(copy)).equals(expected), "copied options to " + to);
+          check(keys(db.newIterators(List.of(family), read).get(0)).equals(expected),
+              "iterators to " + to);
+          check(keys(transaction.getIterator(read)).equals(expected), "a transaction to " + to);
+          check(keys(batch.newIteratorWithBase(family, db.newIterator(read), read)).equals(expected),
+              "a batch to " + to);
+        }
+        check(db.get(read, bytes("g")) != null, "a bound of a lookup");
+      }
+      try (Slice bound = new Slice("xd");
+           ReadOptions read = new ReadOptions().setIterateLowerBound(bound)) {
+        check(keys(db.newIterator(read)).equals(""), "from xd");
+        bound.removePrefix(1);
+        check(keys(db.newIterator(read)).equals("defg"), "from d");
+        bound.close();
+        check(keys(db.newIterator(read)).equals("defg"), "the slice is closed");
+      }
+      final WeakReference<ByteBuffer> kept;
+      try (ReadOptions read = new ReadOptions()) {
+        kept = bounded(read);
+        System.gc();
+        check(kept.get() != null, "the options keep the buffer");
+        check(keys(db.newIterator(read)).equals("a"), "a buffer without other references");
+      }
+      final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+      while (kept.get() != null) {
+        check(System.nanoTime() < end, "the buffer is never released");
+        System.gc();
+      }
+    }
+  }
+
+  /** Another thread sees the key for which a transaction waits, and the transactions that hold its lock. */
+  private static void waitingTransactions(final String path) throws Exception {
+    try (Options options = new Options().setCreateIfMissing(true);
+         TransactionDBOptions locking = new TransactionDBOptions();
+         WriteOptions write = new WriteOptions();
+         TransactionOptions patient = new TransactionOptions().setLockTimeout(60_000);
+         TransactionDB db = TransactionDB.open(options, locking, path);
+         Transaction holder = db.beginTransaction(write);
+         Transaction waiter = db.beginTransaction(write, patient)) {
+      holder.put(bytes("k"), bytes("1"));
+      final long id = holder.getID();
+      check(waiter.getWaitingTxns().getTransactionIds().length == 0, "it does not wait yet");
+      final AtomicReference<Throwable> thrown = new AtomicReference<>();
+      final Thread thread = new Thread(() -> {
+        try {
+          waiter.put(bytes("k"), bytes("2"));
+        } catch (final Throwable error) {
+          thrown.set(error);
+        }
+      });
+      thread.start();
+      final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(50);
+      Transaction.WaitingTransactions waits = waiter.getWaitingTxns();
+      while (waits.getTransactionIds().length == 0 && System.nanoTime() < end) {
+        Thread.onSpinWait();
+        waits = waiter.getWaitingTxns();
+      }
+      final long[] ids = waits.getTransactionIds();
+      holder.rollback();
+      thread.join();
+      check(thrown.get() == null, "the wait ended with " + thrown.get());
+      check(Arrays.equals(ids, new long[] {id}), "the holders " + Arrays.toString(ids));
+      check(waits.getKey().equals("k") && waits.getColumnFamilyId() == 0, "the key " + waits.getKey());
+      check(waiter.getWaitingTxns().getTransactionIds().length == 0, "it has the lock");
+      waiter.rollback();
+    }
+  }
+
   /** A comparator reports the kind of its buffers. */
   private static void kindsOfBuffers(final String path) {
     for (final boolean direct : new boolean[] {false, true}) {
@@ -1170,6 +1421,34 @@ public final class Behaviour {
     }
   }
 
+  /**
+   * Statistics forward to other ones what they count; taken tickers are set there too, a reset is not. Ignored histograms
+   * get no times.
+   */
+  private static void statisticsThatForward(final String path) throws Exception {
+    final EnumSet<HistogramType> ignored = EnumSet.of(HistogramType.DB_GET, HistogramType.BYTES_PER_READ);
+    try (Statistics inner = new Statistics();
+         Statistics outer = new Statistics(ignored, inner);
+         Options options = new Options().setCreateIfMissing(true).setStatistics(outer);
+         RocksDB db = RocksDB.open(options, path)) {
+      db.put(bytes("a"), bytes("1"));
+      db.get(bytes("a"));
+      for (final Statistics one : new Statistics[] {outer, inner}) {
+        check(one.getTickerCount(TickerType.NUMBER_KEYS_READ) == 1, "a counted read");
+        check(one.getHistogramData(HistogramType.DB_GET).getCount() == 0, "ignored times");
+        check(one.getHistogramData(HistogramType.BYTES_PER_READ).getCount() == 1, "sizes");
+        check(one.getHistogramData(HistogramType.DB_WRITE).getCount() == 1, "other times");
+      }
+      check(outer.getAndResetTickerCount(TickerType.NUMBER_KEYS_READ) == 1, "the taken count");
+      check(inner.getTickerCount(TickerType.NUMBER_KEYS_READ) == 0, "the count taken from the other");
+      outer.reset();
+      check(outer.getHistogramData(HistogramType.BYTES_PER_READ).getCount() == 0, "a reset");
+      check(inner.getHistogramData(HistogramType.BYTES_PER_READ).getCount() == 1, "no reset");
+      outer.setStatsLevel(StatsLevel.ALL);
+      check(inner.statsLevel() == StatsLevel.EXCEPT_DETAILED_TIMERS, "the level of the other");
+    }
+  }
+
   /** The methods of iterators declare no exception. Without an entry, moves have no effect, and key and value are empty. */
   private static void iteratorsWithoutEntry(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
@@ -1560,6 +1839,12 @@ public final class Behaviour {
     cases.put("delimiters", Behaviour::delimiters);
     cases.put("modifiedUtf8", Behaviour::modifiedUtf8);
     cases.put("aggregatedProperties", Behaviour::aggregatedProperties);
+    cases.put("propertiesAsMaps", Behaviour::propertiesAsMaps);
+    cases.put("textsOfHistograms", Behaviour::textsOfHistograms);
+    cases.put("namesAndLevels", Behaviour::namesAndLevels);
+    cases.put("lengthsOfDirectSlices", Behaviour::lengthsOfDirectSlices);
+    cases.put("boundsOfReusedSlices", Behaviour::boundsOfReusedSlices);
+    cases.put("waitingTransactions", Behaviour::waitingTransactions);
     cases.put("kindsOfBuffers", Behaviour::kindsOfBuffers);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
@@ -1574,6 +1859,7 @@ public final class Behaviour {
     cases.put("compactFiles", Behaviour::compactFiles);
     cases.put("informationAboutCompactions", Behaviour::informationAboutCompactions);
     cases.put("oddArguments", Behaviour::oddArguments);
+    cases.put("statisticsThatForward", Behaviour::statisticsThatForward);
     cases.put("iteratorsWithoutEntry", Behaviour::iteratorsWithoutEntry);
     cases.put("closedInAnyOrder", Behaviour::closedInAnyOrder);
     cases.put("negativeNumberOfBackups", Behaviour::negativeNumberOfBackups);

@@ -12,7 +12,7 @@ use crate::space::Space;
 
 /// Writes that take effect together or not at all: `db.write(batch)` applies them.
 ///
-/// A batch made by `db.batch()` is written at the end of its `with`, unless an exception ends it. `family=` names the
+/// A batch made by `db.batch()` is written at the end of its `with`, or emptied if an exception ends it. `family=` names the
 /// family of a write, by default that of the database.
 #[pyclass(frozen, module = "cairn")]
 pub struct WriteBatch {
@@ -276,7 +276,12 @@ impl WriteBatch {
             Some(target) if raised.is_none() => {
                 self.write(py, target.db.bind(py).get(), &target.options)
             }
-            _ => Ok(()),
+            // The exception is the one of the block, also if a callback has the batch.
+            Some(_) => {
+                let _ = self.clear(py);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 }

@@ -264,7 +264,7 @@ impl Db {
         })
     }
 
-    /// A batch that is written at the end of its `with`, unless an exception ends it.
+    /// A batch that is written at the end of its `with`, or emptied if an exception ends it.
     #[pyo3(signature = (*, sync=false, **options))]
     fn batch(
         slf: &Bound<'_, Self>,

@@ -237,6 +237,23 @@ pub fn read_options(
     Ok(Some(options))
 }
 
+/// True if `given` has an option that decides how a scan uses prefixes.
+pub fn chooses_prefix_mode(given: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    let Some(given) = given else {
+        return Ok(false);
+    };
+    for name in [
+        "auto_prefix_mode",
+        "total_order_seek",
+        "prefix_same_as_start",
+    ] {
+        if given.contains(name)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The options of a write.
 pub fn write_options(sync: bool, given: Option<&Bound<'_, PyDict>>) -> PyResult<WriteOptions> {
     let mut options = WriteOptions {

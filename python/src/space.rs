@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cairn::{Code, Family as RustFamily, KeyOrder, Range, ReadOptions, Value, WriteBatch};
+use cairn::{
+    Code, Family as RustFamily, KeyOrder, Range, ReadOptions, Value, WriteBatch, WriteOptions,
+};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -153,22 +155,27 @@ impl Space {
         snapshot: Option<&Bound<'_, Snapshot>>,
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<ReadOptions> {
-        let mut options = self.read_options(snapshot, given)?.unwrap_or(ReadOptions {
-            auto_prefix_mode: true,
-            ..ReadOptions::default()
-        });
+        let mut options = self.read_options(snapshot, given)?.unwrap_or_default();
+        if !options::chooses_prefix_mode(given)? {
+            options.auto_prefix_mode = true;
+        }
         if prefix.is_some() {
             let cell = self.cell()?;
-            let family = cell.borrow_dependent().options();
-            if !matches!(family.comparator, KeyOrder::Bytewise) {
-                let order = family.comparator.name();
-                return Err(invalid(&format!(
-                    "prefix: the keys are ordered by {order}, so those with a prefix are not a range"
-                )));
-            }
+            check_prefix_order(&cell.borrow_dependent().options().comparator)?;
         }
         bounds(&mut options, start, stop, prefix);
         Ok(options)
+    }
+}
+
+/// Rejects a prefix in a key order where the keys with a prefix are not a range.
+pub fn check_prefix_order(order: &KeyOrder) -> PyResult<()> {
+    match order {
+        KeyOrder::Bytewise => Ok(()),
+        other => Err(invalid(&format!(
+            "prefix: the keys are ordered by {}, so those with a prefix are not a range",
+            other.name()
+        ))),
     }
 }
 
@@ -323,26 +330,29 @@ impl Space {
         sync: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
+        // No guard is held while the options are read, which may call Python and close the database.
+        let special = match (sync, options) {
+            (false, None) => None,
+            _ => Some(options::write_options(sync, options)?),
+        };
         let cell = self.cell()?;
         let cell: &FamilyCell = &cell;
         let family = cell.borrow_dependent();
         let (key, value): (&[u8], &[u8]) = (&key, &value);
-        let written = match (&**cell.borrow_owner(), sync, options) {
-            (Engine::Plain(_), false, None) => py.detach(|| family.put(key, value)),
-            (Engine::Plain(_), ..) => {
-                let options = options::write_options(sync, options)?;
-                py.detach(|| family.put_with(key, value, &options))
+        let written = py.detach(|| match (&**cell.borrow_owner(), &special) {
+            (Engine::Plain(_), None) => family.put(key, value),
+            (Engine::Plain(_), Some(options)) => family.put_with(key, value, options),
+            (Engine::Locking(db), options) => {
+                let default = WriteOptions::default();
+                db.put_in(family, key, value, options.as_ref().unwrap_or(&default))
             }
-            (Engine::Locking(db), ..) => {
-                let options = options::write_options(sync, options)?;
-                py.detach(|| db.put_in(family, key, value, &options))
+            (Engine::Optimistic(db), options) => {
+                let mut batch = WriteBatch::new();
+                batch.put_in(family, key, value);
+                let default = WriteOptions::default();
+                db.write(&batch, options.as_ref().unwrap_or(&default))
             }
-            (Engine::Optimistic(_), ..) => {
-                return self.write(py, sync, options, |batch, family| {
-                    batch.put_in(family, key, value);
-                });
-            }
-        };
+        });
         written.map_err(|error| raise(py, error))
     }
 

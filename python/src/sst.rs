@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn::{Result, SstIter as RustIter, World};
+use cairn::{KeyOrder, Result, SstIter as RustIter, World};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use self_cell::self_cell;
@@ -13,6 +13,7 @@ use crate::errors::raise;
 use crate::handle::Exclusive;
 use crate::options;
 use crate::scan::{Chunk, Part, Scan, Source, bounds};
+use crate::space::check_prefix_order;
 
 /// Writes a table for `ingest`. Keys are added in order, each once; `with` finishes the table.
 #[pyclass(frozen, module = "cairn")]
@@ -120,7 +121,10 @@ self_cell!(
 
 /// Reads a table outside of a database.
 #[pyclass(frozen, module = "cairn")]
-pub struct SstFileReader(Arc<cairn::SstFileReader>);
+pub struct SstFileReader {
+    reader: Arc<cairn::SstFileReader>,
+    order: KeyOrder,
+}
 
 #[pymethods]
 impl SstFileReader {
@@ -136,7 +140,10 @@ impl SstFileReader {
         let opened =
             py.detach(|| cairn::SstFileReader::open(&World::posix(), path, &options.family));
         let reader = opened.map_err(|error| raise(py, error))?;
-        Ok(SstFileReader(Arc::new(reader)))
+        Ok(SstFileReader {
+            reader: Arc::new(reader),
+            order: options.family.comparator,
+        })
     }
 
     /// The value of `key`, or `default`.
@@ -148,7 +155,7 @@ impl SstFileReader {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = py
-            .detach(|| self.0.get(&key))
+            .detach(|| self.reader.get(&key))
             .map_err(|error| raise(py, error))?;
         Ok(match found {
             Some(value) => Some(PyBytes::new(py, &value).into_any()),
@@ -165,12 +172,15 @@ impl SstFileReader {
         prefix: Option<Bytes<'_>>,
         reverse: bool,
     ) -> PyResult<Scan> {
+        if prefix.is_some() {
+            check_prefix_order(&self.order)?;
+        }
         let mut options = cairn::ReadOptions::default();
         bounds(&mut options, start, stop, prefix);
         Ok(Scan::alone(
             Part::Items,
             Box::new(TableSource {
-                iter: TableIter::new(self.0.clone(), |reader| reader.iter(&options)),
+                iter: TableIter::new(self.reader.clone(), |reader| reader.iter(&options)),
                 reverse,
                 is_positioned: false,
             }),
@@ -179,7 +189,7 @@ impl SstFileReader {
 
     /// Reads the whole table and verifies every block.
     fn verify_checksum(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.verify_checksum())
+        py.detach(|| self.reader.verify_checksum())
             .map_err(|error| raise(py, error))
     }
 }

@@ -153,10 +153,13 @@ impl Bridge {
         let mut bytes = [0; 64];
         while matches!((&self.reader).read(&mut bytes), Ok(64)) {}
         let ready = std::mem::take(&mut *self.queue.ready.lock());
+        let mut outcome = Ok(());
         for task in ready {
-            task.go_on(py)?;
+            // The tasks after one that fails are in no other queue.
+            let done = task.go_on(py);
+            outcome = outcome.and(done);
         }
-        Ok(())
+        outcome
     }
 }
 

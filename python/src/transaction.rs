@@ -401,7 +401,12 @@ impl Transaction {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
         let space = family.unwrap_or(self.db.bind(py)).get();
+        if !Arc::ptr_eq(&space.shared, &self.shared) {
+            return Err(invalid("family: it belongs to another database"));
+        }
         let mut options = space.range_options((start, stop, prefix), None, options)?;
+        // Each chunk seeks the last key of the one before, whose prefix need not be that of the next.
+        options.total_order_seek |= !options.prefix_same_as_start;
         let family = space.cell()?.clone();
         let of_transaction = self.with(py, |transaction| Ok(transaction.snapshot()))?;
         let transaction = self.inner.clone();

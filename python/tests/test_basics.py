@@ -222,3 +222,26 @@ def test_a_snapshot_of_another_database_is_rejected(db, tmp_path):
         ):
             with pytest.raises(cairn.InvalidArgument):
                 read()
+
+
+def test_a_batch_of_a_block_that_fails_is_empty(db):
+    """Regression: a batch that an exception left kept its writes, and its next block wrote them."""
+    batch = db.batch()
+    with pytest.raises(KeyError), batch:
+        batch[b"a"] = b"1"
+        raise KeyError
+    assert len(batch) == 0
+    with batch:
+        batch[b"b"] = b"2"
+    assert list(db) == [b"b"]
+
+
+def test_a_prefix_of_a_table_needs_the_order_of_bytes(tmp_path):
+    """Regression: a table in another order had no keys with any prefix."""
+    order = {"comparator": "rocksdb.ReverseBytewiseComparator"}
+    with cairn.SstFileWriter(tmp_path / "table.sst", **order) as writer:
+        writer[b"ab"] = b"1"
+    reader = cairn.SstFileReader(tmp_path / "table.sst", **order)
+    assert list(reader.items()) == [(b"ab", b"1")]
+    with pytest.raises(cairn.InvalidArgument):
+        reader.items(prefix=b"a")

@@ -316,3 +316,17 @@ def test_forked_children_open_databases_while_others_write(path, tmp_path):
         for thread in threads:
             thread.join()
     assert statuses == [0] * 60
+
+
+def test_an_option_of_a_put_can_close_the_database(path):
+    """Regression: `put` held the family while it called `__str__` of an option, and closing waited for it."""
+    for kind in (cairn.Db, cairn.TransactionDb, cairn.OptimisticTransactionDb):
+        db = kind(path, create_if_missing=True)
+
+        class Closing(int):
+            def __str__(self):
+                db.close()
+                return "0"
+
+        with pytest.raises(cairn.Closed):
+            db.put(b"k", b"v", protection_bytes_per_key=Closing())

@@ -262,3 +262,40 @@ def test_a_transaction_ends_with_its_database(path):
             use()
     with cairn.Db(path) as plain:
         assert b"k" not in plain
+
+
+def test_scans_with_options_find_all_prefixes(path):
+    """Regression: a scan with an option or a snapshot seeked within one prefix."""
+    options = {"prefix_extractor": "fixed:3", "filter_policy": "bloomfilter:10:false"}
+    with cairn.TransactionDb(path, create_if_missing=True, whole_key_filtering=False,
+                             disable_auto_compactions=True, **options) as db:
+        for table in range(4):
+            for number in range(table, 200, 4):
+                db[b"%03d-x" % number] = b"v"
+            db.flush()
+        snapshot = db.snapshot()
+        with db.begin() as txn:
+            for more in ({}, {"fill_cache": False}, {"auto_prefix_mode": False}):
+                for reverse in (False, True):
+                    assert len(list(txn.items(reverse=reverse, **more))) == 200, more
+        for more in ({}, {"fill_cache": False}, {"snapshot": snapshot}, {"total_order_seek": True}):
+            cursor = db.cursor(**more)
+            found, count = cursor.seek(b"004"), 0
+            while found:
+                found, count = cursor.next(), count + 1
+            assert count == 196, more
+            assert len(list(db.items(b"004", **more))) == 196, more
+
+
+def test_a_family_of_another_database_is_not_read(db, tmp_path):
+    """Regression: a transaction read the data of the other database."""
+    with cairn.Db(tmp_path / "other", create_if_missing=True) as other:
+        other[b"k"] = b"v"
+        with db.begin() as txn:
+            for read in (
+                lambda: txn.get(b"k", family=other),
+                lambda: txn.items(family=other),
+                lambda: txn.put(b"k", b"v", family=other),
+            ):
+                with pytest.raises(cairn.InvalidArgument):
+                    read()

@@ -236,6 +236,12 @@ impl<S: Source> Run<'_, S> {
                 drop_cached(&dir)?;
             }
             if self.open.is_none() && !fresh && !has_database(&dir) {
+                if flags.use_existing_db {
+                    return Err(Error::invalid_argument(format!(
+                        "--use_existing_db: there is no database in {}",
+                        dir.display()
+                    )));
+                }
                 make_fresh(&dir, flags)?;
             }
         }

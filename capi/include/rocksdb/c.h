@@ -968,7 +968,7 @@ void rocksdb_backup_engine_options_set_max_background_operations(struct rocksdb_
 // Returns the maximum number of files that are copied at the same time.
 int rocksdb_backup_engine_options_get_max_background_operations(struct rocksdb_backup_engine_options_t *options);
 
-// Sets the maximum number of backups that a read-only engine opens.
+// Sets the maximum number of backups that a read-only engine opens; negative for no limit.
 void rocksdb_backup_engine_options_set_max_valid_backups_to_open(struct rocksdb_backup_engine_options_t *options,
                                                                  int val);
 
@@ -2155,7 +2155,7 @@ struct rocksdb_logger_t *rocksdb_logger_create_callback_logger(int log_level,
 // Creates a logger that writes to stderr.
 struct rocksdb_logger_t *rocksdb_logger_create_stderr_logger(int log_level, const char *prefix);
 
-// Sets the logger. The options share it, and the program still destroys its handle.
+// Sets the logger. The options share it, and the program still destroys its handle. Null is ignored.
 void rocksdb_options_set_info_log(struct rocksdb_options_t *opt, struct rocksdb_logger_t *logger);
 
 // Returns a new handle of the options' logger, to be destroyed by the program.
@@ -2210,11 +2210,11 @@ void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_pro
 // change.
 struct rocksdb_sst_partitioner_factory_t *rocksdb_sst_partitioner_fixed_prefix_factory_create(size_t prefix_len);
 
-// Sets the partitioner factory. The options share it, and the program still destroys its handle.
+// Sets the partitioner factory. The options share it, and the program still destroys its handle. Null is ignored.
 void rocksdb_options_set_sst_partitioner_factory(struct rocksdb_options_t *opt,
                                                  struct rocksdb_sst_partitioner_factory_t *factory);
 
-// Adds a collector factory. The options share it, and the program still destroys its handle.
+// Adds a collector factory. The options share it, and the program still destroys its handle. Null is ignored.
 void rocksdb_options_add_table_properties_collector_factory(struct rocksdb_options_t *opt,
                                                             struct rocksdb_table_properties_collector_factory_t *factory);
 
@@ -3907,7 +3907,7 @@ int rocksdb_livefiles_count(const struct rocksdb_livefiles_t *files);
 const char *rocksdb_livefiles_column_family_name(const struct rocksdb_livefiles_t *files,
                                                  int index);
 
-// Returns the name of a file, with a leading slash.
+// Returns the name of a file, with a leading slash unless the program has set it without one.
 const char *rocksdb_livefiles_name(const struct rocksdb_livefiles_t *files, int index);
 
 // Returns the directory of a file.
@@ -4362,7 +4362,7 @@ struct rocksdb_universal_compaction_options_t *rocksdb_universal_compaction_opti
 struct rocksdb_fifo_compaction_options_t *rocksdb_fifo_compaction_options_create(void);
 
 // Sets `new_options` to `base_options` with the changes in a string `name=value;...` of
-// database and family options.
+// database and family options; without changes if the call fails.
 void rocksdb_get_options_from_string(const struct rocksdb_options_t *base_options,
                                      const char *opts_str,
                                      struct rocksdb_options_t *new_options,
@@ -5059,7 +5059,7 @@ void rocksdb_options_set_prefix_extractor(struct rocksdb_options_t *opt,
 void rocksdb_block_based_options_set_filter_policy(struct rocksdb_block_based_table_options_t *opt,
                                                    struct rocksdb_filterpolicy_t *policy);
 
-// Sets the block cache. The options share it, and the program still destroys its handle.
+// Sets the block cache. The options share it, and the program still destroys its handle. Null is ignored.
 void rocksdb_block_based_options_set_block_cache(struct rocksdb_block_based_table_options_t *opt,
                                                  struct rocksdb_cache_t *cache);
 
@@ -5067,7 +5067,7 @@ void rocksdb_block_based_options_set_block_cache(struct rocksdb_block_based_tabl
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
                                     struct rocksdb_cache_t *blob_cache);
 
-// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it.
+// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it. Null is ignored.
 void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt,
                                    struct rocksdb_cache_t *cache);
 
@@ -5152,7 +5152,8 @@ void rocksdb_readoptions_clear_table_index_factory(struct rocksdb_readoptions_t 
 const char *rocksdb_readoptions_get_table_index_factory_name(const struct rocksdb_readoptions_t *opt,
                                                              size_t *name_len);
 
-// Tunes the options for `total_threads` background threads.
+// Tunes the options for `total_threads` background threads. The environment has as many for compactions and one for
+// flushes at once; a database that is opened raises them to what its options require.
 void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt, int total_threads);
 
 // Tunes the options for point lookups with a cache of this many MiB.
@@ -6583,7 +6584,7 @@ struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_
                                                                    int mode,
                                                                    bool auto_tuned);
 
-// Sets the rate limiter of databases that are opened with these options; null for none.
+// Sets the rate limiter of databases that are opened with these options. Null is ignored.
 void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
                                      struct rocksdb_ratelimiter_t *limiter);
 

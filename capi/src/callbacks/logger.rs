@@ -96,9 +96,11 @@ c_functions! {
     fn rocksdb_logger_create_stderr_logger(log_level: c_int, prefix: *const c_char) -> *mut rocksdb_logger_t {
         create(Some(Arc::new(ToStderr { prefix: text(prefix), level: level(log_level) }) as Arc<dyn LogSink>))
     }
-    /// Sets the logger. The options share it, and the program still destroys its handle.
+    /// Sets the logger. The options share it, and the program still destroys its handle. Null is ignored.
     fn rocksdb_options_set_info_log(opt: *mut rocksdb_options_t, logger: *mut rocksdb_logger_t) {
-        of_mut(opt).db.info_log = crate::handle::maybe(logger.cast_const()).cloned().flatten();
+        if let Some(logger) = crate::handle::maybe(logger.cast_const()) {
+            of_mut(opt).db.info_log = logger.clone();
+        }
     }
     /// Returns a new handle of the options' logger, to be destroyed by the program.
     fn rocksdb_options_get_info_log(opt: *mut rocksdb_options_t) -> *mut rocksdb_logger_t {

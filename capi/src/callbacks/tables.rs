@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_options::{CompactOnDeletion, FixedPrefixPartitions, Plugin};
 use cairn_types::{SstPartitionerFactory, TablePropertiesCollectorFactory};
 
-use crate::handle::{create, of, of_mut};
+use crate::handle::{create, maybe, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
@@ -42,23 +42,23 @@ c_functions! {
     fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t {
         create(Arc::new(FixedPrefixPartitions::new(prefix_len)) as Arc<dyn SstPartitionerFactory>)
     }
-    /// Sets the partitioner factory. The options share it, and the program still destroys its handle.
+    /// Sets the partitioner factory. The options share it, and the program still destroys its handle. Null is ignored.
     fn rocksdb_options_set_sst_partitioner_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_sst_partitioner_factory_t,
     ) {
-        of_mut(opt).family.sst_partitioner_factory = match factory.is_null() {
-            true => Plugin::None,
-            false => Plugin::Object(of(factory.cast_const()).clone()),
-        };
+        if let Some(factory) = maybe(factory.cast_const()) {
+            of_mut(opt).family.sst_partitioner_factory = Plugin::Object(factory.clone());
+        }
     }
-    /// Adds a collector factory. The options share it, and the program still destroys its handle.
+    /// Adds a collector factory. The options share it, and the program still destroys its handle. Null is ignored.
     fn rocksdb_options_add_table_properties_collector_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_table_properties_collector_factory_t,
     ) {
-        let factory = of(factory.cast_const()).clone();
-        of_mut(opt).family.table_properties_collector_factories.push(factory);
+        if let Some(factory) = maybe(factory.cast_const()) {
+            of_mut(opt).family.table_properties_collector_factories.push(factory.clone());
+        }
     }
     /// Marks tables with `num_dels_trigger` deletions among `window_size` consecutive entries for
     /// compaction.

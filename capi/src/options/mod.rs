@@ -9,8 +9,8 @@ use std::ops::{Deref, DerefMut};
 use cairn_observe::statistics::Keeping;
 use cairn_options::struct_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
-    WriteOptions,
+    CompactRangeOptions, DbOptions, DefaultCache, FamilyOptions, FlushOptions, ReadOptions,
+    TableOptions, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Error, Result};
@@ -29,6 +29,12 @@ pub mod table_scalars;
 
 /// The option that each setter of a kind of table changes.
 pub const TABLE_FACTORY: &str = "table_factory";
+/// The options of a text that change it.
+const TABLE_FACTORY_TEXTS: [&str; 3] = [
+    TABLE_FACTORY,
+    "block_based_table_factory",
+    "plain_table_factory",
+];
 
 /// Options, the invalid values passed to setters, and the options that have no effect.
 #[derive(Clone)]
@@ -95,6 +101,19 @@ impl<T> Checked<T> {
         if !self.refused.is_empty() {
             self.refused.retain(|refusal| refusal.option != option);
         }
+    }
+
+    /// Records that a text has given valid values to the options `names`.
+    fn accept_texts(&mut self, names: &[&str]) {
+        self.refused.retain(|&Refusal { option, .. }| {
+            let field = option
+                .strip_prefix("db.")
+                .or_else(|| option.strip_prefix("family."));
+            match option {
+                TABLE_FACTORY => !TABLE_FACTORY_TEXTS.iter().any(|text| names.contains(text)),
+                _ => !names.contains(&field.unwrap_or(option)),
+            }
+        });
     }
 
     /// The number that `option` was set to, if it is invalid.
@@ -191,16 +210,18 @@ c_destructors! {
     rocksdb_fifo_compaction_options_destroy(rocksdb_fifo_compaction_options_t);
 }
 
-/// `options` without statistics, which RocksDB's C interface enables only on request.
-fn without_statistics(mut options: DbOptions) -> DbOptions {
+/// `options` as an object of RocksDB's C interface has them: statistics are enabled only on request, and databases that
+/// are opened with the object share the block cache of families without one. The object of a family has no part in it.
+fn of_object(mut options: DbOptions) -> DbOptions {
     options.statistics = Keeping::Nothing;
+    options.default_block_cache = Some(DefaultCache::default());
     options
 }
 
 /// The defaults of RocksDB's C interface.
 fn defaults() -> AllOptions {
     AllOptions {
-        db: without_statistics(DbOptions::default()),
+        db: of_object(DbOptions::default()),
         family: FamilyOptions::default(),
         world: None,
     }
@@ -245,7 +266,7 @@ c_functions! {
     }
 
     /// Sets `new_options` to `base_options` with the changes in a string `name=value;...` of
-    /// database and family options.
+    /// database and family options; without changes if the call fails.
     fn rocksdb_get_options_from_string(
         base_options: *const rocksdb_options_t,
         opts_str: *const c_char,
@@ -254,10 +275,13 @@ c_functions! {
     ) {
         report(errptr, || {
             let mut changed = of(base_options).clone();
+            let text = options_text(opts_str);
             let all = &mut changed.value;
-            cairn_options::apply_mixed(&mut all.db, &mut all.family, &options_text(opts_str))?;
+            let applied = cairn_options::apply_mixed(&mut all.db, &mut all.family, &text)
+                .and_then(|()| cairn_options::names_in(&text));
+            let applied = applied.map(|names| changed.accept_texts(&names));
             *of_mut(new_options) = changed;
-            Ok(())
+            applied
         });
     }
 
@@ -271,6 +295,7 @@ c_functions! {
             options.inherit(TABLE_FACTORY, table);
             options.family.table_factory = cairn_options::TableKind::BlockBased;
             options.family.table = table.value.clone();
+            options.db.default_block_cache = Some(DefaultCache::default());
         }
     }
     /// Sets the options of universal compaction, which are copied.

@@ -179,20 +179,24 @@ c_functions! {
             false => Some(take(policy)),
         };
     }
-    /// Sets the block cache. The options share it, and the program still destroys its handle.
+    /// Sets the block cache. The options share it, and the program still destroys its handle. Null is ignored.
     fn rocksdb_block_based_options_set_block_cache(
         opt: *mut rocksdb_block_based_table_options_t,
         cache: *mut rocksdb_cache_t,
     ) {
-        of_mut(opt).block_cache = maybe(cache.cast_const()).cloned();
+        if let Some(cache) = maybe(cache.cast_const()) {
+            of_mut(opt).block_cache = Some(cache.clone());
+        }
     }
     /// Sets the blob cache. The options share it; it may be the block cache.
     fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t) {
         of_mut(opt).family.blob_cache = maybe(blob_cache.cast_const()).cloned();
     }
-    /// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it.
+    /// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it. Null is ignored.
     fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t) {
-        of_mut(opt).db.row_cache = maybe(cache.cast_const()).cloned();
+        if let Some(cache) = maybe(cache.cast_const()) {
+            of_mut(opt).db.row_cache = Some(cache.clone());
+        }
     }
 
     /// Sets the compression of each level.
@@ -216,7 +220,11 @@ c_functions! {
     }
     /// Disables compression above `level`.
     fn rocksdb_options_set_min_level_to_compress(opt: *mut rocksdb_options_t, level: c_int) {
-        compress_from(&mut of_mut(opt).family, level);
+        let options = of_mut(opt);
+        if level >= 0 {
+            options.accept("compression_per_level");
+        }
+        compress_from(&mut options.family, level);
     }
     /// Sets the window size, level, strategy and dictionary size of the codec.
     fn rocksdb_options_set_compression_options(

@@ -2,28 +2,42 @@
 
 use std::ffi::{c_char, c_int};
 
+use cairn_platform::Priority;
+
 use crate::cache::rocksdb_cache_t;
 use crate::env::rocksdb_env_t;
 use crate::error::{array, malloc_text, path, pointers, report, store};
 use crate::handle::{create, destroy, maybe, of, of_mut};
-use crate::options::{AllOptions, Checked, rocksdb_options_t, without_statistics};
+use crate::options::{AllOptions, Checked, TABLE_FACTORY, of_object, rocksdb_options_t};
 
 c_functions! {
-    /// Tunes the options for `total_threads` background threads.
+    /// Tunes the options for `total_threads` background threads. The environment has as many for compactions and one for
+    /// flushes at once; a database that is opened raises them to what its options require.
     fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
-        of_mut(opt).db.increase_parallelism(total_threads);
+        let options = of_mut(opt);
+        options.db.increase_parallelism(total_threads);
+        let executor = options.world().executor;
+        executor.set_threads(Priority::Low, usize::try_from(total_threads).unwrap_or(0));
+        executor.set_threads(Priority::High, 1);
     }
     /// Tunes the options for point lookups with a cache of this many MiB.
     fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64) {
-        of_mut(opt).family.optimize_for_point_lookup(block_cache_size_mb);
+        let options = of_mut(opt);
+        options.accept(TABLE_FACTORY);
+        options.family.optimize_for_point_lookup(block_cache_size_mb);
     }
     /// Tunes the options for leveled compaction with this many bytes of memtables.
     fn rocksdb_options_optimize_level_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
-        of_mut(opt).family.optimize_level_style_compaction(memtable_memory_budget);
+        let options = of_mut(opt);
+        options.accept("family.compaction_style");
+        options.accept("compression_per_level");
+        options.family.optimize_level_style_compaction(memtable_memory_budget);
     }
     /// Tunes the options for universal compaction with this many bytes of memtables.
     fn rocksdb_options_optimize_universal_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
-        of_mut(opt).family.optimize_universal_style_compaction(memtable_memory_budget);
+        let options = of_mut(opt);
+        options.accept("family.compaction_style");
+        options.family.optimize_universal_style_compaction(memtable_memory_budget);
     }
     /// Tunes the options for a bulk load, which a manual compaction should follow.
     fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t) {
@@ -58,7 +72,7 @@ c_functions! {
                 }
             }
             let handle = |db, family| {
-                let db = without_statistics(db);
+                let db = of_object(db);
                 create(Checked::new(AllOptions { db, family, world: Some(world.clone()) }))
             };
             store(num_column_families, file.families.len());

@@ -2,12 +2,15 @@
 //!
 //! Entries are read one at a time, so that files of any size need little memory. Errors name the line.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use cairn_types::{Error, Result};
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::show::unhex;
 
@@ -51,48 +54,127 @@ pub struct Entry {
 
 /// Returns the entries of `input`.
 pub fn entries<'a>(
-    input: impl BufRead + 'a,
+    mut input: impl BufRead + 'a,
     format: Format,
     header: bool,
 ) -> Box<dyn Iterator<Item = Result<Entry>> + 'a> {
     match format {
-        Format::Csv => Box::new(separated(input, b',', true, header)),
-        Format::Tsv => Box::new(separated(input, b'\t', false, header)),
+        Format::Csv => Box::new(quoted(input, header)),
+        Format::Tsv => {
+            // A read that fails fails again in the iterator.
+            if input.fill_buf().is_ok_and(|begin| begin.starts_with(BOM)) {
+                input.consume(BOM.len());
+            }
+            Box::new(lines(input, from_tsv).skip(usize::from(header)))
+        }
         Format::Jsonl => Box::new(lines(input, from_json)),
         Format::Text => Box::new(lines(input, from_text)),
     }
 }
 
-/// Parses delimited lines: the first field is the key, the second the value.
-fn separated(
-    input: impl Read,
-    delimiter: u8,
-    quoting: bool,
-    header: bool,
-) -> impl Iterator<Item = Result<Entry>> {
+/// The mark with which some programs begin a file in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Parses CSV: the first field is the key, the second the value.
+fn quoted(input: impl Read, header: bool) -> impl Iterator<Item = Result<Entry>> {
+    let is_cut = Rc::new(Cell::new(false));
     let reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .quoting(quoting)
         .has_headers(header)
         .flexible(true)
-        .from_reader(input);
-    reader.into_byte_records().map(|record| {
-        let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
-        match (record.get(0), record.get(1)) {
-            (Some(key), Some(value)) => Ok(Entry {
-                family: None,
-                key: key.to_vec(),
-                value: value.to_vec(),
-            }),
-            _ => {
-                let line = record.position().map_or(0, csv::Position::line);
-                Err(Error::invalid_argument(format!(
-                    "line {line}: expected a key and a value, found {} fields",
-                    record.len()
-                )))
-            }
+        .from_reader(Quotes::new(input, is_cut.clone()));
+    let mut records = reader.into_byte_records();
+    let mut is_reported = false;
+    std::iter::from_fn(move || {
+        let record = records.next();
+        if is_cut.get() {
+            // The parser takes the rest of the file for a field. Without a record, it is in the header.
+            let line = match &record {
+                Some(Ok(record)) => record.position().map_or(1, csv::Position::line),
+                _ => 1,
+            };
+            let error = Error::invalid_argument(format!(
+                "line {line}: the file ends within a quoted field of the record that begins here"
+            ));
+            return (!std::mem::replace(&mut is_reported, true)).then_some(Err(error));
         }
+        Some(
+            record?
+                .map_err(csv_error)
+                .and_then(|record| match (record.get(0), record.get(1)) {
+                    (Some(key), Some(value)) => Ok(Entry {
+                        family: None,
+                        key: key.to_vec(),
+                        value: value.to_vec(),
+                    }),
+                    _ => {
+                        let line = record.position().map_or(0, csv::Position::line);
+                        Err(Error::invalid_argument(format!(
+                            "line {line}: expected a key and a value, found {} fields",
+                            record.len()
+                        )))
+                    }
+                }),
+        )
     })
+}
+
+fn csv_error(error: csv::Error) -> Error {
+    Error::invalid_argument(error.to_string())
+}
+
+/// The position of a byte in CSV.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    FieldStart,
+    Plain,
+    Quoted,
+    /// After a quote in a quoted field: its end, or the first of two that stand for one.
+    AfterQuote,
+}
+
+/// A reader of CSV that notes whether it ends within quotes, which the parser does not report.
+struct Quotes<R> {
+    input: R,
+    place: Place,
+    /// The number of bytes read.
+    at: u64,
+    /// Set at the end.
+    is_cut: Rc<Cell<bool>>,
+}
+
+impl<R: Read> Quotes<R> {
+    fn new(input: R, is_cut: Rc<Cell<bool>>) -> Quotes<R> {
+        Quotes {
+            input,
+            place: Place::FieldStart,
+            at: 0,
+            is_cut,
+        }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        let mark = usize::try_from(self.at).ok().and_then(|at| BOM.get(at));
+        self.at += 1;
+        self.place = match (self.place, byte) {
+            (Place::FieldStart, _) if mark == Some(&byte) => Place::FieldStart,
+            (Place::FieldStart | Place::AfterQuote, b'"') => Place::Quoted,
+            (Place::Quoted, b'"') => Place::AfterQuote,
+            (Place::Quoted, _) => Place::Quoted,
+            (_, b',' | b'\r' | b'\n') => Place::FieldStart,
+            _ => Place::Plain,
+        };
+    }
+}
+
+impl<R: Read> Read for Quotes<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.input.read(buf)?;
+        buf[..got].iter().for_each(|byte| self.pass(*byte));
+        if got == 0 && !buf.is_empty() {
+            self.is_cut.set(self.place == Place::Quoted);
+        }
+        Ok(got)
+    }
 }
 
 /// Parses non-empty lines with `parse`.
@@ -135,19 +217,38 @@ fn from_text(line: &[u8]) -> std::result::Result<Entry, String> {
     })
 }
 
+/// Parses fields separated by tabs, of which the first is the key and the second the value.
+fn from_tsv(line: &[u8]) -> std::result::Result<Entry, String> {
+    let mut fields = line.split(|byte| *byte == b'\t');
+    match (fields.next(), fields.next()) {
+        (Some(key), Some(value)) => Ok(Entry {
+            family: None,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        }),
+        _ => Err("expected a key and a value, found 1 field".to_owned()),
+    }
+}
+
 /// Parses an object with `key` and `value`, or with `k` and `v` in hexadecimal.
 fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
-    let object: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    if object.get("cols").is_some() || object.get("ts").is_some() {
+    // The members as they are: a number parsed and printed again may be another.
+    let object: BTreeMap<String, &RawValue> =
+        serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    if object.contains_key("cols") || object.contains_key("ts") {
         return Err("entities and timestamps cannot be loaded yet".to_owned());
     }
     if let Some(error) = object.get("error").or(object.get("open_error")) {
         return Err(format!("the line reports an error: {error}"));
     }
-    let family = object.get("cf").and_then(Value::as_str).map(str::to_owned);
+    let string = |name: &str| {
+        let text = object.get(name)?.get();
+        let is_string = text.starts_with('"');
+        is_string.then(|| serde_json::from_str::<String>(text).map_err(|error| error.to_string()))
+    };
+    let family = string("cf").transpose()?;
     let hex = |name: &str| {
-        let text = object.get(name)?.as_str()?;
-        Some(unhex(text).map_err(|error| error.text().to_owned()))
+        Some(string(name)?.and_then(|text| unhex(&text).map_err(|error| error.text().to_owned())))
     };
     if let (Some(key), Some(value)) = (hex("k"), hex("v")) {
         return Ok(Entry {
@@ -156,11 +257,11 @@ fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
             value: value?,
         });
     }
-    let plain = |name: &str| match object.get(name) {
-        Some(Value::String(text)) => Ok(text.clone().into_bytes()),
+    let plain = |name: &str| match (string(name), object.get(name)) {
+        (Some(text), _) => text.map(String::into_bytes),
         // Numbers, lists and objects are stored as text.
-        Some(other) => Ok(other.to_string().into_bytes()),
-        None => Err(format!(
+        (None, Some(other)) => Ok(other.get().as_bytes().to_vec()),
+        (None, None) => Err(format!(
             "expected an object with \"key\" and \"value\"; it has no \"{name}\""
         )),
     };
@@ -209,7 +310,28 @@ mod tests {
             [pair("a", "1"), pair("b,\"c", "two\nlines")]
         );
         assert_eq!(pairs("\"a\tb c\n", Format::Tsv), [pair("\"a", "b c")]);
+        assert_eq!(
+            pairs("a\tb\rc\r\n\r\nd\te\tignored\r\n", Format::Tsv),
+            [pair("a", "b\rc"), pair("d", "e")],
+            "a lone carriage return does not end a record"
+        );
         assert_eq!(all("name,x\na,1\n", Format::Csv, true).len(), 1);
+        assert_eq!(all("name\na\t1\n", Format::Tsv, true).len(), 1);
+        for whole in ["\u{feff}\"a\",1", "a,\"1\"", "a\"b,1", "a,\"1\"\"\"\n"] {
+            assert_eq!(pairs(whole, Format::Csv).len(), 1, "{whole}");
+        }
+        for (cut, line, count) in [
+            ("a,1\nb,\"2\nc,3\n", 2, 2),
+            ("a,1\nb,\"2\"\"", 2, 2),
+            ("\"a,1", 1, 1),
+        ] {
+            let found = all(cut, Format::Csv, false);
+            assert_eq!(found.len(), count, "{cut}");
+            let error = found.last().unwrap().as_ref().unwrap_err().to_string();
+            let expected = format!("line {line}: the file ends within a quoted field");
+            assert!(error.contains(&expected), "{error}");
+        }
+        assert!(all("name,\"x\na,1\n", Format::Csv, true)[0].is_err());
         let error = all("a,1\nlonely\n", Format::Csv, false)
             .pop()
             .unwrap()
@@ -232,6 +354,15 @@ mod tests {
             "{\"key\":\"a\",\"value\":{\"x\":[1]}}\n{\"cf\":\"f\",\"k\":\"00\",\"v\":\"ff\"}\n";
         let found = all(text, Format::Jsonl, false);
         assert_eq!(found[0].as_ref().unwrap().value, b"{\"x\":[1]}");
+        for other in [
+            "123456789012345678901234567890",
+            "1.0E2",
+            "{\"b\": 1, \"a\":2}",
+            "null",
+        ] {
+            let line = format!("{{\"key\":\"\\u0061\",\"value\": {other} }}");
+            assert_eq!(pairs(&line, Format::Jsonl), [pair("a", other)]);
+        }
         let second = found[1].as_ref().unwrap();
         assert_eq!(
             (second.family.as_deref(), &second.key[..]),

@@ -197,6 +197,127 @@ fn only_damage_is_reported() {
     );
 }
 
+/// Regression: the interrupted append of a MANIFEST was damage; it is, if complete records follow it.
+#[test]
+fn a_torn_manifest_is_intact() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let put = ["put", "--db", text(&db), "--create", "a", "1"];
+    printed(&put);
+    let files = fs::read_dir(&db).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let manifest = files.find(|path| text(path).contains("MANIFEST")).unwrap();
+    let whole = fs::read(&manifest).unwrap();
+    fs::write(&manifest, &whole[..whole.len() - 3]).unwrap();
+    for target in [
+        &["verify", "--db", text(&db)][..],
+        &["verify", text(&manifest)],
+    ] {
+        let said = printed(target);
+        assert!(
+            said.contains("interrupted write") && said.ends_with("no damage\n"),
+            "{said}"
+        );
+    }
+    printed(&["get", "--db", text(&db), "a"]);
+    // A damaged length hides the records after it.
+    let mut damaged = whole;
+    damaged[5] = 0x7f;
+    fs::write(&manifest, &damaged).unwrap();
+    assert!(refused(&["verify", text(&manifest)]).contains("1 damage"));
+}
+
+/// Regression: a database without a part of its logs was intact, though tables were ahead of them and every opening
+/// rejected it.
+#[test]
+fn logs_that_an_opening_rejects_are_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut options = cairn::Options::default().create_if_missing(true);
+    options.db.track_and_verify_wals_in_manifest = true;
+    let db = cairn::Db::open(&path, &options).unwrap();
+    let other = db.create_family("f", &FamilyOptions::default()).unwrap();
+    other.put(b"a", b"1").unwrap();
+    other.put(b"b", b"2").unwrap();
+    db.put(b"c", b"3").unwrap();
+    db.sync_wal().unwrap();
+    db.default_family().flush().unwrap();
+    other.put(b"d", b"4").unwrap();
+    db.sync_wal().unwrap();
+    // The state after a crash.
+    let crashed = |name: &str| {
+        let copy = dir.path().join(name);
+        fs::create_dir(&copy).unwrap();
+        let mut logs = Vec::new();
+        for entry in fs::read_dir(&path).unwrap() {
+            let from = entry.unwrap().path();
+            let to = copy.join(from.file_name().unwrap());
+            fs::copy(&from, &to).unwrap();
+            logs.extend(to.extension().is_some_and(|end| end == "log").then_some(to));
+        }
+        logs.sort();
+        assert_eq!(
+            logs.len(),
+            2,
+            "the family that is not flushed needs the first log"
+        );
+        (copy, logs)
+    };
+    let shorten = |log: &Path, by: u64| {
+        let file = fs::OpenOptions::new().write(true).open(log).unwrap();
+        file.set_len(file.metadata().unwrap().len() - by).unwrap();
+    };
+    let (copy, logs) = crashed("whole");
+    assert!(printed(&["verify", "--db", text(&copy)]).ends_with("no damage\n"));
+    shorten(&logs[1], 3);
+    let untracked = "track_and_verify_wals_in_manifest=false";
+    let said = printed(&["verify", "--db", text(&copy), "--options", untracked]);
+    assert!(
+        said.contains("interrupted write") && said.ends_with("no damage\n"),
+        "a torn last log: {said}"
+    );
+    // The log is synced, so that only the MANIFEST tells where it ends.
+    for (name, change, texts) in [
+        ("torn", 1, &["", untracked][..]),
+        ("shorter", 0, &[""]),
+        ("missing", 2, &[""]),
+    ] {
+        let (copy, logs) = crashed(name);
+        match change {
+            0 => shorten(&logs[0], fs::metadata(&logs[0]).unwrap().len()),
+            1 => shorten(&logs[0], 3),
+            _ => fs::remove_file(&logs[0]).unwrap(),
+        }
+        for options in texts {
+            let database = ["--db", text(&copy), "--options", options];
+            let said = refused(&[&["verify"][..], &database].concat());
+            assert!(said.contains("1 damage"), "{name}: {said}");
+            refused(&[&["scan"][..], &database].concat());
+        }
+    }
+}
+
+/// Regression: a directory with the name of a log ended the command before it reported a damaged table.
+#[test]
+fn a_directory_with_the_name_of_a_log_does_not_hide_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    printed(&["put", "--db", text(&db), "--create", "a", "1"]);
+    printed(&["flush", "--db", text(&db)]);
+    fs::create_dir(db.join("000999.log")).unwrap();
+    let files = fs::read_dir(&db).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let table = files.find(|path| text(path).ends_with(".sst")).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let said = refused(&["verify", "--db", text(&db)]);
+    assert!(
+        said.contains(text(&table)) && said.contains("000999.log") && said.contains("2 damages"),
+        "{said}"
+    );
+}
+
 /// Unknown options of a newer release are ignored; invalid values are damage.
 #[test]
 fn an_options_file_of_a_newer_release_is_intact() {

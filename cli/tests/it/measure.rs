@@ -102,6 +102,24 @@ fn an_existing_database_is_read_and_other_benchmarks_run() {
     ]);
 }
 
+/// Regression: a missing database was created, and none of its entries found. A huge value made the sizes overflow.
+#[test]
+fn a_missing_database_is_not_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let read = [
+        "bench",
+        "--use_existing_db",
+        "--benchmarks=readrandom",
+        "--num=10",
+        "--db",
+    ];
+    let said = refused(&[&read[..], &[text(&db)]].concat());
+    assert!(said.contains("there is no database in"), "{said}");
+    assert!(!db.exists());
+    refused(&[&read[..], &[text(&db), "--value_size=18446744073709551615"]].concat());
+}
+
 #[test]
 fn a_foreign_database_is_not_erased() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,9 @@ use std::path::Path;
 
 use cairn::trace::TraceOptions;
 use cairn::{Db, Options, WriteBatch};
+use cairn_format::trace::block_cache::{Access, WriterVersion, begin};
+use cairn_format::trace::io::{IoOperation, STATUS_OK};
+use cairn_format::trace::{METADATA_LEN, Metadata};
 use serde_json::{Value, json};
 
 use crate::{cairn, printed, refused, text};
@@ -137,6 +140,48 @@ fn an_io_trace_has_bytes_and_errors() {
     let first = records.lines().next().unwrap();
     assert!(first.contains(" operation name=Read file=000009.sst status=OK nanos="));
     assert!(first.ends_with(" len=4079 offset=4077"), "{first}");
+}
+
+/// Sums of a trace that exceed 64 bits are the maximum.
+#[test]
+fn a_trace_with_huge_numbers_is_summed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("huge.trace");
+    let version = WriterVersion {
+        major: 11,
+        minor: 12,
+    };
+    let operation = IoOperation {
+        operation: b"Append",
+        status: STATUS_OK,
+        file: b"000009.sst",
+        nanos: u64::MAX,
+        len: Some(u64::MAX),
+        ..IoOperation::default()
+    };
+    let lookups = std::fs::read(golden("lookups_11_12.trace")).unwrap();
+    let first = &lookups[begin(0, version).len()..];
+    let metadata = Metadata::decode(first).unwrap();
+    let payload = &first[METADATA_LEN..][..metadata.payload_len as usize];
+    let mut access = Access::decode(metadata.kind, payload).unwrap();
+    access.block_size = u64::MAX;
+    access.is_hit = false;
+    let (mut operations, mut lookups) = (begin(0, version), begin(0, version));
+    for _ in 0..2 {
+        assert!(operation.encode(0, &mut operations) && access.encode(0, &mut lookups));
+    }
+    std::fs::write(&path, operations).unwrap();
+    let summary = parsed(&["trace", "--json", text(&path)]);
+    let appended = json!({"operation": "Append", "files": "sst"});
+    let operations = &summary["operations"];
+    assert_eq!(sum(operations, &appended, "count"), 2);
+    assert_eq!(sum(operations, &appended, "bytes"), u64::MAX);
+    assert_eq!(sum(operations, &appended, "micros"), u64::MAX / 1000);
+    std::fs::write(&path, lookups).unwrap();
+    let summary = parsed(&["trace", "--json", text(&path)]);
+    let rows = summary["lookups"].as_array().unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["missed_bytes"], u64::MAX);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cairn_format::checksum::crc32c_extend;
-use cairn_platform::fs::{Access, FileMode, parent, remove_if_there};
+use cairn_platform::fs::{Access, FileMode, missing_dirs, remove_if_there, sync_name};
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_platform::{
     Clock, FileSystem, IoKind, IoPriority, RandomAccessFile, RateLimiter, WritableFile,
@@ -173,17 +173,10 @@ fn create_with(
 
 /// Creates a directory and its missing parents. With `sync`, the new names are durable.
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, sync: bool) -> Result<()> {
-    let mut missing = Vec::new();
-    let mut at = dir;
-    while at != Path::new(".") && !fs.exists(at)? {
-        missing.push(at);
-        at = parent(at);
-    }
+    let missing = missing_dirs(fs, dir)?;
     fs.create_dir_all(dir)?;
-    if sync {
-        for new in missing {
-            fs.sync_dir(parent(new))?;
-        }
+    match sync {
+        true => missing.into_iter().try_for_each(|new| sync_name(fs, new)),
+        false => Ok(()),
     }
-    Ok(())
 }

@@ -14,7 +14,7 @@ use cairn_format::backup::{
     BackupDir, BackupFile, BackupMeta, BackupPath, META_DIR, PRIVATE_DIR, Schema,
 };
 use cairn_observe::statistics::Ticker;
-use cairn_platform::fs::{Status, parent};
+use cairn_platform::fs::{Status, sync_name};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
@@ -387,7 +387,7 @@ impl Creation {
             fs.sync_dir(core.dir())?;
             if core.catalog.lock().is_empty() {
                 // The process that created the directory may have ended before it synced the name.
-                fs.sync_dir(parent(core.dir()))?;
+                sync_name(fs, core.dir())?;
             }
         }
         let meta_dir = core.path(META_DIR);

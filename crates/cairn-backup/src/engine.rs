@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_db::Db;
 use cairn_format::backup;
+use cairn_observe::callback::is_within;
 use cairn_observe::logger::Logger;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock};
@@ -162,10 +163,20 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `Busy` in a callback of this engine; `IoError`, also if another engine or process changes the directory.
+    /// `Busy` in a callback of this engine, and in one of a database during another change of this engine; `IoError`,
+    /// also if another engine or process changes the directory.
     pub(crate) fn begin_change<'a>(self: &'a Arc<Self>, what: &str) -> Result<Change<'a>> {
         check_outside(self.identity(), what)?;
-        let memory = self.changing.lock();
+        let memory = match self.changing.try_lock() {
+            Some(memory) => memory,
+            // The change may be a backup that waits for the flush that calls a listener on this thread.
+            None if is_within() => {
+                return Err(Error::busy(format!(
+                    "{what} in a callback of a database while another operation changes the backups"
+                )));
+            }
+            None => self.changing.lock(),
+        };
         let lock = self.fs().lock(&self.path(LOCK));
         let lock = lock.map_err(|error| match error.subcode() == Subcode::PathNotFound {
             true => error.context(format_args!(

@@ -11,7 +11,7 @@ use cairn_format::backup::{BackupDir, BackupPath, shared_checksum_path};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::Table;
-use cairn_types::{Code, Error, Result};
+use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::catalog::StoredFile;
 use crate::create::Creation;
@@ -102,7 +102,8 @@ impl Creation {
         }
     }
 
-    /// Returns the plan for `file`, which has the place `path`. With `verify`, other files may have the same path.
+    /// Returns the plan for `file`, which has the place `path`. With `verify`, other files may have the same path. A file
+    /// that the directory has lost is copied again.
     fn reuse(
         &self,
         file: &LiveFileStorageInfo,
@@ -127,6 +128,12 @@ impl Creation {
         if existing.size != file.size {
             return Err(differs("length", existing.size, file.size));
         }
+        if !self.is_complete(&existing)? {
+            return Ok(Plan::Copy {
+                path: Some(path),
+                crc32c: crc32c.or(existing.crc32c),
+            });
+        }
         let crc32c = match crc32c {
             None if verify => Some(self.checksum(file)?),
             known => known,
@@ -136,6 +143,15 @@ impl Creation {
                 Err(differs("checksum", expected.into(), found.into()))
             }
             _ => Ok(Plan::Existing(existing)),
+        }
+    }
+
+    /// True if the file of an earlier backup is still there with its length: it may have been removed or truncated since
+    /// the catalog was read.
+    fn is_complete(&self, existing: &StoredFile) -> Result<bool> {
+        match self.core.fs().status(&self.core.path(&existing.path)) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => Ok(false),
+            status => Ok(status?.len == existing.size),
         }
     }
 

@@ -3,6 +3,9 @@
 //! A file that is missing there is linked when it is first opened, or copied if it cannot be linked. A copy is complete
 //! and synced before it gets its name; until then it has the name of a temporary file, which a follower that is killed
 //! leaves behind. Everything else is passed on.
+//!
+//! Tables and blob files never change, but after a backup of the leader was restored, it may write another file of the
+//! same number. A copy is therefore made again if the file of the leader has another length or was modified later.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -70,11 +73,31 @@ impl Copies {
         Creation { copies: self, copy }
     }
 
-    /// Opens `copy`; `None` if it does not exist.
-    fn open_copy(&self, copy: &Path, mode: FileMode) -> Result<Option<Arc<dyn RandomAccessFile>>> {
+    /// Opens `copy` of the file at `path`; `None` if it does not exist, or is the copy of an earlier file.
+    fn open_copy(
+        &self,
+        path: &Path,
+        copy: &Path,
+        mode: FileMode,
+    ) -> Result<Option<Arc<dyn RandomAccessFile>>> {
+        if self.is_outdated(path, copy) {
+            return Ok(None);
+        }
         match self.inner.open(copy, mode) {
             Err(error) if error.subcode() == Subcode::PathNotFound => Ok(None),
             opened => opened.map(Some),
+        }
+    }
+
+    /// True if another file has taken the place of the one at `path` since `copy` was made of it. A link has the time of
+    /// its file, and any other copy a later one. A file that the leader has deleted, or that cannot be examined, outdates
+    /// nothing.
+    fn is_outdated(&self, path: &Path, copy: &Path) -> bool {
+        match (self.inner.status(path), self.inner.status(copy)) {
+            (Ok(file), Ok(copy)) => {
+                file.len != copy.len || file.modified_micros > copy.modified_micros
+            }
+            _ => false,
         }
     }
 
@@ -85,8 +108,11 @@ impl Copies {
         (is_leaders && number(name).is_some()).then(|| self.own.join(name))
     }
 
-    /// Creates `copy` of the file at `path`. One thread at a time does so for a file, see [`Copies::begin`].
+    /// Creates `copy` of the file at `path`, in the place of an outdated one. One thread at a time does so for a file, see
+    /// [`Copies::begin`].
     fn create_copy(&self, path: &Path, copy: &Path) -> Result<()> {
+        // Those who have it open keep it.
+        remove_if_there(&*self.inner, copy)?;
         match self.inner.link(path, copy) {
             Ok(()) => return self.inner.sync_dir(&self.own),
             Err(error) if error.subcode() == Subcode::PathNotFound => return Err(error),
@@ -159,12 +185,12 @@ impl wrapper::FileSystemWrapper for Copies {
         let Some(copy) = self.copy_of(path) else {
             return self.inner.open(path, mode);
         };
-        if let Some(opened) = self.open_copy(&copy, mode)? {
+        if let Some(opened) = self.open_copy(path, &copy, mode)? {
             return Ok(opened);
         }
         let _creation = self.begin(&copy);
         // Another thread may have created it meanwhile.
-        if let Some(opened) = self.open_copy(&copy, mode)? {
+        if let Some(opened) = self.open_copy(path, &copy, mode)? {
             return Ok(opened);
         }
         self.create_copy(path, &copy)?;

@@ -33,6 +33,8 @@ struct Position {
     is_ahead: bool,
     /// True if the logs have to be read from their beginning.
     is_half: bool,
+    /// True if another MANIFEST took the place of the one that was read: blob files may be others with the same numbers.
+    is_replaced: bool,
 }
 
 /// Opens a secondary instance of the database at the path of `request`, with a LOG in the directory `secondary`,
@@ -81,6 +83,7 @@ pub(crate) fn open_instance(
             orders: orders.collect(),
             is_ahead: true,
             is_half: true,
+            is_replaced: false,
         }),
     });
     db.set_leader(instance.clone());
@@ -140,6 +143,7 @@ impl Position {
         let news = self.tail.advance();
         self.is_ahead |= !matches!(news, Ok(News::None));
         self.is_half |= !matches!(news, Ok(News::None | News::Edits));
+        self.is_replaced |= matches!(news, Ok(News::Replaced));
         news.map(drop)
     }
 
@@ -148,6 +152,10 @@ impl Position {
         if self.is_half {
             self.logs.begin_anew();
             self.intake.begin_anew();
+            if self.is_replaced {
+                self.intake.renew_blobs()?;
+                self.is_replaced = false;
+            }
             self.is_ahead = true;
             self.is_half = false;
         }

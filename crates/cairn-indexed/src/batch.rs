@@ -310,6 +310,9 @@ impl IndexedBatch {
         indexed.batch = WriteBatch::from_data(batch.data())?;
         indexed.batch.set_origin_of(batch);
         indexed.batch.set_max_bytes(max_bytes);
+        if let Some(error) = batch.refused() {
+            indexed.batch.refuse(error.clone());
+        }
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }
 

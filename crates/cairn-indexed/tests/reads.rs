@@ -338,6 +338,13 @@ fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
     batch.rebuild_from(&other).unwrap();
     batch.put(b"d", b"");
     assert_eq!((batch.count(), batch.refused().is_some()), (1, true));
+
+    // A batch of which a write was refused stays refused.
+    other.set_max_bytes(60);
+    other.put(b"d", &[7; 40]);
+    batch.rebuild_from(&other).unwrap();
+    assert_eq!(batch.refused().as_ref(), other.refused());
+    assert!(batch.refused().is_some());
 }
 
 #[test]

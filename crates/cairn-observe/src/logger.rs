@@ -351,7 +351,7 @@ impl Sink {
         let now = self.clock.wall_micros();
         match level {
             Level::Header => self.write_header(now, &[message.to_string()]),
-            level => self.append(now, &line(now, level, message), |_| {}),
+            level => self.append(now, &line(now, level, message), true, |_| {}),
         }
     }
 
@@ -360,16 +360,17 @@ impl Sink {
         for line in lines {
             text.extend([prefix.as_str(), line.as_str(), "\n"]);
         }
-        self.append(now, &text, |open| open.keep(&prefix, lines));
+        // The next file would start with these lines as well.
+        self.append(now, &text, false, |open| open.keep(&prefix, lines));
     }
 
-    /// Appends `text` to the current file, after a change of `open`.
-    fn append(&self, now: u64, text: &str, change: impl FnOnce(&mut Open)) {
+    /// Appends `text` to the current file, after a change of `open`. If `may_roll`, it may start a new file.
+    fn append(&self, now: u64, text: &str, may_roll: bool, change: impl FnOnce(&mut Open)) {
         let mut open = self.open.lock();
         if open.ended {
             return;
         }
-        if self.needs_file(&open, now) {
+        if open.file.is_none() || may_roll && self.needs_file(&open, now) {
             // The old file is closed and kept. Lines are lost until a new one can be created.
             let _ = self.begin(&mut open, None);
         }
@@ -805,6 +806,28 @@ mod tests {
         assert!(has_header(Level::Debug, 0) && has_header(Level::Info, 0));
         assert!(!has_header(Level::Warn, 0) && !has_header(Level::Header, 0));
         assert!(has_header(Level::Error, 1000));
+    }
+
+    /// Header lines of an open that are longer than a file may be stay in one file.
+    #[test]
+    fn header_lines_start_no_file() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(
+            &world,
+            LogOptions {
+                level: Level::Warn,
+                ..options(10, 5)
+            },
+        );
+        for family in ["one", "two", "three"] {
+            log.header_lines(&[family.to_owned(), "options".to_owned()]);
+        }
+        assert_eq!(world.fs.list(Path::new("/db")).unwrap(), ["LOG"]);
+        log.warn("careful");
+        assert_eq!(world.fs.list(Path::new("/db")).unwrap().len(), 2);
+        let text = content(&world, "/db/LOG");
+        assert!(text.contains("three") && text.contains("careful"), "{text}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{ConcurrentTaskLimiter, RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
+use crate::default_cache::DefaultCache;
 use crate::file_checksum::HandoffFileTypes;
 use crate::merge_operators;
 use crate::object_registry;
@@ -76,6 +77,7 @@ set_in_code! {
     Listeners => "listeners are set in code",
     HandoffFileTypes => "the types of files are set in code",
     Option<Arc<dyn LogSink>> => "an info log is set in code",
+    Option<DefaultCache> => "a default block cache is set in code",
     Option<Arc<ConcurrentTaskLimiter>> => "a limiter of compactions is set in code",
 }
 

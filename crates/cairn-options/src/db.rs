@@ -8,6 +8,7 @@ use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::compaction_service::CompactionService;
 use crate::customizable::DbPath;
+use crate::default_cache::DefaultCache;
 use crate::enums::{
     CacheTier, Compression, InfoLogLevel, IoMode, Temperature, WalRecoveryMode, WalWriteMode,
 };
@@ -156,6 +157,9 @@ options! {
         /// `db_write_buffer_size` is set, and charges all other memory. Cairn's own option. Its text form is
         /// its size in bytes, or `auto` for a share of the available memory.
         memory_budget: Option<Arc<MemoryBudget>> = None, unwritten;
+        /// The block cache of families without one, which databases with copies of these options share; `None` for
+        /// one of the database's own. Unused with a `memory_budget`. Cairn's own option, set in code.
+        default_block_cache: Option<DefaultCache> = None, unwritten;
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;

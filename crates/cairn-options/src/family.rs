@@ -120,7 +120,7 @@ options! {
         compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic;
         /// Number of levels, including level 0. Fixed at creation.
         num_levels: i32 = 7;
-        /// Number of level-0 files that triggers a compaction.
+        /// Number of level-0 files that triggers a compaction; negative for none.
         level0_file_num_compaction_trigger: i32 = 4, dynamic;
         /// Number of level-0 files that slows down writes.
         level0_slowdown_writes_trigger: i32 = 20, dynamic;

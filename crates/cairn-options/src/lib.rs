@@ -25,6 +25,7 @@ pub mod compaction;
 pub mod compaction_service;
 mod customizable;
 pub mod db;
+mod default_cache;
 pub mod enums;
 pub mod family;
 pub mod file;
@@ -58,6 +59,7 @@ pub use compaction_service::{
 };
 pub use customizable::{DbPath, FlushBlockPolicy};
 pub use db::DbOptions;
+pub use default_cache::DefaultCache;
 pub use enums::*;
 pub use family::FamilyOptions;
 pub use file_checksum::{
@@ -67,7 +69,7 @@ pub use file_checksum::{
 pub use flat_tables::{CuckooTableOptions, PlainTableOptions, TableFormat};
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
-pub use options_string::apply_mixed;
+pub use options_string::{apply_mixed, names_in};
 pub use plugin::Plugin;
 pub use property_collectors::{Collectors, CompactOnDeletion, DeletionDensity};
 pub use row::{Row, Support};

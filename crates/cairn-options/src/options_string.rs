@@ -28,6 +28,16 @@ pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -
     Ok(())
 }
 
+/// Returns the names of the options in `text`, in its order.
+///
+/// # Errors
+///
+/// `InvalidArgument` for a malformed text.
+pub fn names_in(text: &str) -> Result<Vec<&str>> {
+    let statements = split(text)?.into_iter();
+    Ok(statements.map(|(name, _)| name).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

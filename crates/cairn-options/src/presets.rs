@@ -7,7 +7,8 @@ use cairn_memory::{BlockCache, CacheOptions};
 
 use crate::db::DbOptions;
 use crate::enums::{
-    CompactionPri, CompactionStyle, Compression, DataBlockIndexType, IndexType, WalRecoveryMode,
+    CompactionPri, CompactionStyle, Compression, DataBlockIndexType, IndexType, TableKind,
+    WalRecoveryMode,
 };
 use crate::family::FamilyOptions;
 use crate::table::TableOptions;
@@ -75,6 +76,7 @@ impl FamilyOptions {
     /// ```
     pub fn optimize_for_point_lookup(&mut self, block_cache_size_mb: u64) -> &mut FamilyOptions {
         let bytes = block_cache_size_mb.saturating_mul(MIB);
+        self.table_factory = TableKind::BlockBased;
         self.table = TableOptions {
             data_block_index_type: DataBlockIndexType::BinaryAndHash,
             data_block_hash_table_util_ratio: 0.75,
@@ -135,6 +137,7 @@ impl FamilyOptions {
         self.max_bytes_for_level_base = 10 * MIB;
         self.soft_pending_compaction_bytes_limit = 256 * MIB;
         self.hard_pending_compaction_bytes_limit = 1 << 30;
+        self.table_factory = TableKind::BlockBased;
         self.table = TableOptions {
             block_cache: block_cache.or_else(|| cache(SMALL_CACHE)),
             cache_index_and_filter_blocks: true,
@@ -212,6 +215,22 @@ mod tests {
             let mut family = FamilyOptions::default();
             preset(&mut family);
             assert!(family.validate().is_ok());
+        }
+    }
+
+    /// Regression: the presets of block-based tables kept the other kinds of tables.
+    #[test]
+    fn presets_of_block_based_tables_replace_other_kinds() {
+        for kind in [TableKind::Plain, TableKind::Cuckoo] {
+            let mut family = FamilyOptions {
+                table_factory: kind,
+                ..FamilyOptions::default()
+            };
+            family.optimize_for_point_lookup(8);
+            assert_eq!(family.table_factory, TableKind::BlockBased);
+            family.table_factory = kind;
+            family.optimize_for_small_db(None);
+            assert_eq!(family.table_factory, TableKind::BlockBased);
         }
     }
 

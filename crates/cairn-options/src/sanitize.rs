@@ -214,7 +214,6 @@ impl TableOptions {
             self.format_version <= LATEST_VERSION,
             "Unsupported BlockBasedTable format_version: it must be 0 to 8",
         )?;
-        require(self.block_size > 0, "block_size must be greater than 0")?;
         require(
             self.block_size <= u64::from(u32::MAX),
             "block_size must be less than 4 GiB",
@@ -354,21 +353,28 @@ impl FamilyOptions {
     ///
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
-        self.table.validate()?;
+        let blocks = self.table_factory == TableKind::BlockBased;
+        if blocks {
+            self.table.validate()?;
+        }
         require(
             self.num_levels <= MAX_LEVELS as i32,
             &format!("num_levels must be at most {MAX_LEVELS}"),
         )?;
+        require(
+            !self.max_bytes_for_level_multiplier.is_nan(),
+            "max_bytes_for_level_multiplier must be a number, not NaN",
+        )?;
         let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
         require(
-            !charges_blobs || self.blob_cache.is_some(),
+            !blocks || !charges_blobs || self.blob_cache.is_some(),
             "cache_usage_options charges the blob cache, but there is no blob_cache",
         )?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;
             require(
-                !self.table.block_align || *kind == Compression::None,
+                !blocks || !self.table.block_align || *kind == Compression::None,
                 "block_align requires uncompressed blocks",
             )?;
         }
@@ -379,7 +385,9 @@ impl FamilyOptions {
             )?;
         }
         require(
-            self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
+            !blocks
+                || self.table.index_type != IndexType::HashSearch
+                || self.prefix_extractor.is_some(),
             "index_type=kHashSearch requires a prefix_extractor",
         )?;
         for (len, name) in [
@@ -617,7 +625,10 @@ impl FamilyOptions {
         let leveled = self.compaction_style == CompactionStyle::Level;
         self.num_levels = self.num_levels.max(if leveled { 2 } else { 1 });
         self.level_compaction_dynamic_level_bytes &= leveled;
-        self.level0_file_num_compaction_trigger = self.level0_file_num_compaction_trigger.max(1);
+        // A negative trigger stays: the number of files then triggers no compaction.
+        if self.level0_file_num_compaction_trigger == 0 {
+            self.level0_file_num_compaction_trigger = 1;
+        }
         if self.max_bytes_for_level_multiplier <= 0.0 {
             self.max_bytes_for_level_multiplier = 1.0;
         }
@@ -710,6 +721,23 @@ mod tests {
         assert!(db.check_supported().is_ok() && family.check_supported().is_ok());
     }
 
+    /// Regression: a negative trigger became 1, with which each file is compacted.
+    #[test]
+    fn a_negative_trigger_of_compactions_stays() {
+        let sanitized = |trigger: i32| {
+            let family = FamilyOptions {
+                level0_file_num_compaction_trigger: trigger,
+                ..FamilyOptions::default()
+            };
+            let family = family.sanitize(&DbOptions::default());
+            let limits = family.write_limits();
+            assert_eq!((limits.slowdown_files, limits.stop_files), (20, 36));
+            family.level0_file_num_compaction_trigger
+        };
+        let triggers = [i32::MIN, -1, 0, 1, 4];
+        assert_eq!(triggers.map(sanitized), [i32::MIN, -1, 1, 1, 4]);
+    }
+
     #[test]
     fn a_quarter_of_the_jobs_are_flushes() {
         let mut db = DbOptions {
@@ -775,6 +803,30 @@ mod tests {
             assert!(family(text).validate().is_err(), "{text}");
         }
         assert!(family("num_levels=64").validate().is_ok());
+        let unordered = FamilyOptions {
+            max_bytes_for_level_multiplier: f64::NAN,
+            ..FamilyOptions::default()
+        };
+        assert!(unordered.validate().is_err());
+        // Each block then has one entry, as in RocksDB.
+        let smallest = family("block_based_table_factory={block_size=0}");
+        assert!(smallest.validate().is_ok());
+        // Families with tables of another kind write no blocks.
+        let mut blocks = family(
+            "block_based_table_factory={block_align=true;format_version=9;index_type=kHashSearch}",
+        );
+        blocks.table.cache_usage_options.blob_cache = ChargeDecision::Enabled;
+        for (kind, is_valid) in [
+            (TableKind::BlockBased, false),
+            (TableKind::Plain, true),
+            (TableKind::Cuckoo, true),
+        ] {
+            let options = FamilyOptions {
+                table_factory: kind,
+                ..blocks.clone()
+            };
+            assert_eq!(options.validate().is_ok(), is_valid, "{kind:?}");
+        }
         let error = DbOptions::from_text("keep_log_file_num=0")
             .unwrap()
             .validate();

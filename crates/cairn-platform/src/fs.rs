@@ -7,6 +7,7 @@
 //!
 //! Every error states the path and the operation.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +47,38 @@ pub fn parent(path: &Path) -> &Path {
         None if path.has_root() => path,
         _ => Path::new("."),
     }
+}
+
+/// Makes the name of `path`, a file or directory that a database creates, survive a power failure, unless this process
+/// may not read the directory that contains the name.
+///
+/// A directory that may be searched and not read, such as a `/home` of mode 0711, cannot be opened, so that it cannot be
+/// synced either. RocksDB opens databases below such directories without syncing the name.
+///
+/// # Errors
+///
+/// Those of [`FileSystem::sync_dir`] except `PermissionDenied`.
+pub fn sync_name(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.sync_dir(parent(path)) {
+        Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
+        done => done,
+    }
+}
+
+/// Returns `path` and the directories above it, up to the first one that exists, the innermost first. Their names are
+/// missing until [`FileSystem::create_dir_all`] creates them.
+///
+/// # Errors
+///
+/// `IoError` if a directory above cannot be searched.
+pub fn missing_dirs<'a>(fs: &dyn FileSystem, path: &'a Path) -> Result<Vec<&'a Path>> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    while at != Path::new(".") && !fs.exists(at)? {
+        missing.push(at);
+        at = parent(at);
+    }
+    Ok(missing)
 }
 
 /// The mode in which a file is opened.

@@ -107,7 +107,7 @@ impl BlobSource {
         if let Some(blobs) = &self.cache
             && let Some(blocks) = policy.cache_of(MemoryUse::BlobCache)
         {
-            blobs.cache.charge_to(blocks);
+            blobs.cache.charge_to(blocks, MemoryUse::BlobCache);
         }
         self.charge = policy;
         self

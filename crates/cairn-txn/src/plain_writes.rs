@@ -47,6 +47,10 @@ impl TransactionDb {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Option<Result<()>> {
+        // The records that were added are not all writes of the batch.
+        if let Some(error) = batch.refused() {
+            return Some(Err(error.clone()));
+        }
         let families = self.db().families();
         let transaction = self.begin_plain(options);
         let is_indexed = |id| {

@@ -29,7 +29,7 @@ const DELETION_WEIGHT: u64 = 2;
 /// Options that determine the shape of a leveled tree, resolved from those of a column family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeOptions {
-    /// Number of level-0 files that triggers a compaction.
+    /// Number of level-0 files that triggers a compaction; `i32::MAX` for never.
     pub level0_trigger: usize,
     /// Target size of the first level below level 0, in bytes.
     pub base_bytes: u64,
@@ -51,16 +51,19 @@ pub struct ShapeOptions {
     pub precludes_young: bool,
 }
 
+/// The trigger that no number of files reaches. Small enough to be doubled, also in 32 bits.
+const NEVER_BY_FILES: usize = i32::MAX as usize;
+
 /// The option value that stands for 30 days, or for never where age has no effect.
 const DEFAULT_AGE: u64 = u64::MAX - 1;
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 
 impl From<&FamilyOptions> for ShapeOptions {
     fn from(options: &FamilyOptions) -> ShapeOptions {
-        let at_least_one = |value: i32| usize::try_from(value).unwrap_or(1).max(1);
+        let trigger = usize::try_from(options.level0_file_num_compaction_trigger);
         let aged = |value: u64, default: u64| if value == DEFAULT_AGE { default } else { value };
         ShapeOptions {
-            level0_trigger: at_least_one(options.level0_file_num_compaction_trigger),
+            level0_trigger: trigger.unwrap_or(NEVER_BY_FILES).max(1),
             base_bytes: options.max_bytes_for_level_base.max(1),
             multiplier: options.max_bytes_for_level_multiplier,
             additional: options.max_bytes_for_level_multiplier_additional.clone(),

@@ -94,7 +94,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there are no groups; those of [`Db::put_entity`].
+    /// `InvalidArgument` if there are no groups, or if a family belongs to another database; those of
+    /// [`Db::put_entity`].
     pub fn put_attribute_groups(
         &self,
         key: &[u8],
@@ -105,6 +106,8 @@ impl Db {
             .iter()
             .map(|(family, columns)| (&family.inner, *columns))
             .collect();
+        let families = groups.iter().map(|(family, _)| *family);
+        self.inner.check_families(families)?;
         self.inner.put_attribute_groups(key, &groups, options)
     }
 
@@ -212,8 +215,9 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::get`].
+    /// Those of [`Db::get`]; `InvalidArgument` if `family` belongs to another database.
     pub fn get_entity_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Columns>> {
+        self.check(family)?;
         family.get_entity_with(key, &self.options(&ReadOptions::default()))
     }
 }

@@ -521,11 +521,10 @@ impl Snapshot<'_> {
         self.database().iter_with(&options)
     }
 
-    /// An iterator over the keys of `family` in `range` at the time of the snapshot.
+    /// An iterator over the keys of `family` in `range` at the time of the snapshot; see [`Snapshot::iter_in`].
     #[must_use]
     pub fn range_in(&self, family: &Family<'_>, range: impl KeyRange) -> Iter<'_> {
-        let options = self.options(&range_options(range));
-        Iter::new(family.inner.iter_with(&options))
+        self.iter_over(family, &range_options(range))
     }
 
     /// An iterator over the keys of the default family that start with `prefix` at the time of the
@@ -541,15 +540,15 @@ impl Snapshot<'_> {
         database.iter_with(&self.options(&options))
     }
 
-    /// An iterator over the keys of `family` that start with `prefix` at the time of the snapshot.
+    /// An iterator over the keys of `family` that start with `prefix` at the time of the snapshot; see
+    /// [`Snapshot::iter_in`].
     ///
     /// # Panics
     ///
     /// If the family has a comparator other than the bytewise one.
     #[must_use]
     pub fn prefix_in(&self, family: &Family<'_>, prefix: impl AsRef<[u8]>) -> Iter<'_> {
-        let options = prefix_options(&family.inner, prefix.as_ref());
-        Iter::new(family.inner.iter_with(&self.options(&options)))
+        self.iter_over(family, &prefix_options(&family.inner, prefix.as_ref()))
     }
 }
 

@@ -260,8 +260,10 @@ impl Iter<'_> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a tailing iterator.
+    /// `InvalidArgument` for a tailing iterator, and for a snapshot of another database; the iterator is then unchanged.
     pub fn refresh_to(&mut self, snapshot: &Snapshot<'_>) -> Result<()> {
+        let database = &snapshot.database().inner;
+        database.check_families([self.inner.family()])?;
         self.moved = false;
         self.inner.refresh_to(&snapshot.inner)
     }

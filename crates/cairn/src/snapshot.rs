@@ -61,8 +61,9 @@ impl<'db> Snapshot<'db> {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::get`].
+    /// Those of [`Db::get`]; `InvalidArgument` if `family` belongs to another database.
     pub fn get_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Value>> {
+        self.check(family)?;
         family.get_with(key, &self.options(&ReadOptions::default()))
     }
 
@@ -72,13 +73,28 @@ impl<'db> Snapshot<'db> {
         self.db.iter_with(&self.options(&ReadOptions::default()))
     }
 
-    /// An iterator over `family` at the time of the snapshot.
+    /// An iterator over `family` at the time of the snapshot. If `family` belongs to another database, its status is
+    /// `InvalidArgument`, and it shows nothing.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> Iter<'_> {
-        Iter::new(
-            family
-                .inner
-                .iter_with(&self.options(&ReadOptions::default())),
-        )
+        self.iter_over(family, &ReadOptions::default())
+    }
+
+    /// An iterator over `family` with `options` at the time of the snapshot; see [`Snapshot::iter_in`].
+    pub(crate) fn iter_over(&self, family: &Family<'_>, options: &ReadOptions) -> Iter<'_> {
+        Iter::new(match self.check(family) {
+            Ok(()) => family.inner.iter_with(&self.options(options)),
+            Err(error) => {
+                let mut iter = family.inner.iter();
+                iter.disable(error);
+                iter
+            }
+        })
+    }
+
+    /// Checks that `family` belongs to the database of the snapshot: in another one, its sequence number means another
+    /// state, or one that is not kept.
+    pub(crate) fn check(&self, family: &Family<'_>) -> Result<()> {
+        self.db.inner.check_families([&family.inner])
     }
 }

@@ -41,7 +41,7 @@ pub use cairn_db::{
 };
 
 impl Db {
-    /// Starts to record the reads and writes of the database in the file `path`, which is replaced if it exists. A trace
+    /// Starts to record the reads and writes of the database in the file `path`, which is truncated if it exists. A trace
     /// that is active is ended first. The trace ends with [`Db::end_trace`], or when the database is closed.
     ///
     /// An error of the file does not affect the operations: the trace has no further records, and [`Db::end_trace`]
@@ -49,10 +49,11 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `IoError` of the file.
+    /// `IoError` of the file, after which no trace is active.
     pub fn start_trace(&self, path: impl AsRef<Path>, options: &TraceOptions) -> Result<()> {
-        let writer = FileTraceWriter::create(self.inner.world(), path.as_ref())?;
-        self.start_trace_to(Box::new(writer), options)
+        let create =
+            || Ok(Box::new(FileTraceWriter::create(self.inner.world(), path.as_ref())?) as _);
+        self.inner.start_trace(options, create)
     }
 
     /// [`Db::start_trace`] with another destination than a file.
@@ -65,7 +66,7 @@ impl Db {
         writer: Box<dyn TraceWriter>,
         options: &TraceOptions,
     ) -> Result<()> {
-        self.inner.start_trace(options, writer)
+        self.inner.start_trace(options, || Ok(writer))
     }
 
     /// Ends the trace.
@@ -77,7 +78,7 @@ impl Db {
         self.inner.end_trace()
     }
 
-    /// Starts to record the lookups of blocks in the block cache in the file `path`, which is replaced if it exists, in the
+    /// Starts to record the lookups of blocks in the block cache in the file `path`, which is truncated if it exists, in the
     /// format of RocksDB's `block_cache_trace_analyzer`: the kind, size, level and file of each block, the operation that
     /// needs it, and if it was in the cache. The trace ends with [`Db::end_block_cache_trace`], or when the database is
     /// closed. An error of the file does not affect the lookups.
@@ -113,7 +114,7 @@ impl Db {
         self.inner.end_block_cache_trace()
     }
 
-    /// Starts to record the operations of the database on its files in the file `path`, which is replaced if it exists, in
+    /// Starts to record the operations of the database on its files in the file `path`, which is truncated if it exists, in
     /// the format of RocksDB's `io_tracer_parser`: the name and duration of each operation, and the bytes concerned. The
     /// trace ends with [`Db::end_io_trace`], or when the database is closed. An error of the file does not affect the
     /// operations.

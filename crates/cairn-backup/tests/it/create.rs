@@ -8,8 +8,9 @@ use cairn_backup::{
     BackupEngine, BackupEngineOptions, BackupEngineReadOnly, CreateBackupOptions, RestoreOptions,
     ShareFilesNaming,
 };
-use cairn_db::Db;
+use cairn_db::{Db, OpenRequest};
 use cairn_observe::LogSink;
+use cairn_observe::listener::{EventListener, FlushJobInfo};
 use cairn_observe::logger::Level;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions};
@@ -603,4 +604,51 @@ fn callbacks_may_not_change_any_engine_whose_operations_wait_for_them() {
     first.create_new_backup(&db, &outer).unwrap();
     let codes = codes.lock();
     assert!(codes.len() >= 4 && codes.iter().all(|code| *code == Code::Busy));
+}
+
+/// A listener that changes the backups at the beginning of each flush.
+struct Collector {
+    engine: Arc<BackupEngine>,
+    outcomes: Arc<Mutex<Vec<Option<Code>>>>,
+}
+
+impl EventListener for Collector {
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        let outcome = self.engine.garbage_collect();
+        let code = outcome.err().map(|error| error.code());
+        self.outcomes.lock().push(code);
+    }
+}
+
+/// Regression: a backup waited for its flush, whose listener waited for the backup.
+#[test]
+fn a_listener_does_not_wait_for_the_backup_that_waits_for_its_flush() {
+    let world = World::in_memory();
+    let engine = Arc::new(engine(&world));
+    let outcomes: Arc<Mutex<Vec<Option<Code>>>> = Arc::default();
+    let listener = Collector {
+        engine: engine.clone(),
+        outcomes: outcomes.clone(),
+    };
+    let mut options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    options.listeners.push(Arc::new(listener));
+    let db = cairn_db::open(&OpenRequest {
+        path: DB.as_ref(),
+        options: &options,
+        families: &[],
+        others: Some(&FamilyOptions::default()),
+        read_only: false,
+        world: world.clone(),
+    })
+    .unwrap();
+    put(&db, 0, 10);
+    let id = back_up_flushed(&engine, &db);
+    engine.verify_backup(id, true).unwrap();
+    assert_eq!(*outcomes.lock(), [Some(Code::Busy)]);
+    put(&db, 10, 20);
+    db.flush().unwrap();
+    assert_eq!(*outcomes.lock(), [Some(Code::Busy), None]);
 }

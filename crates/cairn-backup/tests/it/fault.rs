@@ -146,6 +146,39 @@ fn a_failed_deletion_leaves_other_backups_complete() {
     );
 }
 
+/// Regression: no backup could be created below a directory that may be searched and not read.
+#[test]
+fn the_directory_above_backups_need_not_be_readable() {
+    let above = |fault| FaultRule {
+        trigger: Trigger::Class {
+            call: Call::SyncDirectory,
+            name_end: "home".to_owned(),
+            count: 0,
+        },
+        fault,
+        lasts: usize::MAX,
+    };
+    for (fault, is_reported) in [(Fault::Denied, false), (Fault::InputOutput, true)] {
+        let (db_world, sim) = (World::in_memory(), SimWorld::new(5));
+        let db = open(&db_world);
+        db.put(b"a", &[1; 1_000]).unwrap();
+        sim.world.fs.create_dir_all(Path::new("/home")).unwrap();
+        let mut options = BackupEngineOptions::new("/home/backups");
+        options.backup_world = Some(sim.world.clone());
+        sim.fs.set_plan(FaultPlan::new(vec![above(fault)]));
+        let opened = BackupEngine::open(&db_world, &options);
+        assert_eq!(opened.is_err(), is_reported, "{fault}");
+        sim.fs.set_plan(FaultPlan::default());
+        let engine = match opened {
+            Ok(engine) => engine,
+            Err(_) => BackupEngine::open(&db_world, &options).unwrap(),
+        };
+        sim.fs.set_plan(FaultPlan::new(vec![above(fault)]));
+        let created = engine.create_new_backup(&db, &CreateBackupOptions::default());
+        assert_eq!(created.is_err(), is_reported, "{fault}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_reported() {
     let scene = scene();

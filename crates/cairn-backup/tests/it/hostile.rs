@@ -165,6 +165,37 @@ fn missing_and_damaged_files_are_named() {
     }
 }
 
+/// Regression: a shared file that an earlier backup lists, and that the directory has lost, is copied again.
+#[test]
+fn a_missing_shared_file_is_copied_again() {
+    for with_checksum in [true, false] {
+        let world = World::in_memory();
+        let db = open(&world);
+        let mut options = BackupEngineOptions::new(BACKUPS);
+        options.share_files_with_checksum = with_checksum;
+        let engine = BackupEngine::open(&world, &options).unwrap();
+        db.put(b"a", b"1").unwrap();
+        let mut ids = vec![back_up_flushed(&engine, &db)];
+        let all = files(&world, BACKUPS.as_ref());
+        let table = all.iter().find(|name| name.ends_with(".sst")).unwrap();
+        assert!(table.starts_with("shared"), "{table}");
+        let path = Path::new(BACKUPS).join(table);
+        let original = read(&world, &path);
+        for damage in [None, Some(&original[1..])] {
+            match damage {
+                None => world.fs.remove(&path).unwrap(),
+                Some(rest) => replace(&world, &path, rest),
+            }
+            ids.push(back_up(&engine, &db));
+            for id in &ids {
+                engine.verify_backup(*id, true).unwrap();
+            }
+        }
+        assert_eq!(read(&world, &path), original);
+        assert_eq!(restored(&world, &engine, ids[2]), entries(&db));
+    }
+}
+
 /// Files of the user in the directories survive everything.
 #[test]
 fn foreign_files_are_kept() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memtable::Memtable;
-use cairn_read::View;
+use cairn_read::{BlobSource, Reading, View};
 use cairn_version::Version;
 
 use super::Catalog;
@@ -16,6 +16,8 @@ pub(crate) struct NextState {
     pub(crate) version: Arc<Version>,
     /// The memtables, oldest first. The last one is the active one.
     pub(crate) memtables: Vec<Arc<Memtable>>,
+    /// The source of the blob files of `version`; `None` for the current one.
+    pub(crate) blobs: Option<Arc<BlobSource>>,
 }
 
 impl Catalog {
@@ -25,6 +27,7 @@ impl Catalog {
             family,
             version,
             mut memtables,
+            blobs,
         } = next;
         let view = family.view_full();
         let memtable = memtables.pop().unwrap_or_else(|| view.memtable.clone());
@@ -35,7 +38,7 @@ impl Catalog {
                 .iter()
                 .zip(&view.immutables)
                 .all(|(a, b)| Arc::ptr_eq(a, b));
-        if is_same && Arc::ptr_eq(&view.version, &version) {
+        if is_same && Arc::ptr_eq(&view.version, &version) && blobs.is_none() {
             return;
         }
         if !Arc::ptr_eq(&view.version, &version) {
@@ -49,11 +52,17 @@ impl Catalog {
         };
         let gone = view.memtables().filter(|old| !is_kept(old)).cloned();
         let gone: Vec<Arc<Memtable>> = gone.collect();
+        let reading = blobs.map(|blobs| {
+            Arc::new(Reading {
+                blobs,
+                ..Reading::clone(&view.family)
+            })
+        });
         family.set_view(View {
             memtable,
             immutables: memtables,
             version,
-            family: view.family.clone(),
+            family: reading.unwrap_or_else(|| view.family.clone()),
             number: view.number + 1,
             end: view.end.clone(),
         });

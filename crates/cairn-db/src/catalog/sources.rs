@@ -9,16 +9,15 @@
 //! options that were current when it was created.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
-use cairn_memory::{BlockCache, CacheOptions, ChargePolicy, MemoryUses};
+use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, TableOptions};
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, missing_dirs, sync_name};
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, LazySeeks, Reading, RowCache, View, ViewEnd};
 use cairn_types::Result;
@@ -31,9 +30,6 @@ use crate::locks::Rank;
 use crate::memory::budget::Budget;
 use crate::options::settings::Settings;
 use crate::telemetry::Telemetry;
-
-/// The size of the block cache shared by families without one.
-const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// The sources of the tables and blob files of a database.
 pub(crate) struct Sources {
@@ -76,14 +72,16 @@ impl Sources {
         budget: Option<Arc<Budget>>,
         view_end: ViewEnd,
     ) -> Sources {
+        let options = settings.get();
         let default_cache = match &budget {
             Some(budget) => budget.of.cache().clone(),
-            None => Arc::new(BlockCache::new(
-                DEFAULT_CACHE_BYTES,
-                CacheOptions::default(),
-            )),
+            None => options
+                .default_block_cache
+                .clone()
+                .unwrap_or_default()
+                .get(),
         };
-        let (limit, keeps) = open_table_limit(&context, &settings.get(), budget.as_deref());
+        let (limit, keeps) = open_table_limit(&context, &options, budget.as_deref());
         Sources {
             open_tables: OpenTables::new(limit, keeps),
             default_cache: ArcSwapOption::from(Some(default_cache)),
@@ -221,6 +219,11 @@ impl Sources {
             .then(|| self.context.world.random.clone())
     }
 
+    /// Returns another source of the blob files of `family`, without open files and with cached blobs of its own.
+    pub(crate) fn new_blobs(&self, family: &FamilyState) -> Arc<BlobSource> {
+        Arc::new(self.blob_source(&family.options(), &family.tables()))
+    }
+
     /// Returns the source of the blob files of a family with `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
@@ -240,6 +243,9 @@ impl Sources {
     fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
         let cache = self.options().row_cache.clone();
         let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
+        if let Some(budget) = &self.budget {
+            budget.of.include_rows(&cache);
+        }
         Some(RowCache {
             cache,
             salt: self.context.world.random.next_u64(),
@@ -361,31 +367,16 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
 /// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
 /// `known`: an earlier opening may have failed between creating and syncing it.
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
-    if fs.exists(dir)? {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        return match parent {
-            Some(parent) if !known => match fs.sync_dir(parent) {
-                // A directory of another owner: it was not created here.
-                Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
-                done => done,
-            },
-            _ => Ok(()),
+    let missing = missing_dirs(fs, dir)?;
+    if missing.is_empty() {
+        return match known {
+            true => Ok(()),
+            false => sync_name(fs, dir),
         };
     }
     fs.create_dir_all(dir)?;
-    // The names of directories above that were created as well are durable through the first existing one.
-    let parents = dir
-        .ancestors()
-        .skip(1)
-        .filter(|parent| !parent.as_os_str().is_empty());
-    for parent in parents {
-        fs.sync_dir(parent)?;
-    }
-    if dir.is_relative() {
-        fs.sync_dir(Path::new("."))
-    } else {
-        Ok(())
-    }
+    // The directories above that existed are not synced: they are not the database's.
+    missing.into_iter().try_for_each(|new| sync_name(fs, new))
 }
 
 #[cfg(test)]

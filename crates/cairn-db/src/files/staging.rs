@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use cairn_platform::FileSystem;
-use cairn_platform::fs::parent;
+use cairn_platform::fs::{parent, sync_name};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -107,7 +107,7 @@ impl<'a> Staging<'a> {
         self.fs.sync_dir(&self.dir)?;
         self.fs.rename(&self.dir, &self.target)?;
         self.published = true;
-        self.fs.sync_dir(parent(&self.target))
+        sync_name(self.fs, &self.target)
     }
 }
 

@@ -35,6 +35,7 @@ use cairn_format::batch::HEADER_LEN;
 use cairn_format::log::Predecessor;
 use cairn_memtable::Memtable;
 use cairn_platform::fs::FileLock;
+use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::Version;
 use cairn_version::manifest::Recovered;
@@ -161,6 +162,8 @@ struct Arrivals {
     memtables: Vec<OfLog>,
     /// Blob files that the memtables refer to.
     blobs: HeldBlobs,
+    /// The source of the blob files of the next view; `None` if it is the current one.
+    next_blobs: Option<Arc<BlobSource>>,
     is_dropped: bool,
 }
 
@@ -182,6 +185,7 @@ impl Intake {
                 log_number: FileNumber(0),
                 memtables: Vec::new(),
                 blobs: HeldBlobs::default(),
+                next_blobs: None,
                 is_dropped: false,
             };
             (family.id(), arrivals)
@@ -218,6 +222,21 @@ impl Intake {
         }
     }
 
+    /// Forgets all open and cached blob files: those of the next state may be other files with the same numbers, such as
+    /// after a backup was restored. The published state keeps its files. [`Intake::begin_anew`] has to be called, too.
+    ///
+    /// # Errors
+    ///
+    /// `ShutdownInProgress` if the database is closed.
+    pub fn renew_blobs(&mut self) -> Result<()> {
+        let shared = self.shared()?;
+        for arrivals in self.families.values_mut() {
+            arrivals.next_blobs = Some(shared.catalog.sources.new_blobs(&arrivals.family));
+            arrivals.blobs = HeldBlobs::default();
+        }
+        Ok(())
+    }
+
     /// Takes the state of the MANIFEST, and opens the files in it.
     ///
     /// # Errors
@@ -247,7 +266,9 @@ impl Intake {
             // Damage is an error of the reads that encounter it.
             let fails =
                 |error: &Error| error.subcode() == Subcode::PathNotFound || !error.is_corruption();
-            shared.hold_files(&arrivals.family, &version, &fails)?;
+            let view = arrivals.family.view();
+            let blobs = arrivals.next_blobs.as_ref().unwrap_or(&view.family.blobs);
+            shared.hold_files(&arrivals.family, &version, blobs, &fails)?;
             arrivals.version = Some(Arc::new(version));
         }
         Ok(())
@@ -349,11 +370,14 @@ impl Arrivals {
             .map(|held| held.memtable.clone())
             .collect();
         self.memtables.retain(|held| held.log.0 != u64::MAX);
-        self.blobs.release(&view.family.blobs);
+        let blobs = self.next_blobs.take();
+        self.blobs
+            .release(blobs.as_ref().unwrap_or(&view.family.blobs));
         NextState {
             family: self.family.clone(),
             version,
             memtables,
+            blobs,
         }
     }
 }
@@ -417,7 +441,8 @@ impl Sink for Arriving<'_> {
         if self.shared.context.follows == Some(Follows::Copies) {
             return check_added_blob(version, index);
         }
-        let number = check_logged_blob(&view.family.blobs, version, key, index, true)?;
+        let blobs = arrivals.next_blobs.as_ref().unwrap_or(&view.family.blobs);
+        let number = check_logged_blob(blobs, version, key, index, true)?;
         if !version.blob_files().contains_key(&number) {
             arrivals.blobs.opened(number);
         }

@@ -316,8 +316,11 @@ impl Shared {
         let options = self.pick_options(family);
         let runs = view.version.level(0).len() as f64;
         if options.style != CompactionStyle::Level {
-            let trigger = family.options().level0_file_num_compaction_trigger.max(1);
-            return BTreeMap::from([(0, runs / f64::from(trigger))]);
+            let score = match family.options().level0_file_num_compaction_trigger {
+                ..0 => 0.0,
+                trigger => runs / f64::from(trigger.max(1)),
+            };
+            return BTreeMap::from([(0, score)]);
         }
         let targets = compaction_score::targets(&view.version, &options.shape);
         compaction_score::scores(&view.version, &targets, busy, &options.shape)

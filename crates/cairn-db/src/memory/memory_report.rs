@@ -95,7 +95,7 @@ impl FamilyMemory {
     }
 }
 
-/// A block or blob cache of the database.
+/// A block, blob or row cache of the database.
 struct CacheMemory {
     cache: Arc<BlockCache>,
     /// The families that use it.
@@ -186,12 +186,19 @@ impl Shared {
         object(&members)
     }
 
-    /// The block and blob caches of all families, without duplicates.
+    /// The block, blob and row caches of all families, without duplicates.
     fn caches(&self) -> Vec<CacheMemory> {
         let mut caches: Vec<CacheMemory> = Vec::new();
         for family in self.catalog.families().clone().iter() {
-            let blobs = family.view().family.blobs.cache().cloned();
-            for cache in family.cache().into_iter().chain(blobs) {
+            let (blobs, rows) = {
+                let reading = family.view().family.clone();
+                let rows = reading.row_cache.as_ref();
+                (
+                    reading.blobs.cache().cloned(),
+                    rows.map(|rows| rows.cache.clone()),
+                )
+            };
+            for cache in family.cache().into_iter().chain(blobs).chain(rows) {
                 let known = caches.iter_mut();
                 let known = known.into_iter().find(|it| Arc::ptr_eq(&it.cache, &cache));
                 let name = family.name().to_owned();
@@ -222,13 +229,14 @@ impl Shared {
     fn uses(&self, families: &[FamilyMemory], caches: &[CacheMemory]) -> Vec<(MemoryUse, usize)> {
         let sum = |bytes: fn(&FamilyMemory) -> usize| families.iter().map(bytes).sum::<usize>();
         let of = |what: MemoryUse| {
-            let charged: usize = caches.iter().map(|it| it.cache.charged(what)).sum();
+            let charged = caches.iter().map(|it| it.cache.charged(what));
+            let charged = charged.fold(0, usize::saturating_add);
             let measured = match what {
                 MemoryUse::WriteBuffer => sum(FamilyMemory::memtables),
                 MemoryUse::TableReader => sum(|family| family.tables),
                 MemoryUse::FileMetadata => sum(|family| family.metadata),
-                // Its entries are counted, and its charge to a block cache covers the same memory.
-                MemoryUse::BlobCache => return (what, 0),
+                // Their entries are counted, and their charge to a block cache covers the same memory.
+                MemoryUse::BlobCache | MemoryUse::RowCache => return (what, 0),
                 _ => 0,
             };
             (what, measured.max(charged))

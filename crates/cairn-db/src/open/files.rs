@@ -81,13 +81,20 @@ pub(super) fn identity(
     options: &DbOptions,
     dir: &Path,
     recovered: &Recovered,
+    info: &Logger,
 ) -> Result<String> {
     let fs = &*request.world.fs;
     let path = dir.join(FileName::Identity.to_string());
     let content = read_small(fs, &path)?;
     let recorded = match &content {
         Some(content) if !content.is_empty() => match names::decode_identity(content) {
-            Err(error) if recovered.db_id.is_none() => return Err(error.in_file(path.display(), 0)),
+            Err(error) => {
+                let error = error.in_file(path.display(), 0);
+                info.warn(format_args!(
+                    "IDENTITY is ignored, and replaced if the database may be written: {error}"
+                ));
+                None
+            }
             recorded => recorded.ok(),
         },
         _ => None,

@@ -415,14 +415,15 @@ fn recover_manifest(
 ) -> Result<Recovered> {
     let fs = &*request.world.fs;
     let order = |family: &str, recorded: &str| order_of(request, family, recorded);
+    let must_be_new = options.error_if_exists && !request.read_only;
     if options.best_efforts_recovery
-        && !options.error_if_exists
+        && !must_be_new
         && let Some(recovered) = best_effort::recover(request, options, dir, &order)?
     {
         return Ok(recovered);
     }
     match manifest::current(fs, dir)? {
-        Some(_) if options.error_if_exists => Err(Error::invalid_argument(format!(
+        Some(_) if must_be_new => Err(Error::invalid_argument(format!(
             "{} exists (error_if_exists is true)",
             dir.display()
         ))),
@@ -558,15 +559,19 @@ fn match_families<'r>(
             left_out.join(", ")
         )));
     }
-    if !request.options.create_missing_column_families {
+    if request.read_only || !request.options.create_missing_column_families {
         let creates_stats = request.options.persist_stats_to_disk && !request.read_only;
         let exists = |name: &str| {
             recovered.families.iter().any(|family| family.name == name)
                 || (name == STATS_FAMILY && creates_stats)
         };
         if let Some(absent) = request.families.iter().find(|given| !exists(&given.name)) {
+            let reason = match request.read_only {
+                true => "a database that is opened read-only creates none",
+                false => "create_missing_column_families is false",
+            };
             return Err(Error::invalid_argument(format!(
-                "Column family not found: {} (create_missing_column_families is false)",
+                "Column family not found: {} ({reason})",
                 absent.name
             )));
         }
@@ -717,7 +722,7 @@ fn context_of(
         ..world
     };
     let wal_dir = options.wal_dir_of(&dir).to_owned();
-    let db_id = files::identity(request, options, &dir, recovered)?;
+    let db_id = files::identity(request, options, &dir, recovered, &info)?;
     let session =
         cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());
     Ok(DbContext {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
 use cairn_options::DbOptions;
+use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::{self, Recovered};
 use cairn_version::{Version, table_dir};
@@ -71,17 +72,19 @@ impl Shared {
         let must_exist = self.options().paranoid_checks;
         let fails = |error: &Error| must_exist && error.subcode() == Subcode::PathNotFound;
         for family in self.catalog.families().iter() {
-            self.hold_files(family, &family.view().version, &fails)?;
+            let view = family.view();
+            self.hold_files(family, &view.version, &view.family.blobs, &fails)?;
         }
         Ok(())
     }
 
-    /// Opens the files of `version`, a state of `family`, that are not open, unless `max_open_files` limits their number.
-    /// Returns the first error for which `fails` is true.
+    /// Opens the files of `version`, a state of `family` with the blob files of `blobs`, that are not open, unless
+    /// `max_open_files` limits their number. Returns the first error for which `fails` is true.
     pub(crate) fn hold_files(
         &self,
         family: &FamilyState,
         version: &Version,
+        blobs: &BlobSource,
         fails: &dyn Fn(&Error) -> bool,
     ) -> Result<()> {
         if self.options().max_open_files >= 0 {
@@ -91,7 +94,6 @@ impl Shared {
         for (level, file) in version.files() {
             judge(family.tables().open(file, level, &self.context.io).err())?;
         }
-        let blobs = &family.view().family.blobs;
         let mut numbers = version.blob_files().keys();
         numbers.try_for_each(|number| judge(blobs.file(*number).err()))
     }

@@ -32,6 +32,8 @@ enum Renewal {
     BeforeSeeks,
     /// When the family has a new view.
     WithTheView,
+    /// Never: the iterator was disabled, and its status is the reason.
+    Never,
 }
 
 /// An iterator over one family. It keeps the files that it reads and the database open.
@@ -160,7 +162,7 @@ impl Iter {
     ///
     /// `NotSupported` in a forked child of the process that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
-        self.family.db.shared.context.check_reader()?;
+        self.check_enabled()?;
         self.options.snapshot = None;
         if self.renewal == Renewal::WithTheView {
             self.renewal = Renewal::OnRequest;
@@ -175,7 +177,7 @@ impl Iter {
     ///
     /// `InvalidArgument` for a tailing iterator, which shows the current state.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.family.db.shared.context.check_reader()?;
+        self.check_enabled()?;
         if self.options.tailing {
             return Err(Error::invalid_argument(
                 "a tailing iterator shows no snapshot",
@@ -187,6 +189,21 @@ impl Iter {
         }
         self.renew();
         Ok(())
+    }
+
+    /// Disables the iterator, for good: it is not valid, and its status is `error`.
+    pub fn disable(&mut self, error: Error) {
+        self.renewal = Renewal::Never;
+        self.inner_mut().refuse(error);
+    }
+
+    /// Returns an error if the iterator cannot show another state.
+    fn check_enabled(&self) -> Result<()> {
+        self.family.db.shared.context.check_reader()?;
+        match self.renewal {
+            Renewal::Never => self.status(),
+            _ => Ok(()),
+        }
     }
 
     fn renew(&mut self) {
@@ -222,6 +239,7 @@ impl Iter {
         }
         let renews = match self.renewal {
             Renewal::OnRequest => return true,
+            Renewal::Never => return false,
             Renewal::BeforeSeeks | Renewal::WithTheView => self.is_outdated(),
         };
         if renews {

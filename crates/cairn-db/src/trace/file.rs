@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_format::trace::{METADATA_LEN, Metadata};
 use cairn_observe::traces::{TraceWriter, untraced};
 use cairn_platform::World;
-use cairn_platform::fs::{FileMode, RandomAccessFile, WritableFile, remove_if_there};
-use cairn_types::{Error, Result};
+use cairn_platform::fs::{FileMode, RandomAccessFile, WritableFile};
+use cairn_types::{Error, Result, Subcode};
 
 /// The number of bytes that are buffered before they are written to the file.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -35,16 +35,23 @@ pub struct FileTraceWriter {
 }
 
 impl FileTraceWriter {
-    /// Creates the file at `path`, in place of an existing one.
+    /// Creates the file at `path`. An existing file is truncated, and keeps its permissions; a symbolic link is followed.
     ///
     /// # Errors
     ///
-    /// `IoError`.
+    /// `IoError`, also if it exists and is not a regular file.
     pub fn create(world: &World, path: &Path) -> Result<FileTraceWriter> {
         untraced(|| {
-            remove_if_there(&*world.fs, path)?;
+            let mode = FileMode::default();
+            let file = match world.fs.open_overwrite(path, mode) {
+                Ok(file) => file.truncate(0).map(|()| file)?,
+                Err(error) if error.subcode() == Subcode::PathNotFound => {
+                    world.fs.create(path, mode)?
+                }
+                Err(error) => return Err(error),
+            };
             Ok(FileTraceWriter {
-                file: world.fs.create(path, FileMode::default())?,
+                file,
                 buffer: Vec::new(),
             })
         })

@@ -9,6 +9,7 @@
 
 mod file;
 mod lookups_and_io;
+mod prepared;
 mod recorder;
 mod replay;
 

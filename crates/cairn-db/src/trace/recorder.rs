@@ -6,6 +6,7 @@
 use cairn_format::trace::{self, Query, Seek};
 use cairn_observe::traces::{
     DEFAULT_MAX_TRACE_FILE_SIZE, TraceSink, TraceWriter, check_outside_writer, is_in_writer,
+    untraced,
 };
 use cairn_options::ReadOptions;
 use cairn_options::file::ROCKSDB_VERSION;
@@ -141,26 +142,45 @@ impl QueryTrace {
         &self,
         context: &DbContext,
         options: &TraceOptions,
-        writer: Box<dyn TraceWriter>,
         may_start: impl FnOnce() -> Result<()>,
+        create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         check_outside_writer()?;
         let mut active = self.active.lock();
         may_start()?;
-        if let Some(before) = active.take() {
-            self.on.store(false, Ordering::Relaxed);
-            // The caller did not end it, and has no use for its error.
-            if let Err(error) = before.end(context) {
-                context
-                    .info
-                    .error(format_args!("a query trace failed: {error}"));
+        let ended = match active.take() {
+            Some(before) => {
+                self.on.store(false, Ordering::Relaxed);
+                before.end(context)
             }
+            None => Ok(()),
+        };
+        // Not before: both traces may have the same file.
+        let started = self.begin(&mut active, context, options, create);
+        // A sink of the info log may end the trace.
+        drop(active);
+        // The caller did not end it, and has no use for its error.
+        if let Err(error) = ended {
+            context
+                .info
+                .error(format_args!("a query trace failed: {error}"));
         }
+        started
+    }
+
+    /// Starts a trace in `active`, which has none, with the writer that `create` returns.
+    fn begin(
+        &self,
+        active: &mut Option<Active>,
+        context: &DbContext,
+        options: &TraceOptions,
+        create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
+    ) -> Result<()> {
         let (version, _patch) = ROCKSDB_VERSION
             .rsplit_once('.')
             .expect("a version has three numbers");
         let header = trace::begin(context.world.clock.wall_micros(), version);
-        let mut sink = TraceSink::new(writer, options.max_trace_file_size, header);
+        let mut sink = TraceSink::new(untraced(create)?, options.max_trace_file_size, header);
         let more = sink.append(&context.info)?;
         self.ordered
             .store(options.preserve_write_order, Ordering::Relaxed);
@@ -209,6 +229,8 @@ impl QueryTrace {
             return;
         }
         self.on.store(false, Ordering::Relaxed);
+        // A sink of the info log may end the trace.
+        drop(active);
         if let Err(error) = appended {
             context.info.error(format_args!(
                 "the query trace has no further records: {error}"
@@ -273,8 +295,9 @@ impl Shared {
         }
     }
 
-    /// Calls `write` of `batch`, in its serialized form, and records it: before `write`, or if the order matters or the
-    /// write is conditional, after the check that `write` is given, which runs when all earlier writes are visible.
+    /// Calls `write` of `batch`, in its stored form, and records it: before `write`, or if the order matters or the write
+    /// is conditional, after the check that `write` is given, which runs when all earlier writes are visible. A database
+    /// without writes does not record it.
     #[cold]
     #[inline(never)]
     pub(crate) fn trace_write<T>(
@@ -283,6 +306,9 @@ impl Shared {
         check: Option<&mut dyn FnMut() -> Result<()>>,
         write: impl FnOnce(Option<&mut dyn FnMut() -> Result<()>>) -> Result<T>,
     ) -> Result<T> {
+        if self.context.read_only || self.context.follows.is_some() {
+            return write(check);
+        }
         let record = || self.trace.record(&self.context, &Query::Write(batch));
         if !self.trace.is_ordered() && check.is_none() {
             record();
@@ -319,20 +345,26 @@ impl Shared {
 
 impl Db {
     /// Starts to record the reads and writes of the database: gets, batches of gets, seeks of iterators, and batches
-    /// that are written. A trace that is active is ended first. The trace ends with [`Db::end_trace`], or when the
-    /// database is closed.
+    /// that are written, with the dates of their values in a database with a time to live. A trace that is active is ended
+    /// first. Then `create` returns the destination. The trace ends with [`Db::end_trace`], or when the database is closed.
     ///
-    /// An error of `writer` does not affect the operations: the trace has no further records.
+    /// An error of the destination does not affect the operations: the trace has no further records.
     ///
     /// # Errors
     ///
-    /// That of `writer` for the first record; `ShutdownInProgress`; `Busy` in a call of a trace writer.
-    pub fn start_trace(&self, options: &TraceOptions, writer: Box<dyn TraceWriter>) -> Result<()> {
+    /// The errors of `create` and of the destination for the first record, after which no trace is active;
+    /// `ShutdownInProgress`, and `Busy` in a call of a trace writer, without a call of `create`.
+    pub fn start_trace(
+        &self,
+        options: &TraceOptions,
+        create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
+    ) -> Result<()> {
         let shared = self.shared();
         shared.context.check_process()?;
-        shared.trace.start(&shared.context, options, writer, || {
-            shared.lifecycle.check_open()
-        })
+        let may_start = || shared.lifecycle.check_open();
+        shared
+            .trace
+            .start(&shared.context, options, may_start, create)
     }
 
     /// Ends the trace.

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_format::batch::WriteBatch as Encoded;
 use cairn_format::trace::{BEGIN, END, METADATA_LEN, Metadata, Query, TraceVersions};
-use cairn_options::ReadOptions;
+use cairn_options::{ReadOptions, WriteOptions};
 use cairn_platform::io::run_apart;
 use cairn_platform::sync::{Condvar, Mutex};
 use cairn_types::{Code, Error, Result};
 
 use super::file::TraceReader;
+use super::prepared::PreparedSections;
 use crate::db::Db;
 use crate::db::handle::Family;
 use crate::write::batch::WriteBatch;
@@ -41,6 +43,8 @@ pub struct TraceRecord {
     /// The record with its metadata.
     bytes: Vec<u8>,
     versions: Arc<TraceVersions>,
+    /// The writes that take effect with a batch that has markers of prepared transactions.
+    effect: Option<Encoded>,
 }
 
 impl TraceRecord {
@@ -115,7 +119,7 @@ impl Target {
         let query = record.query()?;
         let clock = self.db.clock();
         let start_micros = clock.wall_micros();
-        let outcome = self.outcome(&query)?;
+        let outcome = self.outcome(&query, record.effect.as_ref())?;
         Ok(TraceRecordResult {
             outcome,
             start_micros,
@@ -123,10 +127,17 @@ impl Target {
         })
     }
 
-    fn outcome(&self, query: &Query<'_>) -> Result<Replayed> {
+    /// Executes `query`. A write has the `effect`, if it is given.
+    fn outcome(&self, query: &Query<'_>, effect: Option<&Encoded>) -> Result<Replayed> {
         match query {
             Query::Write(batch) => {
-                self.db.write(&WriteBatch::from_data(batch)?)?;
+                let batch = effect.map_or(*batch, Encoded::as_bytes);
+                if effect.is_none_or(|effect| !effect.is_empty()) {
+                    // Values in the trace have the dates of a database with a time to live.
+                    let batch = WriteBatch::from_data(batch)?;
+                    let options = WriteOptions::default();
+                    self.db.shared().write_dated_if(&batch, &options, None)?;
+                }
                 Ok(Replayed::Written)
             }
             Query::Get { family, key } => {
@@ -171,11 +182,15 @@ impl Target {
 
 /// Replays a trace on a database: [`Replayer::prepare`] reads its header, then either [`Replayer::replay`] executes all
 /// operations, or [`Replayer::next`] returns them one by one for [`Replayer::execute`].
+///
+/// Values are written as they are in the trace. That of a database with a time to live has their dates, and is replayed
+/// on such a database. Transactions that a RocksDB prepared are written when they are committed.
 pub struct Replayer {
     target: Target,
     reader: Box<dyn TraceReader>,
     /// The versions and the start of the trace, once it is prepared.
     header: Option<(Arc<TraceVersions>, u64)>,
+    sections: PreparedSections,
     ended: bool,
 }
 
@@ -197,6 +212,7 @@ impl Replayer {
             },
             reader,
             header: None,
+            sections: PreparedSections::default(),
             ended: false,
         })
     }
@@ -209,6 +225,7 @@ impl Replayer {
     /// a later version of the format.
     pub fn prepare(&mut self) -> Result<()> {
         self.header = None;
+        self.sections = PreparedSections::default();
         self.reader.reset()?;
         let Some((metadata, record)) = self.read()? else {
             return Err(Error::incomplete("the trace is empty"));
@@ -260,12 +277,20 @@ impl Replayer {
             return Err(Error::incomplete("Trace end."));
         }
         match self.read()? {
-            Some((metadata, bytes)) if metadata.kind != END => Ok(TraceRecord {
-                micros: metadata.micros,
-                kind: metadata.kind,
-                bytes,
-                versions,
-            }),
+            Some((metadata, bytes)) if metadata.kind != END => {
+                let mut record = TraceRecord {
+                    micros: metadata.micros,
+                    kind: metadata.kind,
+                    bytes,
+                    versions,
+                    effect: None,
+                };
+                // The execution reports an error, and may have another order.
+                if let Ok(Query::Write(batch)) = record.query() {
+                    record.effect = self.sections.effect(batch).unwrap_or(None);
+                }
+                Ok(record)
+            }
             _ => {
                 self.ended = true;
                 Err(Error::incomplete("Trace end."))

@@ -129,7 +129,6 @@ impl Shared {
                 "an ingested batch is not logged: disableWAL has to be set",
             ));
         }
-        let given = batch;
         self.with_stored(batch, |batch| {
             self.check_write(batch, options)?;
             let write = |check: Option<Check<'_>>| {
@@ -150,7 +149,7 @@ impl Shared {
             };
             match self.trace.is_on() {
                 false => write(None),
-                true => self.trace_write(given.data(), None, write),
+                true => self.trace_write(batch.data(), None, write),
             }
         })
     }

@@ -106,17 +106,26 @@ impl Shared {
         options: &WriteOptions,
         check: Option<Check<'_>>,
     ) -> Result<()> {
-        let given = batch;
-        self.with_stored(batch, |batch| {
-            self.check_write(batch, options)?;
-            cairn_wal::check_record(batch.data().len() as u64)?;
-            if self.trace.is_on() {
-                return self.trace_write(given.data(), check, |check| {
-                    self.write_stored(batch, options, check)
-                });
-            }
-            self.write_stored(batch, options, check)
-        })
+        self.with_stored(batch, |batch| self.write_dated_if(batch, options, check))
+    }
+
+    /// [`Shared::write_if`] for a batch in its stored form: with a date after each value, if the database has a time to
+    /// live.
+    #[inline]
+    pub(crate) fn write_dated_if(
+        self: &Arc<Self>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        check: Option<Check<'_>>,
+    ) -> Result<()> {
+        self.check_write(batch, options)?;
+        cairn_wal::check_record(batch.data().len() as u64)?;
+        if self.trace.is_on() {
+            return self.trace_write(batch.data(), check, |check| {
+                self.write_stored(batch, options, check)
+            });
+        }
+        self.write_stored(batch, options, check)
     }
 
     /// Writes `batch`, in its stored form, which has passed the checks.

@@ -130,8 +130,10 @@ pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
         false => 2 * trigger,
     };
     let soft = limits.soft_bytes;
-    i64::try_from(load.level_zero_files).unwrap_or(i64::MAX) >= files.max(1)
-        || (soft > 0 && load.pending_bytes >= soft / 4)
+    // With a negative trigger, no compaction reduces the number of files.
+    let many_files =
+        trigger >= 0 && i64::try_from(load.level_zero_files).unwrap_or(i64::MAX) >= files.max(1);
+    many_files || (soft > 0 && load.pending_bytes >= soft / 4)
 }
 
 /// Returns the bytes per second shared by all low-priority writes while compactions are behind: an eighth of
@@ -298,6 +300,23 @@ mod tests {
         assert!(!with(7, 0) && with(8, 0));
         assert!(!with(0, 1 << 30) && with(0, 16 << 30));
         assert_eq!(low_pri_rate(&DbOptions::default()), 2 << 20);
+    }
+
+    #[test]
+    fn files_do_not_count_with_a_negative_trigger() {
+        let options = FamilyOptions {
+            level0_file_num_compaction_trigger: -1,
+            ..FamilyOptions::default()
+        };
+        let with = |level_zero_files, pending_bytes| {
+            let load = Load {
+                level_zero_files,
+                pending_bytes,
+                ..Load::default()
+            };
+            is_behind(load, &options)
+        };
+        assert!(!with(1000, 0) && with(0, 16 << 30));
     }
 
     #[test]

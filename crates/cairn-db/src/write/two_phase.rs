@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use cairn_format::batch::{HEADER_LEN, PreparePolicy, Record, WriteBatch as Encoded};
-use cairn_format::dated;
+use cairn_format::batch::{HEADER_LEN, PreparePolicy, WriteBatch as Encoded};
 use cairn_options::WriteOptions;
-use cairn_types::{Error, FileNumber, Malformed, Result};
+use cairn_types::{Error, FileNumber, Result};
 
 use crate::db::Db;
 use crate::shared::Shared;
@@ -155,7 +154,7 @@ impl Shared {
             };
             let written = match is_commit && self.trace.is_on() {
                 false => write(None),
-                true => plain_writes(&section, self.context.dated)
+                true => plain_writes(&section)
                     .and_then(|plain| self.trace_write(plain.as_bytes(), None, write)),
             };
             match written {
@@ -286,27 +285,13 @@ fn logged(options: &WriteOptions) -> WriteOptions {
     }
 }
 
-/// Returns the writes of a section that is committed as one plain batch: without markers, and if they are `dated`,
-/// without the dates.
+/// Returns the writes of a section that is committed as one plain batch.
 #[cold]
-fn plain_writes(section: &Encoded, dated: bool) -> Result<Encoded> {
-    let malformed = |malformed: Malformed| malformed.in_file("a prepared section", 0);
-    let undated = |value| match dated {
-        false => Ok(value),
-        true => dated::split(value).map(|(value, _)| value),
-    };
+fn plain_writes(section: &Encoded) -> Result<Encoded> {
     let mut plain = Encoded::new();
     for record in section.view().records() {
-        let mut record = record.map_err(malformed)?;
-        match &mut record {
-            Record::BeginPrepare(_) | Record::EndPrepare { .. } => continue,
-            Record::Put { value, .. } | Record::TimedPut { value, .. } => {
-                *value = undated(value).map_err(malformed)?;
-            }
-            Record::Merge { operand, .. } => *operand = undated(operand).map_err(malformed)?,
-            _ => {}
-        }
-        plain.push(&record)?;
+        // Markers are not copied.
+        plain.push(&record.map_err(|malformed| malformed.in_file("a prepared section", 0))?)?;
     }
     Ok(plain)
 }

@@ -74,7 +74,6 @@ impl Shared {
             awaits_log: Cell::new(!options.disable_wal),
             panic: RefCell::default(),
         };
-        let given = batch;
         let written = self.with_stored(batch, |batch| {
             self.check_write(batch, options)?;
             cairn_wal::check_record(batch.data().len() as u64)?;
@@ -86,7 +85,7 @@ impl Shared {
             };
             match self.trace.is_on() {
                 false => write(None),
-                true => self.trace_write(given.data(), None, write),
+                true => self.trace_write(batch.data(), None, write),
             }
         });
         if let Some(panic) = calls.panic.into_inner() {

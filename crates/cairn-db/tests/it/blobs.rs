@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, Range, SizeApproximationOptions};
 use cairn_memory::{BlockCache, CacheOptions, CacheRole};
+use cairn_observe::perf::{self, PerfLevel, PerfMetric};
+use cairn_observe::statistics::Ticker;
 use cairn_options::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, CompactionOptions,
     FamilyOptions, PrepopulateBlobCache, ReadOptions, ReadTier,
@@ -79,6 +81,61 @@ fn all(policy: BlobGarbageCollectionPolicy, cutoff: f64) -> CompactRangeOptions 
         blob_garbage_collection_policy: policy,
         blob_garbage_collection_age_cutoff: cutoff,
         ..CompactRangeOptions::default()
+    }
+}
+
+/// The number of entries that an iterator returns with `max_skippable_internal_keys` of 1.
+fn walk(db: &Db, back: bool, allow_unprepared_value: bool) -> usize {
+    let mut iter = db.iter_with(&ReadOptions {
+        max_skippable_internal_keys: 1,
+        allow_unprepared_value,
+        ..ReadOptions::default()
+    });
+    let mut found = 0;
+    match back {
+        false => iter.seek_to_first(),
+        true => iter.seek_to_last(),
+    }
+    while iter.valid() {
+        found += 1;
+        assert!(iter.prepare_value());
+        match back {
+            false => iter.next(),
+            true => iter.prev(),
+        }
+    }
+    iter.status().unwrap();
+    found
+}
+
+/// An entry that is returned is not skipped, even if its value or its columns are in a blob file; a deletion is.
+#[test]
+fn entries_with_values_in_blob_files_are_not_skipped() {
+    for has_deletions in [false, true] {
+        let db = opened(&World::in_memory(), with_blobs());
+        for n in 0..20 {
+            match n % 3 {
+                0 if has_deletions => db.delete(&key(n)).unwrap(),
+                1 => db.put_entity(&key(n), &[(b"", &[7; 500])]).unwrap(),
+                _ => db.put(&key(n), &[7; 500]).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+        let deleted = if has_deletions { 7 } else { 0 };
+        for (back, deferred) in [(false, false), (false, true), (true, false), (true, true)] {
+            let statistics = db.statistics().unwrap();
+            let before = statistics.ticker(Ticker::NumberIterSkip);
+            perf::set_level(PerfLevel::EnableCount);
+            perf::reset();
+            assert_eq!(walk(&db, back, deferred), 20 - deleted, "{back} {deferred}");
+            let left = perf::metric(PerfMetric::InternalKeySkippedCount);
+            perf::set_level(PerfLevel::Disable);
+            let skipped = statistics.ticker(Ticker::NumberIterSkip) - before;
+            assert_eq!(skipped, deleted as u64, "{back} {deferred}");
+            // RocksDB's definition includes each entry that is left, and backward deletions too.
+            let expected = if back { 20 } else { 20 - deleted };
+            assert_eq!(left, expected as u64, "{back} {deferred}");
+        }
     }
 }
 

@@ -280,6 +280,41 @@ fn all_memory_is_charged_to_the_budget() {
     assert_eq!(cache.charged(MemoryUse::WriteBuffer), 0);
 }
 
+/// Regression: a row cache was beyond the budget, and was not in the report.
+#[test]
+fn a_row_cache_is_charged_to_the_budget() {
+    let (budget, world) = (MemoryBudget::new(64 * MIB).unwrap(), World::in_memory());
+    let rows = Arc::new(BlockCache::new(8 * MIB, CacheOptions::default()));
+    let options = DbOptions {
+        memory_budget: Some(budget.clone()),
+        row_cache: Some(rows.clone()),
+        ..db_options()
+    };
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: Some(&FamilyOptions::default()),
+        read_only: false,
+        world,
+    })
+    .unwrap();
+    fill(&db, 1000);
+    db.flush().unwrap();
+    for n in 0..1000_u32 {
+        assert!(db.get(&n.to_be_bytes()).unwrap().is_some());
+    }
+    let charged = budget.cache().charged(MemoryUse::RowCache);
+    assert!(rows.usage() > 900_000, "{rows:?}");
+    assert!(
+        charged.abs_diff(rows.usage()) < CacheCharge::STEP,
+        "{charged} of {rows:?}"
+    );
+    let report = db.property("cairn.memory").unwrap();
+    let line = format!("\"capacity\":{}", 8 * MIB);
+    assert!(report.replace(' ', "").contains(&line), "{report}");
+}
+
 #[test]
 fn the_option_has_a_text_form() {
     let options = DbOptions::from_text("memory_budget=64M").unwrap();

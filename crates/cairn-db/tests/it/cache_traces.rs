@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use cairn_db::{
     Db, FamilyDescriptor, FileTraceReader, FileTraceWriter, OpenRequest, SampledTraceOptions,
-    TraceReader, TraceWriter, open,
+    TraceOptions, TraceReader, TraceWriter, open,
 };
 use cairn_format::filter::FilterPolicy;
 use cairn_format::key;
@@ -15,6 +15,7 @@ use cairn_format::trace::block_cache::{Access, CacheCaller, TracedBlock, WriterV
 use cairn_format::trace::io::IoOperation;
 use cairn_format::trace::{METADATA_LEN, Metadata};
 use cairn_memory::{BlockCache, CacheOptions};
+use cairn_observe::{Level, LogSink};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions,
     ReadTier, WriteOptions,
@@ -617,6 +618,55 @@ fn an_awaited_get_is_recorded_once() {
         blocks,
         [TracedBlock::Filter, TracedBlock::Index, TracedBlock::Data]
     );
+}
+
+/// A destination of the info log that ends the query trace when it fails.
+#[derive(Default)]
+struct Ender {
+    db: Mutex<Option<Db>>,
+    ended: Mutex<Vec<Result<()>>>,
+}
+
+impl LogSink for Ender {
+    fn log(&self, _: Level, message: &str) {
+        let db = match message.contains("query trace") {
+            true => self.db.lock().take(),
+            false => None,
+        };
+        if let Some(db) = db {
+            self.ended.lock().push(db.end_trace());
+        }
+    }
+}
+
+/// The failure of a query trace is logged without its lock: the destination of the info log may end the trace.
+#[test]
+fn a_query_trace_that_fails_may_be_ended_by_the_destination_of_the_info_log() {
+    let ender = Arc::new(Ender::default());
+    let options = DbOptions {
+        info_log: Some(ender.clone()),
+        ..db_options()
+    };
+    let db = open_at(&World::in_memory(), "/db", &options);
+    let start = || {
+        *ender.db.lock() = Some(db.clone());
+        let fails = || Err(Error::io_text("no space"));
+        db.start_trace(&TraceOptions::default(), || {
+            Ok(Box::new(Called(Box::new(fails), 0)))
+        })
+    };
+    start().unwrap();
+    db.put(b"k", b"v").unwrap();
+    let code = |ended: Result<()>| ended.unwrap_err().code();
+    let failed = ender.ended.lock().pop().expect("the failure is logged");
+    assert_eq!(code(failed), Code::IoError);
+    assert_eq!(code(db.end_trace()), Code::IoError);
+    // The next trace ends one that has failed to write its end, and is ended in turn.
+    start().unwrap();
+    start().unwrap();
+    let second = ender.ended.lock().pop().expect("the failure is logged");
+    second.unwrap_err();
+    assert_eq!(code(db.end_trace()), Code::IoError);
 }
 
 /// The info log lists its directory with its lock held when it starts a new file. An I/O trace that failed at this

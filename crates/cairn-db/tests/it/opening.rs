@@ -373,6 +373,114 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
     assert!(openings.load(SeqCst) > 2);
 }
 
+/// A read-only opening of the database in `/db`.
+fn read_only(world: &World, options: &DbOptions, families: &[&str]) -> Result<Db> {
+    let families = families.iter();
+    let families = families.map(|name| FamilyDescriptor::new(*name, FamilyOptions::default()));
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &families.collect::<Vec<_>>(),
+        others: None,
+        read_only: true,
+        world: world.clone(),
+    })
+}
+
+/// Regression: a read-only opening was rejected with `error_if_exists`, which is about the creation of a database.
+#[test]
+fn a_read_only_opening_ignores_error_if_exists() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    db.put(b"a", b"1").unwrap();
+    // Best-efforts recovery reads no log.
+    db.flush().unwrap();
+    db.close().unwrap();
+    for best_efforts_recovery in [false, true] {
+        let options = DbOptions {
+            error_if_exists: true,
+            best_efforts_recovery,
+            ..db_options()
+        };
+        let db = read_only(&world, &options, &["default"]).unwrap();
+        assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+}
+
+/// Regression: a read-only opening tried to create the families that are missing.
+#[test]
+fn a_read_only_opening_does_not_find_a_missing_family() {
+    let world = World::in_memory();
+    open_with(&world, &db_options(), false).close().unwrap();
+    for create_missing_column_families in [false, true] {
+        let options = DbOptions {
+            create_missing_column_families,
+            ..db_options()
+        };
+        let error = read_only(&world, &options, &["default", "new"]).map(drop);
+        let error = error.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(
+            error.text().contains("Column family not found: new"),
+            "{error}"
+        );
+    }
+}
+
+/// Regression: an IDENTITY without a text prevented the opening of a database whose MANIFEST has no id.
+#[test]
+fn an_identity_without_a_text_is_replaced() {
+    for damaged in [&b"\n"[..], b"\xff\xfe"] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            write_dbid_to_manifest: false,
+            ..db_options()
+        };
+        open_with(&world, &options, false).close().unwrap();
+        let path = Path::new("/db/IDENTITY");
+        world.fs.remove(path).unwrap();
+        let file = world.fs.create(path, FileMode::default()).unwrap();
+        file.append(damaged).unwrap();
+        file.close().unwrap();
+        let db = open_with(&world, &options, false);
+        let id = db.identity().to_owned();
+        assert!(id.len() > 8, "{id:?}");
+        db.close().unwrap();
+        let db = open_with(&world, &options, false);
+        assert_eq!(db.identity(), id);
+    }
+}
+
+/// Regression: a database could not be created below a directory that may be searched and not read.
+#[test]
+fn the_directory_above_a_new_database_need_not_be_readable() {
+    for (fault, may_open) in [(Fault::Denied, true), (Fault::InputOutput, false)] {
+        let sim = SimWorld::new(3);
+        sim.world.fs.create_dir_all(Path::new("/home")).unwrap();
+        let request = OpenRequest {
+            path: Path::new("/home/db"),
+            options: &db_options(),
+            families: &[],
+            others: None,
+            read_only: false,
+            world: sim.world.clone(),
+        };
+        let above = || {
+            sim.fs
+                .set_plan(failing(Call::SyncDirectory, "home", fault, usize::MAX))
+        };
+        above();
+        let opened = open(&request);
+        assert_eq!(opened.is_ok(), may_open, "{fault}");
+        sim.fs.set_plan(FaultPlan::default());
+        let db = opened.or_else(|_| open(&request)).unwrap();
+        db.put(b"a", b"1").unwrap();
+        above();
+        let copied = db.create_checkpoint(Path::new("/home/copy"), 0);
+        assert_eq!(copied.is_ok(), may_open, "{fault}");
+    }
+}
+
 /// Regression: an existing database could not be opened with a new directory of logs unless it could be created as well.
 #[test]
 fn a_new_directory_of_logs_is_created() {

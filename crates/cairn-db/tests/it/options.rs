@@ -6,12 +6,15 @@ use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, check_options_compatibility, load_latest_options};
 use cairn_options::file::OptionsFile;
-use cairn_options::{CompactionStyle, DbOptions, FamilyOptions, Options, ReadOptions};
+use cairn_options::{
+    CompactionStyle, DbOptions, FamilyOptions, Options, ReadOptions, WaitForCompactOptions,
+};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
 
 use crate::basic::{self, db_options, open_at, small};
+use crate::controls::files;
 use crate::wal::open_with;
 
 fn options_files(world: &World) -> Vec<String> {
@@ -224,6 +227,43 @@ fn a_stall_ends_when_its_trigger_is_raised() {
     .unwrap();
     assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(0));
     db.put(b"x", b"1").unwrap();
+}
+
+/// Regression: a negative trigger was in effect as 1, also in the OPTIONS file.
+#[test]
+fn a_negative_trigger_disables_compactions_by_the_number_of_files() {
+    let trigger = "level0_file_num_compaction_trigger";
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        for at_open in [true, false] {
+            let world = World::in_memory();
+            let mut family = FamilyOptions {
+                compaction_style: style,
+                ..small()
+            };
+            if at_open {
+                family.level0_file_num_compaction_trigger = -1;
+            }
+            let db = basic::open_with(&world, &db_options(), &family).expect("it opens");
+            if !at_open {
+                db.set_options(&[(trigger, "-1")])
+                    .expect("a dynamic option");
+            }
+            for n in 0..12_u8 {
+                db.put(b"a", &[n]).expect("a write");
+                db.put(b"b", &[n]).expect("a write");
+                db.flush().expect("a flush");
+            }
+            db.wait_for_compact(&WaitForCompactOptions::default())
+                .expect("nothing is due");
+            assert_eq!(files(&db, 1), [12], "{style:?}, at open: {at_open}");
+            let kept = &newest(&world).families[0].1;
+            assert_eq!(kept.level0_file_num_compaction_trigger, -1);
+            db.set_options(&[(trigger, "4")]).expect("a dynamic option");
+            db.wait_for_compact(&WaitForCompactOptions::default())
+                .expect("a compaction is due");
+            assert!(files(&db, 1)[0] < 4, "{style:?}, at open: {at_open}");
+        }
+    }
 }
 
 #[test]

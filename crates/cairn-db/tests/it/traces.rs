@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cairn_db::{
     Db, FamilyDescriptor, FileTraceReader, FileTraceWriter, OpenRequest, Query, ReplayOptions,
-    Replayed, Replayer, Seek, TraceFilter, TraceOptions, TraceReader, TraceRecord, TraceWriter,
-    WriteBatch, open,
+    Replayed, Replayer, SampledTraceOptions, Seek, TraceFilter, TraceOptions, TraceReader,
+    TraceRecord, TraceWriter, WriteBatch, open,
 };
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
@@ -43,9 +43,13 @@ pub(crate) fn open_db(world: &World, path: &str) -> Db {
 }
 
 pub(crate) fn start(db: &Db, options: &TraceOptions) {
-    let writer = FileTraceWriter::create(db.world(), Path::new(TRACE)).expect("a new file");
-    db.start_trace(options, Box::new(writer))
-        .expect("it starts");
+    start_at(db, Path::new(TRACE), options).expect("it starts");
+}
+
+fn start_at(db: &Db, path: &Path, options: &TraceOptions) -> Result<()> {
+    db.start_trace(options, || {
+        Ok(Box::new(FileTraceWriter::create(db.world(), path)?))
+    })
 }
 
 fn reader(world: &World) -> Box<dyn TraceReader> {
@@ -261,7 +265,8 @@ fn a_trace_that_is_not_ended_is_ended_by_the_next_one_and_by_closing() {
     let db = open_db(&world, "/db");
     assert_eq!(db.end_trace().unwrap_err().code(), Code::IoError);
     let (first, ended) = Probe::new();
-    db.start_trace(&TraceOptions::default(), first).unwrap();
+    db.start_trace(&TraceOptions::default(), || Ok(first))
+        .unwrap();
     assert!(!ended.lock().closed);
     start(&db, &TraceOptions::default());
     assert!(ended.lock().closed);
@@ -270,7 +275,8 @@ fn a_trace_that_is_not_ended_is_ended_by_the_next_one_and_by_closing() {
     let other = open_db(&world, "/other");
     assert_eq!(records(&other).len(), 1);
     let (late, _) = Probe::new();
-    let refused = db.start_trace(&TraceOptions::default(), late).unwrap_err();
+    let refused = db.start_trace(&TraceOptions::default(), || Ok(late));
+    let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::ShutdownInProgress);
 }
 
@@ -327,7 +333,7 @@ fn a_failed_or_panicking_writer_fails_no_operation() {
                 preserve_write_order,
                 ..TraceOptions::default()
             };
-            db.start_trace(&options, writer).unwrap();
+            db.start_trace(&options, || Ok(writer)).unwrap();
             probed.lock().call = Some(Box::new(failure));
             db.put(b"k", b"v").unwrap();
             assert!(db.get(b"k").unwrap().is_some());
@@ -341,7 +347,8 @@ fn a_failed_or_panicking_writer_fails_no_operation() {
         }
     }
     let (writer, probed) = Probe::new();
-    db.start_trace(&TraceOptions::default(), writer).unwrap();
+    db.start_trace(&TraceOptions::default(), || Ok(writer))
+        .unwrap();
     probed.lock().has_no_size = true;
     db.put(b"k", b"v").unwrap();
     assert_eq!(db.end_trace().unwrap_err().code(), Code::Aborted);
@@ -356,7 +363,7 @@ fn a_writer_that_uses_the_database_does_not_deadlock() {
             preserve_write_order,
             ..TraceOptions::default()
         };
-        db.start_trace(&options, writer).unwrap();
+        db.start_trace(&options, || Ok(writer)).unwrap();
         let inner = db.clone();
         let call = move || {
             assert!(inner.get(b"none").unwrap().is_none());
@@ -440,27 +447,9 @@ fn a_transaction_is_recorded_when_it_is_committed_and_a_condition_that_fails_is_
 }
 
 #[test]
-fn the_values_of_a_database_with_a_time_to_live_are_recorded_without_dates() {
+fn the_values_of_a_database_with_a_time_to_live_are_recorded_with_their_dates() {
     let world = World::in_memory();
-    let open_dated = |path: &str| {
-        let family = FamilyOptions {
-            value_ttl: Some(0),
-            ..small()
-        };
-        let opened = open(&OpenRequest {
-            path: Path::new(path),
-            options: &DbOptions {
-                allow_2pc: true,
-                ..db_options()
-            },
-            families: &[FamilyDescriptor::new("default", family)],
-            others: None,
-            read_only: false,
-            world: world.clone(),
-        });
-        opened.expect("a new database opens")
-    };
-    let db = open_dated("/db");
+    let db = open_dated(&world, "/db");
     start(&db, &TraceOptions::default());
     db.put(b"a", b"single").unwrap();
     let mut batch = WriteBatch::new();
@@ -470,12 +459,188 @@ fn the_values_of_a_database_with_a_time_to_live_are_recorded_without_dates() {
     db.commit_prepared(b"one", &WriteOptions::default())
         .unwrap();
     db.end_trace().unwrap();
-    let copy = open_dated("/copy");
-    let mut replayer = Replayer::new(&copy, &[], reader(&world)).unwrap();
-    replayer.prepare().unwrap();
-    replayer.replay(&at_once(1), None).unwrap();
+    let copy = open_dated(&world, "/copy");
+    replay_default(&copy);
     assert_eq!(copy.get(b"a").unwrap().as_deref(), Some(&b"single"[..]));
     assert_eq!(copy.get(b"b").unwrap().as_deref(), Some(&b"prepared"[..]));
+
+    // Like RocksDB's, the replay on another database does not remove the dates.
+    let undated = open_db(&world, "/undated");
+    replay_default(&undated);
+    for (key, value) in [(b"a", &b"single"[..]), (b"b", b"prepared")] {
+        let found = undated.get(key).unwrap().unwrap();
+        assert_eq!(found.strip_prefix(value).map(<[u8]>::len), Some(4));
+    }
+}
+
+/// Opens a database whose values have dates, and no time to live.
+fn open_dated(world: &World, path: &str) -> Db {
+    let family = FamilyOptions {
+        value_ttl: Some(0),
+        ..small()
+    };
+    let opened = open(&OpenRequest {
+        path: Path::new(path),
+        options: &DbOptions {
+            allow_2pc: true,
+            ..db_options()
+        },
+        families: &[FamilyDescriptor::new("default", family)],
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    });
+    opened.expect("a new database opens")
+}
+
+/// Replays the trace on `db`, with a handle of the default family.
+fn replay_default(db: &Db) {
+    let mut replayer = Replayer::new(db, &[], reader(db.world())).expect("its family");
+    replayer.prepare().expect("a header");
+    replayer.replay(&at_once(1), None).expect("no fault");
+}
+
+/// Makes the trace `bytes` that of the test.
+fn store(world: &World, bytes: &[u8]) {
+    let file = world.fs.create(Path::new(TRACE), FileMode::default());
+    file.expect("a new file").append(bytes).expect("no fault");
+}
+
+/// Values that RocksDB 11.12 traced with their dates have one date after the replay.
+#[test]
+fn a_trace_of_rocksdb_with_dated_values_is_replayed() {
+    let world = World::in_memory();
+    let trace = include_bytes!("../../../cairn-format/testdata/queries_ttl_11_12.trace");
+    store(&world, trace);
+    let db = open_dated(&world, "/db");
+    replay_default(&db);
+    assert_eq!(
+        db.get(b"granite").unwrap().as_deref(),
+        Some(&b"igneous"[..])
+    );
+    assert_eq!(db.get(b"chalk").unwrap().as_deref(), Some(&b""[..]));
+    assert!(db.get(b"slate").unwrap().is_none());
+}
+
+/// Transactions that RocksDB 11.12 prepared take effect when they are committed, also past the memtable, where its
+/// trace does not repeat the section.
+#[test]
+fn a_trace_of_rocksdb_with_prepared_transactions_is_replayed() {
+    for threads in [1, 4] {
+        let world = World::in_memory();
+        let trace = include_bytes!("../../../cairn-format/testdata/queries_prepared_11_12.trace");
+        store(&world, trace);
+        let db = open_db(&world, "/db");
+        replayer(&db).replay(&at_once(threads), None).unwrap();
+        let has = |key: &[u8]| db.get(key).unwrap().is_some();
+        assert!(has(b"committed") && has(b"between") && has(b"bypassing"));
+        assert!(!has(b"rolled back"));
+        assert!(db.prepared().unwrap().is_empty());
+    }
+}
+
+/// The file of a trace is truncated where it is: a symbolic link is followed, and permissions stay.
+#[cfg(unix)]
+#[test]
+fn the_file_of_a_trace_is_not_replaced() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    type Start = fn(&Db, &Path) -> Result<()>;
+    let starts: [Start; 3] = [
+        |db, path| start_at(db, path, &TraceOptions::default()),
+        |db, path| {
+            db.start_block_cache_trace(&SampledTraceOptions::default(), || {
+                Ok(Box::new(FileTraceWriter::create(db.world(), path)?))
+            })
+        },
+        |db, path| {
+            db.start_io_trace(&SampledTraceOptions::default(), || {
+                Ok(Box::new(FileTraceWriter::create(db.world(), path)?))
+            })
+        },
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_db(&World::posix(), dir.path().join("db").to_str().unwrap());
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+    symlink(&target, &link).unwrap();
+    for start in starts {
+        std::fs::write(&target, vec![7; 1 << 20]).unwrap();
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
+        start(&db, &link).unwrap();
+    }
+    db.end_trace().unwrap();
+    db.end_block_cache_trace().unwrap();
+    db.end_io_trace().unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    let found = std::fs::metadata(&target).unwrap();
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    assert!((1..1 << 20).contains(&found.len()), "{}", found.len());
+    // A directory, in place of any path that is not a file.
+    let error = start_at(&db, dir.path(), &TraceOptions::default()).unwrap_err();
+    assert_eq!(error.code(), Code::IoError, "{error}");
+    db.close().unwrap();
+}
+
+/// A trace in the file of the active one begins when that is complete.
+#[test]
+fn a_trace_may_restart_in_its_file() {
+    let world = World::in_memory();
+    let db = open_db(&world, "/db");
+    start(&db, &TraceOptions::default());
+    for n in 0..100_u32 {
+        db.put(&n.to_be_bytes(), &[7; 1000]).unwrap();
+    }
+    start(&db, &TraceOptions::default());
+    db.put(b"second", b"v").unwrap();
+    db.end_trace().unwrap();
+    assert_eq!(written_keys(&db), ["second"]);
+    assert_eq!(records(&db).len(), 1);
+    let len = world.fs.status(Path::new(TRACE)).unwrap().len;
+    assert!(len < 300, "{len}");
+    // If the file cannot be created, there is no trace.
+    start(&db, &TraceOptions::default());
+    start_at(&db, Path::new("/no/folder"), &TraceOptions::default()).unwrap_err();
+    assert_eq!(db.end_trace().unwrap_err().code(), Code::IoError);
+}
+
+/// A write that a read-only database refuses is not traced: a replay would perform it.
+#[test]
+fn the_writes_of_a_read_only_database_are_not_recorded() {
+    let world = World::in_memory();
+    let db = open_db(&world, "/db");
+    db.put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    let families = ["default", "other"].map(|name| FamilyDescriptor::new(name, small()));
+    let reader = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &families,
+        others: None,
+        read_only: true,
+        world: world.clone(),
+    });
+    let reader = reader.unwrap();
+    for preserve_write_order in [false, true] {
+        let options = TraceOptions {
+            preserve_write_order,
+            ..TraceOptions::default()
+        };
+        start(&reader, &options);
+        let mut batch = WriteBatch::new();
+        batch.put(b"k", b"refused");
+        let ingested = WriteOptions {
+            disable_wal: true,
+            ..WriteOptions::default()
+        };
+        for refused in [reader.write(&batch), reader.ingest_batch(&batch, &ingested)] {
+            assert_eq!(refused.unwrap_err().code(), Code::NotSupported);
+        }
+        reader.get(b"k").unwrap();
+        reader.end_trace().unwrap();
+        let all = records(&reader);
+        assert_eq!(all.len(), 1);
+        assert!(matches!(all[0].query(), Ok(Query::Get { .. })));
+    }
 }
 
 #[test]
@@ -623,13 +788,12 @@ fn failures_of_the_trace_file_are_reported_by_the_trace_only() {
             lasts: usize::MAX,
         };
         sim.fs.set_plan(FaultPlan::new(vec![rule]));
-        let writer = FileTraceWriter::create(db.world(), Path::new(TRACE));
+        let started = start_at(&db, Path::new(TRACE), &TraceOptions::default());
         if fails_at_start {
-            assert_eq!(writer.unwrap_err().code(), Code::IoError, "{call:?}");
+            assert_eq!(started.unwrap_err().code(), Code::IoError, "{call:?}");
             continue;
         }
-        db.start_trace(&TraceOptions::default(), Box::new(writer.unwrap()))
-            .unwrap();
+        started.unwrap();
         for n in 0..40_u32 {
             db.put(&n.to_be_bytes(), &[7; 4000]).unwrap();
         }

@@ -8,7 +8,7 @@ use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::Result;
 
 use crate::watched::{Hook, Watched};
-use crate::{SECONDARY, content, open_follower, open_primary, process};
+use crate::{SECONDARY, Saved, content, open_follower, open_primary, process, write_and_close};
 
 /// A failure of the `count`th `call` on files with this end of their names, and of all later ones.
 fn failing(call: Call, name_end: &str, count: usize) -> FaultRule {
@@ -136,5 +136,39 @@ fn readers_that_open_a_table_at_the_same_time_share_its_copy() {
             }
         });
         assert!(temporaries(&sim).is_empty());
+    }
+}
+
+/// Regression: a table that a restored leader wrote under the number of another one is copied, also by a follower that
+/// is opened afterwards.
+#[test]
+fn a_table_is_copied_again_after_its_leader_was_restored() {
+    for reopens in [false, true] {
+        // Its files have times.
+        let world = World::in_memory();
+        let open = || open_primary(&world, "disable_auto_compactions=true").unwrap();
+        write_and_close(open(), &[1; 1000]);
+        let saved = Saved::of_primary(&*world.fs);
+        write_and_close(open(), &[2; 1000]);
+        let follower = || open_follower(&world, "follower_refresh_catchup_period_ms=1000000");
+        let mut db = follower().unwrap();
+        let value = |db: &cairn_db::Db| db.get(b"a").unwrap().unwrap()[0];
+        assert_eq!(value(&db), 2);
+        if reopens {
+            db.close().unwrap();
+        }
+        saved.restore(&*world.fs);
+        let leader = open();
+        leader.put(b"a", &[3; 1000]).unwrap();
+        leader.flush().unwrap();
+        leader.put(b"b", &[3; 1000]).unwrap();
+        leader.flush().unwrap();
+        match reopens {
+            true => db = follower().unwrap(),
+            false => db.try_catch_up_with_primary().unwrap(),
+        }
+        assert_eq!(value(&db), 3);
+        assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+        db.close().unwrap();
     }
 }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch};
 use cairn_options::{DbOptions, FamilyOptions};
-use cairn_platform::World;
+use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
+use cairn_platform::{FileSystem, World};
 use cairn_sim::{Rng, SimExecutor, SimWorld};
 use cairn_types::Result;
 
@@ -89,6 +90,48 @@ fn process(sim: &SimWorld, seed: u64) -> World {
         executor: Arc::new(SimExecutor::with_clock(seed, sim.clock.clone())),
         ..sim.world.clone()
     }
+}
+
+/// The files of a primary that is closed, by name.
+struct Saved(Vec<(String, Vec<u8>)>);
+
+impl Saved {
+    fn of_primary(fs: &dyn FileSystem) -> Saved {
+        let read = |name: String| {
+            let path = Path::new(PRIMARY).join(&name);
+            let file = fs.open(&path, FileMode::default()).unwrap();
+            let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+            file.read_up_to_end(0, &mut bytes).unwrap();
+            (name, bytes)
+        };
+        let mut names = fs.list(PRIMARY.as_ref()).unwrap();
+        names.retain(|name| name != "LOCK" && !name.starts_with("LOG"));
+        Saved(names.into_iter().map(read).collect())
+    }
+
+    /// Replaces the files of the primary, which is closed.
+    fn restore(&self, fs: &dyn FileSystem) {
+        for name in fs.list(PRIMARY.as_ref()).unwrap() {
+            if name != "LOCK" && !name.starts_with("LOG") {
+                fs.remove(&Path::new(PRIMARY).join(name)).unwrap();
+            }
+        }
+        for (name, bytes) in &self.0 {
+            let path = Path::new(PRIMARY).join(name);
+            let file = fs.create(&path, FileMode::default()).unwrap();
+            file.append(bytes).unwrap();
+            file.close().unwrap();
+        }
+    }
+}
+
+/// Writes a value to some keys of a primary, each in a table of its own, and closes it.
+fn write_and_close(primary: Db, value: &[u8]) {
+    for key in [b"a", b"b"] {
+        primary.put(key, value).unwrap();
+        primary.flush().unwrap();
+    }
+    primary.close().unwrap();
 }
 
 /// Returns the content of both families.

@@ -12,7 +12,10 @@ use cairn_sim::{Fault, FaultPlan, FaultRule, Rng, SimWorld, Trigger};
 use cairn_types::{Error, Result};
 
 use crate::watched::{Hook, Watched};
-use crate::{Writer, check_prefix, content, open_follower, open_primary, open_secondary, process};
+use crate::{
+    Saved, Writer, check_prefix, content, open_follower, open_primary, open_secondary, process,
+    write_and_close,
+};
 
 /// Options of primaries.
 const OPTIONS: [&str; 7] = [
@@ -283,6 +286,50 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
     }
     observer.db.close().unwrap();
     !ended
+}
+
+/// Regression: the MANIFEST and the blob files of a restored primary, which may have the same numbers as before, are read
+/// from their beginnings.
+#[test]
+fn a_secondary_follows_a_primary_that_was_restored() {
+    for text in [
+        "disable_auto_compactions=true",
+        "enable_blob_files=true;min_blob_size=100;disable_auto_compactions=true",
+    ] {
+        let sim = SimWorld::new(1);
+        let fs = &*sim.fs;
+        let open = |seed| open_primary(&process(&sim, seed), text).unwrap();
+        write_and_close(open(2), &[1; 1000]);
+        let saved = Saved::of_primary(fs);
+        write_and_close(open(3), &[2; 1000]);
+        let secondary = open_secondary(&process(&sim, 4), text).unwrap();
+        assert_eq!(
+            secondary.get(b"a").unwrap().as_deref(),
+            Some(&[2; 1000][..])
+        );
+        let before = content(&secondary).unwrap();
+        let mut iterator = secondary.iter();
+        iterator.seek_to_first();
+        saved.restore(fs);
+        write_and_close(open(5), &[3; 1000]);
+        secondary.try_catch_up_with_primary().unwrap();
+        let primary = open(6);
+        assert_eq!(
+            content(&secondary).unwrap(),
+            content(&primary).unwrap(),
+            "{text}"
+        );
+        // A reader keeps its files.
+        let mut kept = crate::Entries::new();
+        while iterator.valid() {
+            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
+            iterator.next();
+        }
+        iterator.status().unwrap();
+        assert_eq!(kept, before[0], "{text}");
+        drop(iterator);
+        secondary.close().unwrap();
+    }
 }
 
 /// Fails each file operation of a catch-up: it reports the error or tolerates it, keeps its state, and the next

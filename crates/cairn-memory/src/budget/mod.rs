@@ -259,6 +259,7 @@ impl MemoryBudget {
         state.bytes = bytes;
         state.automatic = false;
         state.outside = outside(bytes);
+        state.follow_explicit_caches();
         let split = split::scaled(&state.split, divided, &state.fixed);
         self.put_in_force(state, split);
         Ok(())
@@ -338,19 +339,26 @@ impl MemoryBudget {
         buffers.charge_to(&self.cache);
     }
 
-    /// Charges a cache of explicit size to the budget, until the cache is dropped.
+    /// Charges a cache of explicit size to the budget, until the cache is dropped. A capacity beyond the budget is
+    /// charged as the whole budget.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
             return;
         }
         let mut state = self.state.lock();
         state.follow_explicit_caches();
-        let known =
-            |(one, _): &(Weak<BlockCache>, _)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(cache));
-        if !state.explicit.iter().any(known) {
-            let bytes = cache.capacity();
+        if !state.has_explicit(cache) && !cache.is_charged() {
+            let bytes = cache.capacity().min(state.bytes);
             let charge = CacheCharge::new(self.cache.clone(), MemoryUse::Other, bytes);
             state.explicit.push((Arc::downgrade(cache), charge));
+        }
+    }
+
+    /// Charges the rows in `cache` to the budget, until the cache is dropped. A cache that also stores blocks is
+    /// charged with its capacity by [`MemoryBudget::include_cache`] instead.
+    pub fn include_rows(&self, cache: &Arc<BlockCache>) {
+        if !self.state.lock().has_explicit(cache) {
+            cache.charge_to(&self.cache, MemoryUse::RowCache);
         }
     }
 
@@ -516,11 +524,19 @@ fn outside(bytes: usize) -> usize {
 impl State {
     /// Adjusts the charges of caches with explicit sizes.
     fn follow_explicit_caches(&mut self) {
+        let most = self.bytes;
         self.explicit.retain_mut(|(cache, charge)| {
             let cache = cache.upgrade();
-            charge.set(cache.as_ref().map_or(0, |cache| cache.capacity()));
+            let capacity = cache.as_ref().map_or(0, |cache| cache.capacity());
+            charge.set(capacity.min(most));
             cache.is_some()
         });
+    }
+
+    /// True if the capacity of `cache` is charged.
+    fn has_explicit(&self, cache: &Arc<BlockCache>) -> bool {
+        let mut caches = self.explicit.iter();
+        caches.any(|(one, _)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(cache)))
     }
 
     /// Adds the observations of the last `nanos`.
@@ -599,7 +615,7 @@ impl State {
                 let regions = cache.charged(MemoryUse::WriteBuffer)
                     + cache.charged(MemoryUse::CompressedTier);
                 let charged = cache.all_charged().saturating_sub(regions);
-                charged + split::MIN_CACHE.max(sum / 32)
+                charged.saturating_add(split::MIN_CACHE.max(sum / 32))
             }
             MemoryRegion::Compressed | MemoryRegion::PageCache => 0,
         };

@@ -136,6 +136,59 @@ fn memtables_and_explicit_caches_take_from_the_cache() {
     assert_eq!(budget.cache().charged(MemoryUse::Other), 0);
 }
 
+/// Regression: caches of unlimited capacity are charged as the whole budget, in few steps and without overflow.
+#[test]
+fn unlimited_explicit_caches_are_charged_as_the_whole_budget() {
+    let budget = MemoryBudget::new(64 * MIB).unwrap();
+    let database = registered(&budget);
+    let others = || budget.cache().charged(MemoryUse::Other);
+    let unlimited = || Arc::new(BlockCache::new(usize::MAX, CacheOptions::default()));
+    let caches = [unlimited(), unlimited()];
+    caches.iter().for_each(|cache| budget.include_cache(cache));
+    assert_eq!(others(), 2 * 64 * MIB);
+    budget.tick(0);
+    budget.tick(2 * INTERVAL);
+    assert_eq!(others(), 2 * 64 * MIB);
+    budget.set_budget(32 * MIB).unwrap();
+    assert_eq!(others(), 2 * 32 * MIB);
+    // The capacities of explicit caches may also change while the databases run.
+    let grown = Arc::new(BlockCache::new(MIB, CacheOptions::default()));
+    budget.include_cache(&grown);
+    grown.set_capacity(usize::MAX);
+    budget.tick(4 * INTERVAL);
+    assert_eq!(others(), 3 * 32 * MIB);
+    read(&budget, &database, 0..10);
+    drop((caches, grown));
+    budget.tick(6 * INTERVAL);
+    assert_eq!(others(), 0);
+}
+
+/// Regression: the rows of a cache are charged as they are used, and a cache that also stores blocks is charged once.
+#[test]
+fn rows_are_charged_unless_the_capacity_of_their_cache_is() {
+    let budget = MemoryBudget::new(64 * MIB).unwrap();
+    let charged = |what| budget.cache().charged(what);
+    let insert = |cache: &BlockCache| {
+        let (key, row) = (CacheKey { high: 1, low: 2 }, Buffer::from(vec![0; MIB]));
+        cache.insert(key, row, CacheRole::Other, CachePriority::Low);
+    };
+    let rows = Arc::new(BlockCache::new(8 * MIB, CacheOptions::default()));
+    budget.include_rows(&rows);
+    assert_eq!(charged(MemoryUse::RowCache), 0);
+    insert(&rows);
+    assert_eq!(charged(MemoryUse::RowCache), rows.usage());
+    budget.include_cache(&rows);
+    assert_eq!(charged(MemoryUse::Other), 0);
+    let both = Arc::new(BlockCache::new(8 * MIB, CacheOptions::default()));
+    budget.include_cache(&both);
+    budget.include_rows(&both);
+    insert(&both);
+    assert_eq!(charged(MemoryUse::Other), 8 * MIB);
+    assert_eq!(charged(MemoryUse::RowCache), rows.usage());
+    drop(rows);
+    assert_eq!(charged(MemoryUse::RowCache), 0);
+}
+
 /// A cyclic scan slightly larger than the cache makes the cache take the memory that memtables do not need.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]

@@ -194,8 +194,9 @@ impl Charges {
     }
 
     pub(super) fn sum(&self) -> usize {
+        // Capacities are charged, too, which may be larger than any memory.
         let each = MemoryUse::ALL.iter().map(|&what| self.of(what));
-        each.sum()
+        each.fold(0, usize::saturating_add)
     }
 }
 
@@ -318,10 +319,10 @@ mod tests {
     fn a_blob_cache_is_charged_once_until_dropped() {
         let blocks = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
         let blobs = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
-        blobs.charge_to(&blobs);
-        blobs.charge_to(&blocks);
-        blobs.charge_to(&blocks);
-        blocks.charge_to(&blobs);
+        blobs.charge_to(&blobs, MemoryUse::BlobCache);
+        blobs.charge_to(&blocks, MemoryUse::BlobCache);
+        blobs.charge_to(&blocks, MemoryUse::BlobCache);
+        blocks.charge_to(&blobs, MemoryUse::BlobCache);
         let mut evicted = 0;
         for n in 0..1000 {
             let (key, blob) = (CacheKey { high: 1, low: n }, Buffer::from(vec![0; 10_000]));

@@ -232,8 +232,15 @@ const MAX_AUTO_SHARD_BITS: u32 = 6;
 /// The shards exist from the start, and take up to 4 KiB each.
 const MAX_SHARD_BITS: u32 = 12;
 
-/// The step in which the capacity is lowered, or a charge grows, in bytes.
+/// The smallest step in which the capacity is lowered, or a charge grows, in bytes, and the number of steps of a larger
+/// change.
 const LOWERING_STEP: usize = 1 << 20;
+const MAX_STEPS: usize = 1024;
+
+/// The step of a change by `bytes`: a change of any size takes at most [`MAX_STEPS`] and one for the remainder.
+fn step_of(bytes: usize) -> usize {
+    LOWERING_STEP.max(bytes / MAX_STEPS)
+}
 
 /// The number of shards of a cache of `capacity` bytes, a power of two.
 fn auto_shards(capacity: usize, num_shard_bits: Option<u32>) -> usize {
@@ -258,7 +265,8 @@ fn shard_of(hash: u64, shards: usize) -> usize {
 
 /// The capacities through which a cache with `usage` bytes goes to `capacity`; the last is `capacity`.
 fn lowering_steps(usage: usize, capacity: usize) -> impl Iterator<Item = usize> {
-    let step = move |from: usize| from.saturating_sub(LOWERING_STEP).max(capacity);
+    let bytes = step_of(usage.saturating_sub(capacity));
+    let step = move |from: usize| from.saturating_sub(bytes).max(capacity);
     let next = move |&from: &usize| (from != capacity).then(|| step(from));
     std::iter::successors(Some(step(usage)), next)
 }
@@ -442,17 +450,22 @@ impl BlockCache {
         }
     }
 
-    /// Charges the memory of this cache, a cache of blobs, to `other` from now on, until this cache is
-    /// dropped. Only the first call has an effect; nothing happens if `other` is this cache, or is charged
+    /// Charges the memory of this cache, a cache of blobs or rows, to `other` as `what` from now on, until this cache
+    /// is dropped. Only the first call has an effect; nothing happens if `other` is this cache, or is charged
     /// itself.
-    pub fn charge_to(&self, other: &Arc<BlockCache>) {
+    pub fn charge_to(&self, other: &Arc<BlockCache>, what: MemoryUse) {
         let is_this = std::ptr::eq(self, Arc::as_ptr(other));
         if !is_this && other.charged_to.get().is_none() {
             self.charged_to.get_or_init(|| {
-                let charge = CacheCharge::new(other.clone(), MemoryUse::BlobCache, self.usage());
+                let charge = CacheCharge::new(other.clone(), what, self.usage());
                 Mutex::new(charge)
             });
         }
+    }
+
+    /// True if the memory of this cache is charged to another one.
+    pub(crate) fn is_charged(&self) -> bool {
+        self.charged_to.get().is_some()
     }
 
     /// Returns `buffer` with `tail` appended, and updates the entry of `key`, which usually holds the same
@@ -495,9 +508,10 @@ impl BlockCache {
     fn change_charge(&self, what: MemoryUse, before: usize, now: usize) {
         self.charges.change(what, before, now);
         // In steps, because the memory of evicted entries is freed after each.
+        let step = step_of(now.saturating_sub(before));
         let mut from = before;
         loop {
-            let to = now.min(from.saturating_add(LOWERING_STEP));
+            let to = now.min(from.saturating_add(step));
             let mut evicted = Vec::new();
             self.store().reserve(from, to, &mut evicted);
             self.pass_on(evicted);

@@ -390,6 +390,22 @@ mod tests {
         assert!(alone.set_tier_ratio(0.5).is_err() && alone.tier_ratio().is_none());
     }
 
+    /// Regression: an unlimited capacity of which the tier has all is charged without overflow.
+    #[test]
+    fn an_unlimited_capacity_is_divided() {
+        for kind in [CacheKind::Clock, CacheKind::Lru] {
+            let tier = compressed(0);
+            let cache = BlockCache::tiered(usize::MAX, 1.0, options(kind), tier.clone());
+            let cache = Arc::new(cache.expect("a ratio"));
+            let charge = super::super::CacheCharge::new(cache.clone(), MemoryUse::WriteBuffer, 10);
+            fill(&cache, 0..10, CacheTier::default());
+            assert!(cache.usage() > tier.capacity() && cache.all_charged() > tier.capacity());
+            drop(charge);
+            cache.set_capacity(0);
+            assert_eq!((tier.capacity(), cache.usage()), (0, 0));
+        }
+    }
+
     /// Regression: the share of the tier counted in full against the lower capacity, so that most entries were evicted.
     #[test]
     fn a_lower_capacity_is_divided_before_entries_are_evicted() {
@@ -411,7 +427,7 @@ mod tests {
         let blocks = Arc::new(BlockCache::new(100 * MB, options(CacheKind::Clock)));
         for clears in [false, true] {
             let blobs = BlockCache::new(20 * MB, options(CacheKind::Lru));
-            blobs.charge_to(&blocks);
+            blobs.charge_to(&blocks, MemoryUse::BlobCache);
             fill(&blobs, 0..10_000, CacheTier::Volatile);
             assert!(blocks.charged(MemoryUse::BlobCache) > MB);
             match clears {

@@ -142,6 +142,19 @@ impl Gets {
     }
 }
 
+impl Gets {
+    pub(super) fn counts(&self) -> [u64; KINDS] {
+        self.0.each_ref().map(Sum::get)
+    }
+
+    /// Adds the gets added since `before` to `inner`.
+    pub(super) fn forward(&self, before: &[u64; KINDS], inner: &Gets) {
+        for ((gets, before), inner) in self.0.iter().zip(before).zip(&inner.0) {
+            inner.add(gets.get().wrapping_sub(*before));
+        }
+    }
+}
+
 /// The number of gets of each kind, summed over several shards.
 pub(super) struct Totals([u64; KINDS]);
 

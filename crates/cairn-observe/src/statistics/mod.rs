@@ -141,8 +141,13 @@ impl PartialEq for Keeping {
 #[repr(C, align(128))]
 pub struct Statistics {
     level: AtomicU8,
+    inner: Option<Arc<Statistics>>,
     shards: Shards,
+    /// The histograms that get no times: a bit for each, by number.
+    ignored: u128,
 }
+
+const _: () = assert!(Histogram::COUNT <= u128::BITS as usize);
 
 impl Statistics {
     /// Creates empty statistics.
@@ -150,7 +155,30 @@ impl Statistics {
     pub fn new(level: StatsLevel) -> Statistics {
         Statistics {
             level: AtomicU8::new(level as u8),
+            inner: None,
             shards: Shards::new(cores::count()),
+            ignored: 0,
+        }
+    }
+
+    /// Forwards to `inner`: what these statistics count, `inner` counts too, each at its own level. The level of
+    /// `inner` is not asked whether it includes times. A ticker that is set or taken is set in `inner` as well; reads
+    /// and [`Statistics::reset`] concern only these statistics.
+    #[must_use]
+    pub fn forwarding_to(self, inner: Arc<Statistics>) -> Statistics {
+        Statistics {
+            inner: Some(inner),
+            ..self
+        }
+    }
+
+    /// Drops the times of `histograms`. Samples other than times are recorded in them nevertheless.
+    #[must_use]
+    pub fn without_times_of(self, histograms: impl IntoIterator<Item = Histogram>) -> Statistics {
+        let bits = histograms.into_iter().map(|one| 1 << one as u32);
+        Statistics {
+            ignored: bits.fold(self.ignored, |all, bit: u128| all | bit),
+            ..self
         }
     }
 
@@ -187,14 +215,23 @@ impl Statistics {
         let level = self.level.load(Ordering::Relaxed);
         let counts = level > StatsLevel::DisableAll as u8;
         if counts {
-            let shards = &self.shards;
-            match thread_slots::current() {
-                Some(slot) => change(&Update {
-                    shards,
-                    shard: shards.of_slot(slot),
-                    level,
-                }),
-                None => self.update_by_core(level, change),
+            if self.inner.is_some() {
+                let mut change = Some(change);
+                self.update_both(level, &mut |update| {
+                    if let Some(change) = change.take() {
+                        change(update);
+                    }
+                });
+            } else {
+                match thread_slots::current() {
+                    Some(slot) => change(&Update {
+                        statistics: self,
+                        shard: self.shards.of_slot(slot),
+                        inner: None,
+                        level,
+                    }),
+                    None => self.update_by_core(level, change),
+                }
             }
         }
         counts
@@ -203,13 +240,39 @@ impl Statistics {
     /// [`Statistics::update`] for a thread without a slot.
     #[inline(never)]
     fn update_by_core(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
-        let shards = &self.shards;
-        let held = shards.of_core(cores::current());
+        let held = self.shards.of_core(cores::current());
         change(&Update {
-            shards,
+            statistics: self,
             shard: held.shard(),
+            inner: None,
             level,
         });
+    }
+
+    /// [`Statistics::update`] of statistics that forward. `change` is called once. It is not generic, because each of a
+    /// chain of statistics would need another instance of it.
+    #[cold]
+    #[inline(never)]
+    fn update_both(&self, level: u8, change: &mut dyn FnMut(&Update<'_>)) {
+        let held = self.shards.of_core(cores::current());
+        let mut update = |inner: Option<&Update<'_>>| {
+            change(&Update {
+                statistics: self,
+                shard: held.shard(),
+                inner,
+                level,
+            });
+        };
+        let counts = self.inner.as_ref().is_some_and(|inner| {
+            inner.update(|inner| {
+                let before = held.shard().counters();
+                update(Some(inner));
+                held.shard().forward(&before, inner.shard);
+            })
+        });
+        if !counts {
+            update(None);
+        }
     }
 
     /// Adds to one ticker.
@@ -249,11 +312,18 @@ impl Statistics {
     /// Sets a ticker. Concurrent additions take effect before or after.
     pub fn set_ticker(&self, ticker: Ticker, count: u64) {
         self.shards.set_ticker(ticker, count);
+        if let Some(inner) = &self.inner {
+            inner.set_ticker(ticker, count);
+        }
     }
 
     /// Resets a ticker and returns its value. Concurrent additions take effect before or after.
     pub fn take_ticker(&self, ticker: Ticker) -> u64 {
-        self.shards.set_ticker(ticker, 0)
+        let count = self.shards.set_ticker(ticker, 0);
+        if let Some(inner) = &self.inner {
+            inner.set_ticker(ticker, 0);
+        }
+        count
     }
 
     /// Resets all tickers and histograms. Concurrent additions and samples each take effect before or after.
@@ -296,9 +366,12 @@ impl fmt::Debug for Statistics {
 
 /// The shard that a thread updates, while it adds the counts of an operation.
 pub struct Update<'a> {
-    shards: &'a Shards,
+    statistics: &'a Statistics,
     /// A shard that no other thread updates at the same time.
     shard: &'a Shard,
+    /// That of the statistics to which these forward, if they count. It gets samples with these; tickers at the end, so
+    /// that nothing is asked when they are added.
+    inner: Option<&'a Update<'a>>,
     /// The number of the [`StatsLevel`].
     level: u8,
 }
@@ -350,20 +423,35 @@ impl Update<'_> {
     /// Adds a sample other than a time.
     #[inline]
     pub fn record(&self, histogram: Histogram, value: u64) {
-        self.sample(StatsLevel::ExceptHistogramOrTimers, histogram, value);
+        if self.level > StatsLevel::ExceptHistogramOrTimers as u8 {
+            self.sample(histogram, value);
+        }
     }
 
     /// Adds a sample of a time.
     #[inline]
     pub fn time(&self, histogram: Histogram, duration: u64) {
-        self.sample(StatsLevel::ExceptTimers, histogram, duration);
+        let is_wanted = self.level > StatsLevel::ExceptTimers as u8;
+        if is_wanted && self.statistics.ignored & (1 << histogram as u32) == 0 {
+            self.sample(histogram, duration);
+        }
     }
 
-    /// Adds a sample that is disabled by levels up to `without`.
+    /// Adds a sample. Statistics that forward have found that times are enabled, if it is one.
     #[inline]
-    fn sample(&self, without: StatsLevel, histogram: Histogram, value: u64) {
-        if self.level > without as u8 && !self.shard.record(histogram, value) {
-            self.shards.record_by_core(histogram, value);
+    fn sample(&self, histogram: Histogram, value: u64) {
+        if !self.shard.record(histogram, value) {
+            self.statistics.shards.record_by_core(histogram, value);
         }
+        if let Some(inner) = self.inner {
+            inner.forwarded(histogram, value);
+        }
+    }
+
+    /// Adds a sample that statistics forward to these.
+    #[cold]
+    #[inline(never)]
+    fn forwarded(&self, histogram: Histogram, value: u64) {
+        self.record(histogram, value);
     }
 }

@@ -156,6 +156,23 @@ impl Shard {
         self.gets.add(kind);
     }
 
+    /// The values of all tickers and gets.
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            tickers: self.tickers.each_ref().map(Sum::get),
+            gets: self.gets.counts(),
+        }
+    }
+
+    /// Adds what was added to these tickers and gets since they had the values `before` to those of `inner`, a shard of
+    /// other statistics. Only called by the owner of both.
+    pub(super) fn forward(&self, before: &Counters, inner: &Shard) {
+        for ((sum, before), inner) in self.tickers.iter().zip(&before.tickers).zip(&inner.tickers) {
+            inner.add(sum.get().wrapping_sub(*before));
+        }
+        self.gets.forward(&before.gets, &inner.gets);
+    }
+
     /// The samples of a histogram other than [`OF_EACH_GET`], if the shard has room for it.
     #[inline]
     fn boxed(&self, histogram: Histogram) -> Option<&OnceLock<Box<Samples>>> {
@@ -209,6 +226,12 @@ impl Shard {
         samples.chain([&self.of_each_get]).for_each(Samples::clear);
         self.common_values.clear();
     }
+}
+
+/// The values of the tickers and gets of a shard, of which none is ever reduced.
+pub(super) struct Counters {
+    tickers: [u64; Ticker::COUNT],
+    gets: [u64; get_kinds::KINDS],
 }
 
 /// The shard of a core, acquired by the caller and released when dropped.

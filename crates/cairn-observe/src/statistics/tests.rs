@@ -393,14 +393,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 impl Statistics {
     /// [`Statistics::update`] by the owner of a slot or by a core, selected by `by`.
     fn update_by(&self, by: usize, change: impl FnOnce(&Update<'_>)) {
-        let (shards, held) = (&self.shards, self.shards.of_core(by));
+        let held = self.shards.of_core(by);
         let shard = match by {
             0..4 => held.shard(),
-            slot => shards.of_slot((slot - 4) * 15),
+            slot => self.shards.of_slot((slot - 4) * 15),
         };
         change(&Update {
-            shards,
+            statistics: self,
             shard,
+            inner: None,
             level: StatsLevel::All as u8,
         });
     }
@@ -410,8 +411,8 @@ proptest! {
     #[test]
     fn statistics_match_a_model(steps in steps()) {
         let statistics = Statistics {
-            level: AtomicU8::new(StatsLevel::All as u8),
             shards: Shards::new(4),
+            ..Statistics::new(StatsLevel::All)
         };
         let mut sums = BTreeMap::<u32, u64>::new();
         let mut samples = BTreeMap::<u32, Distribution>::new();
@@ -496,6 +497,114 @@ fn tickers_can_be_set_and_taken() {
         Distribution::default()
     );
     assert_eq!(statistics.tickers(), vec![0; 267]);
+}
+
+/// The counts of one ticker, one histogram of sizes and one of times.
+fn counts(statistics: &Statistics) -> [u64; 3] {
+    [
+        statistics.ticker(Ticker::BytesRead),
+        statistics.histogram(Histogram::BytesPerRead).count,
+        statistics.histogram(Histogram::DbGet).count,
+    ]
+}
+
+/// One count of each kind, by a get.
+fn get_once(statistics: &Statistics) -> bool {
+    statistics.update(|update| {
+        update.get(None, Hit::Memtable, Some(1));
+        update.time(Histogram::DbGet, 1);
+    })
+}
+
+#[test]
+fn statistics_forward_at_the_levels_of_both() {
+    let levels = StatsLevel::ALL;
+    for outer_level in levels {
+        for inner_level in levels {
+            let inner = Arc::new(Statistics::new(inner_level));
+            let outer = Statistics::new(outer_level).forwarding_to(inner.clone());
+            let is_counted = outer_level > StatsLevel::DisableAll;
+            assert_eq!(get_once(&outer), is_counted);
+            let own = Statistics::new(outer_level);
+            get_once(&own);
+            assert_eq!(counts(&outer), counts(&own), "{outer_level:?}");
+            // The inner ones take whatever the outer ones count, times included, if they have histograms.
+            let expected = match inner_level {
+                StatsLevel::DisableAll => [0; 3],
+                StatsLevel::ExceptHistogramOrTimers => [counts(&own)[0], 0, 0],
+                _ => counts(&own),
+            };
+            assert_eq!(counts(&inner), expected, "{outer_level:?} {inner_level:?}");
+            let hits = [&outer, &*inner].map(|one| one.ticker(Ticker::MemtableHit));
+            assert_eq!(hits, [counts(&outer)[0], counts(&inner)[0]]);
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_statistics_forwards_to_the_last() {
+    let last = Arc::new(Statistics::new(StatsLevel::All));
+    let middle = Statistics::new(StatsLevel::All).forwarding_to(last.clone());
+    let middle = Arc::new(middle);
+    let first = Statistics::new(StatsLevel::All).forwarding_to(middle.clone());
+    // Enough to lease a slot, with histograms that the shard of a slot has and has not.
+    for n in 0..2 * UPDATES_BEFORE_LEASE as u64 {
+        read_key(&first, n);
+    }
+    assert!(first.ticker(Ticker::NumberKeysRead) > 0);
+    for other in [&middle, &last] {
+        assert_eq!(other.tickers(), first.tickers());
+        for histogram in [Histogram::BytesPerRead, Histogram::SstBatchSize] {
+            assert_eq!(other.histogram(histogram), first.histogram(histogram));
+        }
+    }
+    // What the middle one disables does not reach the last.
+    let before = last.tickers();
+    middle.set_level(StatsLevel::DisableAll);
+    get_once(&first);
+    assert_eq!(last.tickers(), before);
+    // Counts go inward only.
+    get_once(&last);
+    assert_eq!(middle.tickers(), before);
+}
+
+#[test]
+fn tickers_of_inner_statistics_are_set_and_taken_but_not_reset() {
+    let inner = Arc::new(Statistics::new(StatsLevel::All));
+    let outer = Statistics::new(StatsLevel::All).forwarding_to(inner.clone());
+    let both = || [&outer, &*inner].map(|one| one.ticker(Ticker::BytesRead));
+    inner.add(Ticker::BytesRead, 5);
+    outer.add(Ticker::BytesRead, 2);
+    assert_eq!(both(), [2, 7]);
+    assert_eq!(outer.take_ticker(Ticker::BytesRead), 2);
+    assert_eq!(both(), [0, 0]);
+    outer.set_ticker(Ticker::BytesRead, 4);
+    assert_eq!(both(), [4, 4]);
+    outer.record(Histogram::BytesPerRead, 1);
+    outer.reset();
+    assert_eq!(both(), [0, 4]);
+    assert_eq!(inner.histogram(Histogram::BytesPerRead).count, 1);
+    outer.set_level(StatsLevel::DisableAll);
+    assert_eq!(inner.level(), StatsLevel::All);
+}
+
+#[test]
+fn ignored_histograms_get_no_times() {
+    let ignored = [Histogram::DbGet, Histogram::BytesPerRead];
+    let inner = Arc::new(Statistics::new(StatsLevel::All).without_times_of(ignored));
+    let outer = Statistics::new(StatsLevel::All)
+        .forwarding_to(inner.clone())
+        .without_times_of(ignored);
+    get_once(&outer);
+    outer.time(Histogram::DbWrite, 1);
+    for one in [&outer, &*inner] {
+        assert_eq!(counts(one), [1, 1, 0]);
+        assert_eq!(one.histogram(Histogram::DbWrite).count, 1);
+    }
+    // What the inner ones ignore is the outer ones' to decide.
+    let outer = Statistics::new(StatsLevel::All).forwarding_to(inner.clone());
+    get_once(&outer);
+    assert_eq!(counts(&inner), [2, 2, 1]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod tests;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cairn_types::{Error, Result, Veil};
 
@@ -105,11 +105,7 @@ impl EncryptedFileSystem {
     /// The cipher of `file`; `None` if the file is too short to have a prefix because its creation was
     /// interrupted by a crash.
     fn stream_of(&self, file: &dyn RandomAccessFile) -> Result<Option<Box<dyn CipherStream>>> {
-        let mut prefix = vec![0; self.provider.prefix_len()];
-        if file.read_up_to_end(0, &mut prefix)? < prefix.len() {
-            return Ok(None);
-        }
-        self.provider.stream(file.path(), &prefix).map(Some)
+        stream_of(&*self.provider, file)
     }
 
     /// Writes a prefix to `file`, which is empty.
@@ -140,6 +136,18 @@ impl EncryptedFileSystem {
     }
 }
 
+/// See [`EncryptedFileSystem::stream_of`].
+fn stream_of(
+    provider: &dyn EncryptionProvider,
+    file: &dyn RandomAccessFile,
+) -> Result<Option<Box<dyn CipherStream>>> {
+    let mut prefix = vec![0; provider.prefix_len()];
+    if file.read_up_to_end(0, &mut prefix)? < prefix.len() {
+        return Ok(None);
+    }
+    provider.stream(file.path(), &prefix).map(Some)
+}
+
 /// Clears the mapping flags of `mode`.
 fn by_calls(mode: FileMode) -> FileMode {
     FileMode {
@@ -161,10 +169,14 @@ impl wrapper::FileSystemWrapper for EncryptedFileSystem {
             )));
         }
         let file = self.base.open(path, mode)?;
-        let stream = self.stream_of(&*file)?;
+        let stream = match self.stream_of(&*file)? {
+            Some(stream) => OnceLock::from(stream),
+            None => OnceLock::new(),
+        };
         Ok(Arc::new(EncryptedReader {
             file,
             stream,
+            provider: self.provider.clone(),
             prefix: self.prefix_len(),
         }))
     }
@@ -217,12 +229,24 @@ const SHORTEST_HOLE: usize = 8;
 
 struct EncryptedReader {
     file: Arc<dyn RandomAccessFile>,
-    /// `None` for an empty file without a prefix.
-    stream: Option<Box<dyn CipherStream>>,
+    /// Unset while the file is empty and has no prefix, which its writer may be about to append.
+    stream: OnceLock<Box<dyn CipherStream>>,
+    provider: Arc<dyn EncryptionProvider>,
     prefix: u64,
 }
 
 impl EncryptedReader {
+    /// The cipher, if the file has a prefix by now.
+    fn stream(&self) -> Result<Option<&dyn CipherStream>> {
+        if self.stream.get().is_none()
+            && let Some(stream) = stream_of(&*self.provider, &*self.file)?
+        {
+            // Another thread may have read the same prefix.
+            let _ = self.stream.set(stream);
+        }
+        Ok(self.stream.get().map(|stream| &**stream))
+    }
+
     /// Decrypts `data`, located at `at` in the base file.
     fn decrypt(&self, stream: &dyn CipherStream, at: u64, data: &mut [u8]) -> Result<()> {
         let holes = self.holes(at, data)?;
@@ -271,12 +295,12 @@ fn hole_in(sector: &[u8]) -> Option<usize> {
 
 impl RandomAccessFile for EncryptedReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let Some(stream) = &self.stream else {
+        let Some(stream) = self.stream()? else {
             return Ok(0);
         };
         let at = offset.saturating_add(self.prefix);
         let got = self.file.read_at(at, buf)?;
-        self.decrypt(&**stream, at, &mut buf[..got])?;
+        self.decrypt(stream, at, &mut buf[..got])?;
         Ok(got)
     }
 
@@ -285,17 +309,26 @@ impl RandomAccessFile for EncryptedReader {
     }
 
     fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
-        if self.stream.is_none() {
-            return;
+        let has_prefix = match self.stream() {
+            Ok(stream) => stream.is_some(),
+            Err(error) => {
+                reads.fail_all(&error);
+                false
+            }
+        };
+        if has_prefix {
+            for read in &mut reads.reads {
+                read.offset = read.offset.saturating_add(self.prefix);
+            }
+            self.file.start_reads(reads, queue);
         }
-        for read in &mut reads.reads {
-            read.offset = read.offset.saturating_add(self.prefix);
-        }
-        self.file.start_reads(reads, queue);
+        // The prefix may be there when the reads end.
+        reads.note(u64::from(has_prefix));
     }
 
     fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
-        let Some(stream) = &self.stream else {
+        let started = reads.take_note() != 0;
+        let Some(stream) = self.stream.get().filter(|_| started) else {
             return;
         };
         self.file.finish_reads(reads, queue);

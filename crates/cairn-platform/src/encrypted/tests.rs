@@ -112,6 +112,32 @@ fn a_file_with_a_partial_prefix_is_empty() {
     }
 }
 
+/// Regression: a reader that opened a file between its creation and the append of its prefix found it empty for ever.
+#[test]
+fn a_reader_finds_a_prefix_that_is_appended_later() {
+    let (plain, encrypted) = files();
+    let path = Path::new("/f");
+    let writer = plain.create(path, FileMode::default()).unwrap();
+    let readers = [(); 2].map(|()| encrypted.open(path, FileMode::default()).unwrap());
+    let batched = |reader: &dyn RandomAccessFile| {
+        let mut reads = FileReads::new(vec![BatchRead::new(0, 4, Allocation::default())]);
+        let mut queue = ReadQueue::default();
+        reader.start_reads(&mut reads, &mut queue);
+        reader.finish_reads(&mut reads, &mut queue);
+        reads.reads[0].bytes_mut().to_vec()
+    };
+    for reader in &readers {
+        assert_eq!(reader.read_at(0, &mut [0; 4]).unwrap(), 0);
+        assert_eq!(batched(&**reader), b"");
+    }
+    put(&encrypted, Path::new("/g"), b"more");
+    writer.append(&all(&plain, Path::new("/g"))).unwrap();
+    let mut buf = [0; 4];
+    assert_eq!(readers[0].read_at(0, &mut buf).unwrap(), 4);
+    assert_eq!(&buf, b"more");
+    assert_eq!(batched(&*readers[1]), b"more");
+}
+
 #[test]
 fn lost_sectors_read_as_zeros() {
     let plain = MemFileSystem::new();

@@ -63,8 +63,7 @@ impl DbIter {
                     .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
             {
                 self.counters.skipped += 1;
-                self.counters.hidden += 1;
-                self.counters.counts.back += 1;
+                self.count_visited();
                 self.check_hidden()?;
                 let _progress = self.merging.prev();
                 continue;
@@ -87,8 +86,7 @@ impl DbIter {
                         return self.set_entry(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
-                        self.counters.hidden += 1;
-                        self.counters.counts.back += 1;
+                        self.count_visited();
                         self.counters.counts.back_deletions += 1;
                         self.check_hidden()?;
                         self.count_deleted_back();
@@ -111,10 +109,14 @@ impl DbIter {
     fn gather(&mut self) -> Result<()> {
         let internal = self.merging.key();
         let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
+        // Before it is counted: the entry may be the one that is returned.
+        self.check_hidden()?;
         self.counters.skipped += 1;
         if self.counters.skipped > self.view.family.max_sequential_skip {
             // Too many versions to visit one by one: seek to the newest visible one.
             self.counters.counts.reseeks += 1;
+            self.counters.hidden += 1;
+            self.counters.counts.back_skipped += 1;
             self.counters.skipped = 0;
             self.versions.operands.clear();
             let user = std::mem::take(&mut self.key);
@@ -127,7 +129,7 @@ impl DbIter {
             return Ok(());
         }
         if parsed.seq > self.seq || self.is_too_new(parsed.user_key) {
-            self.count_hidden()?;
+            self.count_recent_back();
             let _progress = self.merging.prev();
             return Ok(());
         }
@@ -156,12 +158,25 @@ impl DbIter {
             }
         }
         self.note_gathered(seq, is_deletion);
-        self.counters.hidden += u64::from(kind.is_deletion());
-        self.counters.counts.back += 1;
+        self.count_visited();
         self.counters.counts.back_deletions += u64::from(kind.is_deletion());
-        self.check_hidden()?;
         let _progress = self.merging.prev();
         Ok(())
+    }
+
+    /// Counts the current entry, a visible version that backward iteration visits, as skipped.
+    #[inline]
+    pub(super) fn count_visited(&mut self) {
+        self.counters.hidden += 1;
+        self.counters.counts.back += 1;
+        self.counters.counts.back_skipped += 1;
+    }
+
+    /// Counts the current entry, which backward iteration visits and which the read does not see, as skipped.
+    pub(super) fn count_recent_back(&mut self) {
+        self.counters.hidden += 1;
+        self.counters.counts.skipped += 1;
+        self.counters.counts.recent += 1;
     }
 
     /// The current entry, of kind `kind`, as a version that hides all older ones.
@@ -192,6 +207,7 @@ impl DbIter {
             other => other,
         };
         if !self.versions.operands.is_empty() {
+            self.count_returned();
             self.end_run();
             let below = match &newest {
                 Newest::Value(value) | Newest::Blob(value) => Below::Value(value),
@@ -204,6 +220,7 @@ impl DbIter {
         let at = match newest {
             Newest::Missing => {
                 self.count_gathered();
+                self.check_hidden()?;
                 return Ok(false);
             }
             Newest::Value(value) | Newest::Blob(value) => Position::Value(self.strip_ttl(value)?),
@@ -212,9 +229,16 @@ impl DbIter {
                 Position::Entity(entity, column)
             }
         };
+        self.count_returned();
         self.end_run();
         let _progress = self.set_position(at)?;
         Ok(true)
+    }
+
+    /// One of the versions that were visited and counted is returned, so it is not skipped.
+    pub(super) fn count_returned(&mut self) {
+        let skipped = &mut self.counters.counts.back_skipped;
+        *skipped = skipped.saturating_sub(1);
     }
 
     /// Moves the merging iterator backward to the last entry before all versions of `key`.

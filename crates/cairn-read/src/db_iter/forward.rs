@@ -90,7 +90,7 @@ impl DbIter {
             }
             ValueKind::WideColumnEntity => {
                 if has_blobs(value)? {
-                    self.skip_key();
+                    self.stay_on_entry();
                     let entity = self.merging.value_pin();
                     return self.set_entity(entity);
                 }
@@ -98,12 +98,12 @@ impl DbIter {
                 self.set_entry(Part::Column(column))
             }
             ValueKind::BlobIndex if self.settings.defer_blob_values && !self.back => {
-                self.skip_key();
+                self.stay_on_entry();
                 let index = self.merging.value_pin();
                 self.set_position(Position::Index(index))
             }
             ValueKind::BlobIndex => {
-                self.skip_key();
+                self.stay_on_entry();
                 let value = self.blob(&self.key, self.merging.value())?;
                 let value = self.strip_ttl(value)?;
                 self.set_position(Position::Value(value))
@@ -146,9 +146,10 @@ impl DbIter {
                 return self.merge_into(Below::Nothing);
             }
             let value = self.merging.value_pin();
+            // Operands and what they end at make up the value and are not hidden.
+            self.versions.on_returned = parsed.kind != ValueKind::Merge;
             return match parsed.kind {
                 ValueKind::Merge => {
-                    self.count_hidden()?;
                     self.versions.operands.push(value);
                     let _progress = self.merging.next();
                     continue;
@@ -234,14 +235,16 @@ impl DbIter {
         if let Some(range_dels) = &mut self.range_dels {
             self.versions.covered_by = range_dels.covering(parsed.user_key)?;
         }
-        let is_covered = parsed.seq < self.versions.covered_by;
-        if is_covered || parsed.kind.is_deletion() {
+        let (kind, is_covered) = (parsed.kind, parsed.seq < self.versions.covered_by);
+        self.count_visited();
+        if is_covered || kind.is_deletion() {
             if !is_covered {
                 self.count_deleted_back();
             }
+            self.check_hidden()?;
             return self.continue_backward();
         }
-        let kind = parsed.kind;
+        self.count_returned();
         self.end_run();
         let _progress = self.resolve_version(kind)?;
         // In backward iteration the position does not refer to the entry of the merging iterator.
@@ -368,6 +371,13 @@ impl DbIter {
         self.counters.skipped = 0;
         self.save_key();
         self.versions.same_key = true;
+    }
+
+    /// Like [`DbIter::skip_key`], but the current entry is the one that is returned: the merging iterator stays on it
+    /// until the next step.
+    fn stay_on_entry(&mut self) {
+        self.skip_key();
+        self.versions.on_returned = true;
     }
 
     /// Skips the current entry, by a seek if too many have been skipped.

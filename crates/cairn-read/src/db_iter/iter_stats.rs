@@ -23,6 +23,8 @@ pub(super) struct IterCounts {
     pub recent: u64,
     /// Entries visited by backward iteration, including those returned.
     pub back: u64,
+    /// Those among them that were skipped: all but one for each key returned.
+    pub back_skipped: u64,
     /// Deletions among them.
     pub back_deletions: u64,
     /// Seeks past hidden entries.
@@ -58,7 +60,7 @@ impl IterCounts {
             (Ticker::NumberDbPrev, counts.prev),
             (Ticker::NumberDbPrevFound, counts.prev_found),
             (Ticker::IterBytesRead, counts.bytes),
-            (Ticker::NumberIterSkip, counts.skipped),
+            (Ticker::NumberIterSkip, counts.skipped + counts.back_skipped),
             (Ticker::NumberOfReseeksInIteration, counts.reseeks),
         ] {
             update.add(ticker, count);

@@ -229,6 +229,9 @@ struct Bounds {
 struct Versions {
     /// True if further versions of the key are skipped (forward) or gathered (backward).
     same_key: bool,
+    /// Forward: true if the merging iterator is still on the last entry that the current value was made of, which
+    /// the next step leaves without counting it as hidden.
+    on_returned: bool,
     /// The sequence number of the newest tombstone over the key.
     covered_by: SequenceNumber,
     /// Merge operands: newest first if forward, oldest first if backward.
@@ -242,6 +245,7 @@ impl Versions {
     /// Forgets the versions, and keeps the memory of their list.
     fn reset(&mut self) {
         self.same_key = false;
+        self.on_returned = false;
         self.covered_by = SequenceNumber::ZERO;
         self.operands.clear();
         self.newest = Newest::Missing;
@@ -411,6 +415,7 @@ impl DbIter {
     // Not inlined, to keep the fast path short.
     #[inline(never)]
     fn next_general(&mut self, moved: bool) {
+        let on_returned = std::mem::take(&mut self.versions.on_returned);
         match &self.position {
             Position::Invalid => return,
             Position::Entry(_) if moved => {}
@@ -425,6 +430,9 @@ impl DbIter {
                 self.set_target_after_key();
                 let _progress = self.merging.seek(&self.target);
             }
+            _ if on_returned => {
+                let _progress = self.merging.next();
+            }
             _ => {}
         }
         self.versions.same_key = true;
@@ -437,6 +445,7 @@ impl DbIter {
     /// Moves to the previous key. Does nothing unless the iterator is valid.
     pub fn prev(&mut self) {
         self.counters.hidden = 0;
+        self.versions.on_returned = false;
         match &self.position {
             Position::Invalid => return,
             Position::Entry(part) if self.back => {
@@ -692,6 +701,7 @@ impl DbIter {
         self.back = back;
         self.needs_reposition = false;
         self.versions.same_key = false;
+        self.versions.on_returned = false;
         self.counters.skipped = 0;
         self.counters.hidden = 0;
         self.last_reseek_target.clear();

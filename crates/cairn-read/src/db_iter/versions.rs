@@ -137,6 +137,7 @@ impl DbIter {
                 self.set_entry(Part::Range(0..len))
             }
             ValueKind::WideColumnEntity if has_blobs(value)? => {
+                self.versions.on_returned = true;
                 let entity = self.merging.value_pin();
                 self.set_entity(entity)
             }
@@ -145,6 +146,7 @@ impl DbIter {
                 self.set_entry(Part::Column(column))
             }
             ValueKind::BlobIndex => {
+                self.versions.on_returned = true;
                 let value = self.blob(&self.key, value)?;
                 let value = self.strip_ttl(value)?;
                 self.set_position(Position::Value(value))
@@ -189,7 +191,8 @@ impl DbIter {
             if self.is_before_start(user) {
                 return self.set_position(Position::Invalid);
             }
-            if parsed.seq <= self.seq && !self.is_out_of_time(user) {
+            let is_visible = parsed.seq <= self.seq && !self.is_out_of_time(user);
+            if is_visible {
                 let kind = parsed.kind;
                 self.save_key();
                 self.versions.same_key = true;
@@ -209,7 +212,12 @@ impl DbIter {
                     }
                 }
             }
-            self.count_hidden()?;
+            // Before it is counted: the entry may be the one that is returned.
+            self.check_hidden()?;
+            match is_visible {
+                true => self.count_visited(),
+                false => self.count_recent_back(),
+            }
             let _progress = self.merging.prev();
         }
     }
@@ -226,6 +234,7 @@ impl DbIter {
             self.target.clear();
             self.target.extend_from_slice(internal);
             let _progress = self.merging.seek(&self.target);
+            self.count_returned();
             self.merge_version();
             return Ok(true);
         }
@@ -239,6 +248,7 @@ impl DbIter {
                 Position::Entity(entity, column)
             }
         };
+        self.count_returned();
         let _progress = self.set_position(at)?;
         Ok(true)
     }

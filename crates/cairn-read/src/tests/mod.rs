@@ -8,6 +8,7 @@ mod prefix;
 mod range_conversion;
 mod range_tombstones;
 mod row_cache;
+mod skipped;
 mod world;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
+use cairn_observe::statistics::Statistics;
 use cairn_options::{TableOptions, merge_operators};
 use cairn_platform::SystemClock;
 use cairn_platform::fs::FileMode;
@@ -186,10 +187,19 @@ impl World {
 
     /// Sets `min_tombstones_for_range_conversion`.
     pub(super) fn converting(mut self, threshold: u32) -> World {
-        let view = Arc::get_mut(&mut self.view).expect("nothing reads the view yet");
-        let reading = Arc::get_mut(&mut view.family).expect("only the view has it");
-        reading.min_tombstones_for_range_conversion = threshold;
+        self.reading().min_tombstones_for_range_conversion = threshold;
         self
+    }
+
+    /// Sets the statistics.
+    pub(super) fn with_statistics(mut self, statistics: Statistics) -> World {
+        self.reading().statistics = Some(Arc::new(statistics));
+        self
+    }
+
+    fn reading(&mut self) -> &mut Reading {
+        let view = Arc::get_mut(&mut self.view).expect("nothing reads the view yet");
+        Arc::get_mut(&mut view.family).expect("only the view has it")
     }
 
     pub(super) fn order(&self) -> &KeyOrder {

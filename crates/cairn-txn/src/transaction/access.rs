@@ -421,6 +421,7 @@ impl Transaction {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<Value>> {
+        self.db.check_families([family])?;
         self.batch.get_over(family, key, options)
     }
 
@@ -435,6 +436,7 @@ impl Transaction {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<Columns>> {
+        self.db.check_families([family])?;
         self.batch.get_entity_over(family, key, options)
     }
 
@@ -447,6 +449,9 @@ impl Transaction {
         options: &ReadOptions,
         sorted: bool,
     ) -> Vec<Result<Option<Value>>> {
+        if let Err(error) = self.db.check_families([family]) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
         self.batch.multi_get_over(family, keys, options, sorted)
     }
 
@@ -616,9 +621,13 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of the writes; `NotSupported` for range deletions and other records that are not writes of one key;
-    /// `InvalidArgument` for a family that does not exist. The writes before stay.
+    /// [`WriteBatch::refused`], before any write; those of the writes; `NotSupported` for range deletions and other
+    /// records that are not writes of one key; `InvalidArgument` for a family that does not exist. The writes before
+    /// stay.
     pub fn rebuild_from_write_batch(&mut self, batch: &WriteBatch) -> Result<()> {
+        if let Some(error) = batch.refused() {
+            return Err(error.clone());
+        }
         let families = self.db.families();
         let records = batch.records();
         for record in records {

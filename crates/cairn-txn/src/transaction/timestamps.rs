@@ -99,8 +99,9 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for another timestamp in `options`; without a read timestamp, unless validation of timestamps
-    /// is turned off or the access is not validated; and for one in these cases.
+    /// `InvalidArgument` for another timestamp in `options`, or any in a family without timestamps (if the transaction is
+    /// pessimistic); without a read timestamp, unless validation of timestamps is turned off or the access is not
+    /// validated; and for one in these cases.
     pub(super) fn options_for_update<'o>(
         &self,
         family: &Family,
@@ -108,7 +109,15 @@ impl Transaction {
         validates: bool,
     ) -> Result<Cow<'o, ReadOptions>> {
         if family.timestamp_size() == 0 {
-            return Ok(Cow::Borrowed(options));
+            // Reported before the key is locked, and for a key of this transaction's own writes as well.
+            let is_pessimistic = matches!(self.policy, Policy::Pessimistic(_));
+            return match options.timestamp {
+                Some(_) if is_pessimistic => Err(Error::invalid_argument(format!(
+                    "cannot call this method on column family {} that does not enable timestamp: the read has a timestamp",
+                    family.name()
+                ))),
+                _ => Ok(Cow::Borrowed(options)),
+            };
         }
         let read = self.timestamps.read;
         let problem = match (self.validates_timestamps()?, validates, read) {

@@ -89,6 +89,9 @@ impl PreparedPart {
 
     /// Returns the writes of `batch` after this part.
     fn rest(&self, batch: &WriteBatch) -> Result<WriteBatch> {
+        if let Some(error) = batch.refused() {
+            return Err(error.clone());
+        }
         let data = batch.data();
         if data.len() <= self.len {
             return Ok(WriteBatch::new());

@@ -228,6 +228,23 @@ fn without_validation_reads_for_update_see_the_latest_version() {
     txn.put(b"a", b"2").unwrap();
 }
 
+/// Regression: a read for update with a timestamp, in a family without timestamps, fails before it locks the key, also for
+/// a key that the transaction has written itself.
+#[test]
+fn a_timestamp_in_a_plain_family_is_rejected_before_the_lock() {
+    let db = open(&World::in_memory());
+    let plain = family(&db, "plain");
+    let mut reader = db.begin();
+    let refused = reader.get_for_update_in(&plain, b"read", &at(5), true, true);
+    assert_eq!(codes(refused).0, Code::InvalidArgument);
+    let mut writer = db.begin();
+    writer.put_in(&plain, b"read", b"v").unwrap();
+
+    reader.put_in(&plain, b"own", b"v").unwrap();
+    let refused = reader.get_for_update_in(&plain, b"own", &at(5), true, true);
+    assert_eq!(codes(refused).0, Code::InvalidArgument);
+}
+
 #[test]
 fn a_snapshot_is_validated_as_well() {
     let db = open(&World::in_memory());

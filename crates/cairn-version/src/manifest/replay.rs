@@ -166,18 +166,18 @@ pub(super) fn read(
     path: &Path,
     take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<u64> {
-    read_from(fs, path, 0, take)
+    let file = fs.open(path, FileMode::default())?;
+    read_from(&*file, path, 0, take)
 }
 
-/// Like [`read`], from `offset` on, where a record begins.
+/// Like [`read`], of the open `file` at `path` from `offset` on, where a record begins.
 pub(super) fn read_from(
-    fs: &dyn FileSystem,
+    file: &dyn RandomAccessFile,
     path: &Path,
     offset: u64,
     take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<u64> {
-    let file = fs.open(path, FileMode::default())?;
-    match read_file_up_to_damage(&*file, path, offset, take)? {
+    match read_file_up_to_damage(file, path, offset, take)? {
         (end, None) => Ok(end),
         (_, Some((_, damage))) => Err(damage),
     }

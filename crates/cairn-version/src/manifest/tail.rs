@@ -5,13 +5,18 @@
 //! read from its beginning: it starts with a snapshot of the whole state. Files that are in both keep their metadata,
 //! and with it their open tables.
 //!
+//! A backup that is restored in the place of the database brings back an older MANIFEST, and the database may then grow
+//! another one of the same number. The last bytes that were read are therefore read again before reading continues
+//! after them: they belong to records, which do not change. If they are others, the MANIFEST counts as another one.
+//!
 //! The record of a clean end is read again each time, because an opening that continues the MANIFEST replaces it.
 
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
-use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 
 use super::replay::{CleanEnd, Recovered, Replay, read_from};
@@ -19,6 +24,10 @@ use super::{current, damaged, no_database};
 
 /// The number of attempts to open the MANIFEST that CURRENT names.
 const TRIES: u32 = 10;
+
+/// The number of bytes before the position that identify the MANIFEST: enough for the records of several flushes, whose
+/// tables have ids of their own.
+const IDENTIFYING: u64 = 4096;
 
 /// The position in the MANIFEST of another process, and the state up to it.
 pub struct Tail {
@@ -28,6 +37,8 @@ pub struct Tail {
     number: FileNumber,
     /// The offset at which reading continues.
     at: u64,
+    /// The last bytes before `at`, at most [`IDENTIFYING`].
+    before: Vec<u8>,
 }
 
 /// The news of one [`Tail::advance`].
@@ -54,6 +65,7 @@ impl Tail {
             replay: Replay::new(FileNumber(0)),
             number: FileNumber(0),
             at: 0,
+            before: Vec::new(),
         };
         tail.advance()?;
         Ok(tail)
@@ -82,10 +94,10 @@ impl Tail {
     /// Reads MANIFEST `number`, which CURRENT names.
     fn read(&mut self, number: FileNumber) -> Result<News> {
         let path = self.dir.join(FileName::Manifest(number).to_string());
-        let is_new = number != self.number || self.fs.status(&path)?.len < self.at;
+        // Opened first: after an error the position is unchanged.
+        let file = self.fs.open(&path, FileMode::default())?;
+        let is_new = number != self.number || bytes_before(&*file, self.at)? != self.before;
         if is_new {
-            // Opened first: after an error the position is unchanged.
-            drop(self.fs.open(&path, Default::default())?);
             let before = std::mem::replace(&mut self.replay, Replay::new(number));
             self.replay.known = before.known.clone();
             self.replay.known.extend(before.into_files());
@@ -93,17 +105,23 @@ impl Tail {
         }
         let begun = self.at;
         let replay = &mut self.replay;
-        let read = read_from(&*self.fs, &path, begun, &mut |edit, offset| {
+        let read = read_from(&*file, &path, begun, &mut |edit, offset| {
             replay.ending = CleanEnd::of(&edit, offset);
             match replay.ending {
                 Some(_) => Ok(()),
                 None => replay.take(edit),
             }
         });
+        let read = read.and_then(|end| {
+            let at = replay.ending.map_or(end, |clean| clean.offset);
+            if at != begun {
+                self.before = bytes_before(&*file, at)?;
+            }
+            Ok(at)
+        });
         // Some edits may have been applied.
-        let end = read.inspect_err(|_| self.start_over())?;
+        self.at = read.inspect_err(|_| self.start_over())?;
         self.replay.known.clear();
-        self.at = self.replay.ending.map_or(end, |clean| clean.offset);
         Ok(match (is_new, self.at == begun) {
             (true, _) => News::Replaced,
             (false, true) => News::None,
@@ -153,4 +171,13 @@ impl Tail {
     pub fn position(&self) -> (FileNumber, u64) {
         (self.number, self.at)
     }
+}
+
+/// The last bytes of `file` before `at`, at most [`IDENTIFYING`]; fewer if the file ends before.
+fn bytes_before(file: &dyn RandomAccessFile, at: u64) -> Result<Vec<u8>> {
+    let len = at.min(IDENTIFYING);
+    let mut bytes = vec![0; len as usize];
+    let got = file.read_up_to_end(at - len, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
 }

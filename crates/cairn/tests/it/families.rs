@@ -1,7 +1,7 @@
 //! Column families: created, listed, read together, dropped.
 
 use cairn::{
-    Code, Db, FamilyDescriptor, FamilyOptions, FlushOptions, Options, ReadOptions, World,
+    Code, Db, Family, FamilyDescriptor, FamilyOptions, FlushOptions, Options, ReadOptions, World,
     WriteBatch, WriteOptions,
 };
 
@@ -104,6 +104,24 @@ fn with_family(path: &str) -> Db {
     db
 }
 
+/// A transaction read the family of another database, though it rejected writes to it.
+fn rejected_by_transactions(foreign: &Family<'_>) {
+    let builder = Db::builder("/three").world(World::in_memory());
+    let builder = builder.options(Options::default().create_if_missing(true));
+    let db = builder.open_transactional(&Default::default()).unwrap();
+    let (options, mut txn) = (ReadOptions::default(), db.begin());
+    let results = [
+        txn.get_in(foreign, b"k", &options).map(|_| ()),
+        txn.get_entity_in(foreign, b"k", &options).map(|_| ()),
+        txn.get_for_update_in(foreign, b"k", &options, true, true)
+            .map(|_| ()),
+        txn.put_in(foreign, b"k", b"v"),
+    ];
+    for result in results {
+        assert_eq!(result.unwrap_err().code(), Code::InvalidArgument);
+    }
+}
+
 /// A write through the handle of another database went to the family with the same number, and a flush and a drop acted on
 /// that family.
 #[test]
@@ -140,14 +158,40 @@ fn a_family_of_another_database_is_rejected() {
     rejected(one.flush_families(&[&own, &foreign], &FlushOptions::default()));
     rejected(one.drop_family(&foreign));
     rejected(one.set_options_of(&[(&foreign, &[("write_buffer_size", "65536")])]));
+    let columns: &[(&[u8], &[u8])] = &[(b"c", b"1")];
+    let groups = [(&own, columns), (&foreign, columns)];
+    rejected(one.put_attribute_groups(b"a", &groups, &unlogged));
     let options = ReadOptions::default();
     rejected(one.iterators(&[&foreign], &options).map(|_| ()));
     let found = one.multi_get_in(&[(&own, b"k"), (&foreign, b"k")], &options, false);
     let [first, second] = <[_; 2]>::try_from(found).unwrap();
     assert_eq!(first.unwrap().as_deref(), Some(&b"v"[..]));
     rejected(second.map(|_| ()));
+    rejected_by_transactions(&foreign);
     assert_eq!(shown(&own), ["a=1", "k=v"]);
     assert!(shown(&foreign).is_empty());
+    foreign.put(b"x", b"1").unwrap();
+    let snapshot = one.snapshot();
+    rejected(snapshot.get_in(&foreign, b"x").map(drop));
+    rejected(snapshot.get_entity_in(&foreign, b"x").map(drop));
+    for mut iter in [
+        snapshot.iter_in(&foreign),
+        snapshot.range_in(&foreign, ..),
+        snapshot.prefix_in(&foreign, b"x"),
+    ] {
+        rejected(iter.status());
+        iter.seek_to_first();
+        iter.seek(b"x");
+        assert!(!iter.valid());
+        rejected(iter.status());
+        rejected(iter.refresh());
+    }
+    let mut iter = foreign.iter();
+    iter.seek_to_first();
+    rejected(iter.refresh_to(&snapshot));
+    assert_eq!(iter.key(), b"x");
+    iter.status().unwrap();
+    drop((iter, snapshot));
 
     batch.clear();
     batch.put_in(&foreign, b"b", b"1");

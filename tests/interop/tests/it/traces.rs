@@ -27,7 +27,11 @@ fn db_bench(db: &Path, trace: &Path, arguments: &[&str]) {
 }
 
 fn open(path: &Path) -> Db {
-    let options = Options::default()
+    open_with(path, Options::default())
+}
+
+fn open_with(path: &Path, options: Options) -> Db {
+    let options = options
         .create_if_missing(true)
         .text("create_missing_column_families=true")
         .unwrap();
@@ -129,4 +133,33 @@ fn cairn_replays_a_trace_of_rocksdb() {
     for family in FAMILIES {
         assert_eq!(rows(&copy, family), rows(&traced, family), "{family}");
     }
+}
+
+/// The values that RocksDB replays from a trace of a database with a time to live have their dates.
+#[test]
+fn rocksdb_replays_a_trace_of_a_database_with_a_time_to_live() {
+    if Library::left_out("ldb") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("queries.trace");
+    let dated = || Options::default().value_ttl(3_600);
+    let db = open_with(&folder.path().join("cairn"), dated());
+    let other = db.family(FAMILIES[1]).unwrap();
+    db.start_trace(&trace, &TraceOptions::default()).unwrap();
+    for n in 0..10_u32 {
+        db.put(format!("key{n}").as_bytes(), &n.to_be_bytes())
+            .unwrap();
+        other.put(format!("key{n}").as_bytes(), b"").unwrap();
+    }
+    db.delete(b"key3").unwrap();
+    db.end_trace().unwrap();
+
+    let replayed = folder.path().join("rocksdb");
+    db_bench(&replayed, &trace, &["--benchmarks=replay", "--num=1"]);
+    let replayed = open_with(&replayed, dated());
+    for family in FAMILIES {
+        assert_eq!(rows(&replayed, family), rows(&db, family), "{family}");
+    }
+    assert_eq!(rows(&db, FAMILIES[0]).len(), 9);
 }

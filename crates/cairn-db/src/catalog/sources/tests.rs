@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cairn_memory::{MemoryBudget, MemoryUse};
+use cairn_memory::{CacheOptions, MemoryBudget, MemoryUse};
 use cairn_options::{CompactionStyle, DbPath};
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
@@ -74,7 +74,7 @@ fn families_without_a_cache_share_one_until_it_is_released() {
     );
     let shared = one.cache().unwrap();
     assert!(Arc::ptr_eq(&shared, &two.cache().unwrap()));
-    assert_eq!(shared.capacity(), DEFAULT_CACHE_BYTES);
+    assert_eq!(shared.capacity(), 32 << 20);
     let weak = Arc::downgrade(&shared);
     it.sources.release();
     drop((one, two, shared));

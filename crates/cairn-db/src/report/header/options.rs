@@ -580,6 +580,7 @@ mod tests {
         assert_eq!(unlogged::<FamilyOptions>(OF_FAMILY), others);
         // Two have RocksDB's names, and RocksDB has no line for the others.
         let others = [
+            "default_block_cache",
             "sst_file_manager",
             "rate_limiter_bytes_per_sec",
             "checksum_handoff_file_types",

@@ -171,7 +171,8 @@ impl Store for LruCache {
     }
 
     fn usage(&self) -> usize {
-        self.sum(Shard::usage) + self.reserved.load(Ordering::Relaxed)
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        self.sum(Shard::usage).saturating_add(reserved)
     }
 
     fn pinned_usage(&self) -> usize {

@@ -304,6 +304,34 @@ fn a_merge_into_an_indexed_family_is_refused() {
     assert_eq!(content(db.db(), None, "other")[0].1, b"1,2");
 }
 
+/// Regression: a batch of which a write was refused is not written, neither to an indexed family nor to another one, and
+/// not added to a transaction.
+#[test]
+fn a_refused_batch_is_not_written() {
+    let db = open(indexes());
+    let other = db
+        .create_family("other", &FamilyOptions::default())
+        .unwrap();
+    for family in [db.db().default_family(), &other] {
+        let mut batch = WriteBatch::new();
+        batch.set_max_bytes(100);
+        batch.put_in(family, b"k", b"red");
+        batch.put_in(family, b"l", &[7; 100]);
+        batch.put_in(family, b"m", b"blue");
+        let refused = batch.refused().cloned().unwrap();
+        let written = db.write(&batch, &WriteOptions::default());
+        assert_eq!(written.unwrap_err(), refused);
+        let mut txn = db.begin();
+        assert_eq!(txn.rebuild_from_write_batch(&batch).unwrap_err(), refused);
+        assert!(batch_of(&txn).is_empty());
+        assert!(content(db.db(), None, family.name()).is_empty());
+        batch.forget_refused();
+        db.write(&batch, &WriteOptions::default()).unwrap();
+        assert_eq!(content(db.db(), None, family.name()).len(), 2);
+    }
+    check(db.db(), None);
+}
+
 #[test]
 fn indexes_require_the_policy_committed_and_locks() {
     for policy in [WritePolicy::Prepared, WritePolicy::Unprepared] {
