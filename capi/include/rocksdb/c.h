@@ -2156,7 +2156,8 @@ struct rocksdb_logger_t *rocksdb_logger_create_callback_logger(int log_level,
 struct rocksdb_logger_t *rocksdb_logger_create_stderr_logger(int log_level, const char *prefix);
 
 // Sets the logger. The options share it, and the program still destroys its handle. Null is ignored.
-void rocksdb_options_set_info_log(struct rocksdb_options_t *opt, struct rocksdb_logger_t *logger);
+void rocksdb_options_set_info_log(struct rocksdb_options_t *opt,
+                                  struct rocksdb_logger_t *logger);
 
 // Returns a new handle of the options' logger, to be destroyed by the program.
 struct rocksdb_logger_t *rocksdb_options_get_info_log(struct rocksdb_options_t *opt);
@@ -5154,7 +5155,8 @@ const char *rocksdb_readoptions_get_table_index_factory_name(const struct rocksd
 
 // Tunes the options for `total_threads` background threads. The environment has as many for compactions and one for
 // flushes at once; a database that is opened raises them to what its options require.
-void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt, int total_threads);
+void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt,
+                                          int total_threads);
 
 // Tunes the options for point lookups with a cache of this many MiB.
 void rocksdb_options_optimize_for_point_lookup(struct rocksdb_options_t *opt,
