@@ -321,7 +321,7 @@ fn input_of(path: &Path) -> Result<Box<dyn BufRead>> {
         .status(path)
         .is_ok_and(|status| status.kind == PathKind::Other)
     {
-        #[expect(clippy::disallowed_methods, reason = "a pipe has no offsets")]
+        // A pipe has no offsets.
         let pipe = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
         return Ok(Box::new(BufReader::with_capacity(1 << 20, pipe)));
     }

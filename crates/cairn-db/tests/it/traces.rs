@@ -542,6 +542,10 @@ fn a_trace_of_rocksdb_with_prepared_transactions_is_replayed() {
 /// The file of a trace is truncated where it is: a symbolic link is followed, and permissions stay.
 #[cfg(unix)]
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file belongs to no database, and its permissions matter"
+)]
 fn the_file_of_a_trace_is_not_replaced() {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
