@@ -777,6 +777,8 @@ mod tests {
         assert_eq!(graph, raw("cairn bench --num=1000 --benchmarks=linkbench"));
         assert!((430_000..450_000).contains(&graph), "{graph}");
         assert_eq!(raw("cairn bench --num=1000 --num_multi_db=3"), 348_000);
+        let huge = raw("cairn bench --value_size=18446744073709551615");
+        assert_eq!(huge, u64::MAX);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! The MANIFEST lists the files of the tree with their metadata; each file is read in full and
 //! compared to it. If the MANIFEST is damaged, the files are verified individually. Each damage is
-//! reported on one line with file and offset. Finally the database is opened for reading, because its
-//! logs and tables can be intact and still not fit together.
+//! reported on one line with file and offset. Finally the database is opened for reading, because
+//! intact logs and tables can still be inconsistent with each other.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -113,7 +113,7 @@ fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result
         let Some(result) = check_known(path, *name, number, recovered.as_ref(), found) else {
             continue;
         };
-        if result.is_ok() || exists(path) || is_needed(dir, *name)? {
+        if result.is_ok() || exists(path) || is_needed(&state(dir)?, *name) {
             found.take(file_len(path), result)?;
         }
     }
@@ -132,21 +132,15 @@ fn check_opening(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<
         family_options: Vec::new(),
         ignore_options_file: false,
     };
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match target::open(&target, target::Use::Read) {
-            Ok(db) => return db.close(),
-            // A writer has deleted files or written further since the first of them was read.
-            Err(_) if tries < TRIES => {}
-            Err(error) => match error.code() {
-                // The options of the database are not those of this command, such as its comparator.
-                Code::InvalidArgument | Code::NotSupported => {
-                    return found.note(&format!("note: not opened for reading: {error}"));
-                }
-                _ => return found.damage(&error),
-            },
-        }
+    match target::open(&target, target::Use::Read) {
+        Ok(db) => db.close(),
+        Err(error) => match error.code() {
+            // The options of the database are not those of this command, such as its comparator.
+            Code::InvalidArgument | Code::NotSupported => {
+                found.note(&format!("note: not opened for reading: {error}"))
+            }
+            _ => found.damage(&error),
+        },
     }
 }
 
@@ -178,7 +172,7 @@ fn check_known(
     }
 }
 
-/// The most attempts to read what a writer may replace meanwhile.
+/// The most attempts to read the MANIFEST that CURRENT names.
 const TRIES: u32 = 10;
 
 /// Returns the number of the MANIFEST that CURRENT names, and the state that it describes.
@@ -210,21 +204,20 @@ fn exists(path: &Path) -> bool {
     PosixFileSystem.exists(path).unwrap_or(true)
 }
 
-/// True if the database needs the file `name` now: a writer may have changed it since the state was read.
-fn is_needed(dir: &Path, name: FileName) -> Result<bool> {
-    let (manifest, replayed) = state(dir)?;
-    let Ok(recovered) = replayed else {
-        return Ok(true);
+/// True if the database needs the file `name` in the state `now`, which is newer than a listing without the file.
+fn is_needed(now: &(FileNumber, Result<Recovered>), name: FileName) -> bool {
+    let (manifest, Ok(recovered)) = now else {
+        return true;
     };
-    Ok(match name {
-        FileName::Manifest(number) => number == manifest,
+    match name {
+        FileName::Manifest(number) => number == *manifest,
         FileName::Wal(number) => number >= recovered.min_log_to_keep,
         FileName::Table(number) | FileName::LegacyTable(number) => {
-            find_table(&recovered, number).is_some()
+            find_table(recovered, number).is_some()
         }
-        FileName::Blob(number) => find_blob(&recovered, number).is_some(),
+        FileName::Blob(number) => find_blob(recovered, number).is_some(),
         _ => false,
-    })
+    }
 }
 
 /// The directories with files of the database in `dir`: this one first, then those of logs and tables in the OPTIONS file
@@ -313,10 +306,11 @@ fn check_missing(
     }
     missing.retain(|file| !exists(file));
     let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-    for file in missing {
-        if !is_needed(dir, file)? {
-            continue;
-        }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let now = state(dir)?;
+    for file in missing.into_iter().filter(|file| is_needed(&now, *file)) {
         found.damage(&Error::corruption(format!(
             "the MANIFEST refers to {file}, which is missing from {}",
             dirs.join(", ")
@@ -512,8 +506,8 @@ fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Resul
     result
 }
 
-/// Verifies a MANIFEST. A torn end was being written when the process died, as that of a log; complete records after
-/// it make it damage.
+/// Verifies a MANIFEST. A torn tail is an interrupted append and only noted; it is damage if complete records
+/// follow.
 fn check_manifest(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Result<()> {
     let file = open(path)?;
     let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_at(at, buf), 0);

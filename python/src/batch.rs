@@ -276,7 +276,7 @@ impl WriteBatch {
             Some(target) if raised.is_none() => {
                 self.write(py, target.db.bind(py).get(), &target.options)
             }
-            // The exception is the one of the block, also if a callback has the batch.
+            // The exception of the block takes precedence over a failure to clear.
             Some(_) => {
                 let _ = self.clear(py);
                 Ok(())

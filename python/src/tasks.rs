@@ -155,7 +155,7 @@ impl Bridge {
         let ready = std::mem::take(&mut *self.queue.ready.lock());
         let mut outcome = Ok(());
         for task in ready {
-            // The tasks after one that fails are in no other queue.
+            // The remaining tasks must still run: they have left the queue.
             let done = task.go_on(py);
             outcome = outcome.and(done);
         }

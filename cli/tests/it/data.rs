@@ -58,7 +58,10 @@ fn every_format_is_loaded() {
         "calcite CaCO3\n",
     );
     assert!(output.status.success());
-    let rows = "calcite : CaCO3\ngalena : PbS\nhalite : NaCl and more\nn : 7\npyrite : FeS2\nquartz : SiO2, pure\n";
+    // A pipe with a name, as that of a process substitution.
+    let output = cairn_with(&["load", "--db", &db, "/dev/stdin"], "borax Na2B4O7\n");
+    assert!(output.status.success());
+    let rows = "borax : Na2B4O7\ncalcite : CaCO3\ngalena : PbS\nhalite : NaCl and more\nn : 7\npyrite : FeS2\nquartz : SiO2, pure\n";
     assert_eq!(printed(&["scan", "--db", &db]), rows);
     assert_eq!(
         printed(&[

@@ -227,6 +227,16 @@ fn a_torn_manifest_is_intact() {
     assert!(refused(&["verify", text(&manifest)]).contains("1 damage"));
 }
 
+fn file_len(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+/// Cuts `by` bytes off the end of a file.
+fn shorten(path: &Path, by: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(file_len(path) - by).unwrap();
+}
+
 /// Regression: a database without a part of its logs was intact, though tables were ahead of them and every opening
 /// rejected it.
 #[test]
@@ -263,10 +273,6 @@ fn logs_that_an_opening_rejects_are_damage() {
         );
         (copy, logs)
     };
-    let shorten = |log: &Path, by: u64| {
-        let file = fs::OpenOptions::new().write(true).open(log).unwrap();
-        file.set_len(file.metadata().unwrap().len() - by).unwrap();
-    };
     let (copy, logs) = crashed("whole");
     assert!(printed(&["verify", "--db", text(&copy)]).ends_with("no damage\n"));
     shorten(&logs[1], 3);
@@ -277,17 +283,14 @@ fn logs_that_an_opening_rejects_are_damage() {
         "a torn last log: {said}"
     );
     // The log is synced, so that only the MANIFEST tells where it ends.
-    for (name, change, texts) in [
-        ("torn", 1, &["", untracked][..]),
-        ("shorter", 0, &[""]),
-        ("missing", 2, &[""]),
-    ] {
+    let changes: [(&str, fn(&Path), &[&str]); 3] = [
+        ("torn", |log| shorten(log, 3), &["", untracked]),
+        ("shorter", |log| shorten(log, file_len(log)), &[""]),
+        ("missing", |log| fs::remove_file(log).unwrap(), &[""]),
+    ];
+    for (name, change, texts) in changes {
         let (copy, logs) = crashed(name);
-        match change {
-            0 => shorten(&logs[0], fs::metadata(&logs[0]).unwrap().len()),
-            1 => shorten(&logs[0], 3),
-            _ => fs::remove_file(&logs[0]).unwrap(),
-        }
+        change(&logs[0]);
         for options in texts {
             let database = ["--db", text(&copy), "--options", options];
             let said = refused(&[&["verify"][..], &database].concat());
