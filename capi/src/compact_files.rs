@@ -11,7 +11,7 @@ use cairn_options::{Canceled, CompactionOptions};
 use cairn_types::{Error, Result};
 
 use crate::callbacks::listener::rocksdb_compactionjobinfo_t;
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::database::{family_of, rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, malloc_text, pointers, report, store, text};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::Checked;
@@ -81,7 +81,7 @@ impl Request {
 ///
 /// The arguments are valid as `c.h` requires.
 unsafe fn compact(
-    family: &Family,
+    family: Result<&Family>,
     request: &Request,
     (names, count): (*mut *mut *mut c_char, *mut usize),
     info: *mut rocksdb_compactionjobinfo_t,
@@ -90,7 +90,7 @@ unsafe fn compact(
     // SAFETY: guaranteed by the caller.
     unsafe {
         report(errptr, || {
-            let did = request.run(family)?;
+            let did = request.run(family?)?;
             let files = did.output_paths();
             store(count, files.len());
             if !names.is_null() {
@@ -170,7 +170,7 @@ c_functions! {
             output_path_id,
         };
         let places = (output_file_names, num_output_file_names);
-        compact(of(db.cast_const()).db.default_family(), &request, places, compaction_job_info, errptr);
+        compact(Ok(of(db.cast_const()).db.default_family()), &request, places, compaction_job_info, errptr);
     }
     /// The same for a family; null means the default family.
     fn rocksdb_compact_files_cf(
@@ -193,9 +193,9 @@ c_functions! {
             output_level,
             output_path_id,
         };
-        let family = match maybe(column_family.cast_const()) {
-            Some(family) => family,
-            None => of(db.cast_const()).db.default_family(),
+        let family = match column_family.is_null() {
+            true => Ok(of(db.cast_const()).db.default_family()),
+            false => family_of(db, column_family),
         };
         let places = (output_file_names, num_output_file_names);
         compact(family, &request, places, compaction_job_info, errptr);

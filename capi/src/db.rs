@@ -8,8 +8,8 @@ use cairn_options::CompactRangeOptions;
 use cairn_types::{Error, Result};
 
 use crate::database::{
-    ReadPoint, hold, release, release_snapshot, rocksdb_column_family_handle_t, rocksdb_snapshot_t,
-    rocksdb_t,
+    ReadPoint, family_of, hold, release, release_snapshot, rocksdb_column_family_handle_t,
+    rocksdb_snapshot_t, rocksdb_t,
 };
 use crate::error::{
     array, family_name, malloc_text, maybe_bytes, path, pointers, report, report_ptr, store, text,
@@ -24,19 +24,15 @@ use crate::options::{
 /// # Safety
 ///
 /// The arrays are valid as `c.h` requires.
-pub(crate) unsafe fn descriptors(
+pub(crate) unsafe fn open_descriptors(
     count: c_int,
     names: *const *const c_char,
     options: *const *const rocksdb_options_t,
 ) -> Result<Vec<FamilyDescriptor>> {
     // SAFETY: guaranteed by the caller.
-    let families = unsafe { listed(count, names, options)? };
-    match families.iter().any(|family| family.name == "default") {
-        true => Ok(families),
-        false => Err(Error::invalid_argument(
-            "Default column family not specified",
-        )),
-    }
+    let families = unsafe { descriptors(count, names, options)? };
+    FamilyDescriptor::check_default(&families)?;
+    Ok(families)
 }
 
 /// The families specified by two C arrays.
@@ -44,7 +40,7 @@ pub(crate) unsafe fn descriptors(
 /// # Safety
 ///
 /// The arrays are valid as `c.h` requires.
-pub(crate) unsafe fn listed(
+pub(crate) unsafe fn descriptors(
     count: c_int,
     names: *const *const c_char,
     options: *const *const rocksdb_options_t,
@@ -194,6 +190,30 @@ fn compact(
     }
 }
 
+/// The same for the family behind `column_family`. An error goes to the LOG of `db`, also that the family is one of
+/// another database.
+///
+/// # Safety
+///
+/// The handles are valid as `c.h` requires.
+unsafe fn compact_family(
+    db: *const rocksdb_t,
+    column_family: *const rocksdb_column_family_handle_t,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    options: &Checked<CompactRangeOptions>,
+) {
+    // SAFETY: guaranteed by the caller.
+    match unsafe { family_of(db, column_family) } {
+        Ok(family) => compact(family, begin, end, options),
+        Err(error) => {
+            // SAFETY: guaranteed by the caller. A family is compared with a database that is not null.
+            let own = unsafe { of(db) }.db.default_family();
+            own.log_error(&format!("manual compaction failed: {error}"));
+        }
+    }
+}
+
 /// A property as text, or null.
 pub(crate) fn property_text(family: &Family, name: &str) -> *mut c_char {
     let value = family.property(name);
@@ -279,7 +299,7 @@ c_functions! {
     ) -> *mut rocksdb_t {
         report_ptr(errptr, || {
             let all = of(options).checked()?;
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
         })
     }
@@ -308,7 +328,7 @@ c_functions! {
     ) -> *mut rocksdb_t {
         report_ptr(errptr, || {
             let all = of(options).checked()?;
-            let mut families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let mut families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             let ttls = array(ttls, families.len());
             for (family, ttl) in families.iter_mut().zip(ttls) {
                 family.options.value_ttl = Some(*ttl);
@@ -346,7 +366,7 @@ c_functions! {
             let all = of(options).checked()?;
             let path = path(name);
             refuse_logs(all, &path, error_if_wal_file_exists)?;
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
         })
     }
@@ -377,7 +397,7 @@ c_functions! {
     ) -> *mut rocksdb_t {
         report_ptr(errptr, || {
             let all = of(options).checked()?;
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             let db = open_secondary(all, &path(name), &path(secondary_path), &families)?;
             hand_out(db, &families, column_family_handles)
         })
@@ -534,16 +554,15 @@ c_functions! {
     }
     /// The same for a column family.
     fn rocksdb_compact_range_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
         start_key: *const c_char,
         start_key_len: usize,
         limit_key: *const c_char,
         limit_key_len: usize,
     ) {
-        let family = of(column_family.cast_const());
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        compact(family, begin, end, &Checked::new(CompactRangeOptions::default()));
+        compact_family(db, column_family, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
     /// The same for the default family, with options.
     fn rocksdb_compact_range_opt(
@@ -560,7 +579,7 @@ c_functions! {
     }
     /// The same for a family, with options.
     fn rocksdb_compact_range_cf_opt(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
         opt: *mut rocksdb_compactoptions_t,
         start_key: *const c_char,
@@ -568,9 +587,8 @@ c_functions! {
         limit_key: *const c_char,
         limit_key_len: usize,
     ) {
-        let family = of(column_family.cast_const());
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        compact(family, begin, end, of(opt.cast_const()));
+        compact_family(db, column_family, begin, end, of(opt.cast_const()));
     }
 
     /// Frees memory that the library has allocated.

@@ -49,6 +49,12 @@ pub unsafe fn report_or<T>(
     }
 }
 
+/// Runs `body` in a function that cannot report an error to C. A panic becomes an error.
+#[inline]
+pub(crate) fn caught(body: impl FnOnce()) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| panicked(&*panic))
+}
+
 /// [`report_or`] that returns the type's default on an error.
 ///
 /// # Safety

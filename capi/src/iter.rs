@@ -7,7 +7,7 @@ use cairn_indexed::BaseDeltaIter;
 use cairn_types::{Error, Result};
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, report, save, store};
+use crate::error::{array, bytes, caught, report, save, store};
 use crate::handle::{create_owned, detach, enter, enter_ready, of, ready, set_ready};
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
@@ -125,7 +125,8 @@ impl IteratorHandle {
     }
 
     /// Positions the cursor of `handle` by `family` or `joined`. The entry of an iterator over a batch
-    /// is not cached, because writing to the batch moves it.
+    /// is not cached, because writing to the batch moves it. A panic, such as that of a comparator that reads its database,
+    /// ends the iterator with an error.
     ///
     /// # Safety
     ///
@@ -138,16 +139,17 @@ impl IteratorHandle {
     ) {
         // SAFETY: guaranteed by the caller.
         let (object, _mark) = unsafe { enter(handle) };
-        match &mut object.cursor {
-            Cursor::Family(iter) => {
-                // The cached location is not read while the cursor moves.
-                family(iter);
-                // SAFETY: the handle is live and used by this thread only.
-                unsafe { set_ready(handle, object.note()) };
-            }
+        let moved = caught(|| match &mut object.cursor {
+            // The cached location is not read while the cursor moves.
+            Cursor::Family(iter) => family(iter),
             Cursor::Joined(iter) => joined(iter),
             Cursor::Refused(_) => {}
+        });
+        if let Err(error) = moved {
+            object.cursor = Cursor::Refused(error);
         }
+        // SAFETY: the handle is live and used by this thread only.
+        unsafe { set_ready(handle, object.note()) };
     }
 
     /// Caches the location of the current entry. Returns false if there is none.

@@ -15,7 +15,7 @@ use cairn_types::Result;
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{Database, rocksdb_column_family_handle_t, rocksdb_t};
 use crate::db::{
-    default_family, descriptors, open_by, property_number, property_text, store_families,
+    default_family, open_by, open_descriptors, property_number, property_text, store_families,
 };
 use crate::error::{path, report, report_ptr, text};
 use crate::handle::{create, maybe, of, of_mut, take};
@@ -90,7 +90,7 @@ unsafe fn open_families(
 ) -> Result<*mut rocksdb_optimistictransactiondb_t> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let families = descriptors(count, names, own_options)?;
+        let families = open_descriptors(count, names, own_options)?;
         let opened = open(of(options).checked()?, &path(name), &families, own)?;
         store_families(opened.db.db(), &families, handles)?;
         Ok(create(opened))

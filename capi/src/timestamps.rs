@@ -6,8 +6,8 @@ use cairn_db::{Family, TimestampedValue, WriteBatch, open_and_trim_history};
 use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::db::{descriptors, hand_out, open_by};
+use crate::database::{family_of, rocksdb_column_family_handle_t, rocksdb_t};
+use crate::db::{hand_out, open_by, open_descriptors};
 use crate::error::{bytes, malloc_bytes, maybe_bytes, path, report, report_ptr, save, store};
 use crate::handle::{of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
@@ -353,14 +353,14 @@ c_functions! {
     }
     /// Increases `full_history_ts_low` of a family.
     fn rocksdb_increase_full_history_ts_low(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
         ts_low: *const c_char,
         ts_lowlen: usize,
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            of(column_family.cast_const()).increase_full_history_ts_low(bytes(ts_low, ts_lowlen))
+            family_of(db, column_family)?.increase_full_history_ts_low(bytes(ts_low, ts_lowlen))
         });
     }
     /// Returns `full_history_ts_low` of a family, which the program frees; of length 0 if it was never set.
@@ -391,7 +391,7 @@ c_functions! {
     ) -> *mut rocksdb_t {
         report_ptr(errptr, || {
             let all = of(options).checked()?;
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             let timestamp = bytes(trim_ts.cast_const(), trim_tslen);
             let db = open_by(all, &path(name), &families, false, |request| {
                 open_and_trim_history(request, timestamp)

@@ -12,8 +12,8 @@ use crate::database::{
     rocksdb_snapshot_t, rocksdb_t,
 };
 use crate::db::{
-    default_family, descriptors, flush, flushed_families, open_by, property_number, property_text,
-    store_families,
+    default_family, flush, flushed_families, open_by, open_descriptors, property_number,
+    property_text, store_families,
 };
 use crate::error::{bytes, family_name, malloc_bytes, path, report, report_ptr, store, text};
 use crate::handle::{create, maybe, of, of_mut, take};
@@ -150,7 +150,7 @@ c_functions! {
     ) -> *mut rocksdb_transactiondb_t {
         report_ptr(errptr, || {
             let (all, own) = (of(options).checked()?, of(txn_db_options).checked()?);
-            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let families = open_descriptors(num_column_families, column_family_names, column_family_options)?;
             let db = open_by(all, &path(name), &families, false, |request| TransactionDb::open(request, own))?;
             store_families(db.db(), &families, column_family_handles)?;
             let base = db.db().clone();

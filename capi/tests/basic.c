@@ -382,6 +382,31 @@ static void foreign(rocksdb_t* db, rocksdb_column_family_handle_t* own, const ch
   CHECK_ERROR(err, "Invalid argument: ");
   rocksdb_put_cf(other, w, theirs, "k", 1, "v", 1, &err);
   CHECK_OK(err);
+  rocksdb_flushoptions_t* now = rocksdb_flushoptions_create();
+  rocksdb_flush_cf(other, now, theirs, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(now);
+  /* Without errptr, nothing is done. */
+  rocksdb_compact_range_cf(db, theirs, NULL, 0, NULL, 0);
+  rocksdb_compactoptions_t* c = rocksdb_compactoptions_create();
+  rocksdb_compact_range_cf_opt(db, theirs, c, NULL, 0, NULL, 0);
+  rocksdb_compactoptions_destroy(c);
+#ifndef HEADER_7
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(other);
+  CHECK(rocksdb_livefiles_count(files) == 1);
+  const char* names[] = {rocksdb_livefiles_name(files, 0)};
+  char** made = NULL;
+  size_t count = 0;
+  rocksdb_compact_files_cf(db, theirs, NULL, names, 1, 1, -1, &made, &count, NULL, &err);
+  CHECK_ERROR(err, "Invalid argument: column family \"stones\" belongs to ");
+  CHECK(made == NULL);
+  rocksdb_livefiles_destroy(files);
+  rocksdb_increase_full_history_ts_low(db, theirs, "t", 1, &err);
+  CHECK_ERROR(err, "Invalid argument: column family \"stones\" belongs to ");
+#endif
+  char* tables = rocksdb_property_value_cf(other, theirs, "rocksdb.num-files-at-level0");
+  CHECK(tables != NULL && strcmp(tables, "1") == 0);
+  rocksdb_free(tables);
   rocksdb_writeoptions_destroy(w);
   rocksdb_column_family_handle_destroy(theirs);
   rocksdb_close(other);

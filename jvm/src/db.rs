@@ -117,11 +117,8 @@ pub fn descriptors(
             of::<AllOptions>(options)?.family()?.clone(),
         ));
     }
-    // As in RocksDB.
-    match families.iter().any(|family| family.name == "default") {
-        true => Ok(families),
-        false => Err(Error::invalid_argument("Default column family not specified").into()),
-    }
+    FamilyDescriptor::check_default(&families)?;
+    Ok(families)
 }
 
 /// Opens a database by `open`. Its object takes over the slot of its listeners.
@@ -291,7 +288,7 @@ pub fn promote_level_zero(
 ) -> Outcome<()> {
     let target = usize::try_from(target_level)
         .map_err(|_| Error::invalid_argument("Invalid target level: it is negative"))?;
-    Ok(family_or_default(db.0, family)?.promote_level_zero(target)?)
+    Ok(own_family(db.0, family)?.promote_level_zero(target)?)
 }
 
 pub fn open_ttl(
@@ -497,6 +494,18 @@ pub fn family_or_default(db: &Database, family: jlong) -> Outcome<&Family> {
     }
 }
 
+/// The family of an optional handle, for a change.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it is a family of another database.
+#[inline]
+pub fn own_family(db: &Database, family: jlong) -> Outcome<&Family> {
+    let family = family_or_default(db, family)?;
+    db.db.check_families([family])?;
+    Ok(family)
+}
+
 pub fn iterator(
     _env: Env,
     db: Ref<Database>,
@@ -615,13 +624,7 @@ pub fn compact_range(
     let (begin, end) = (bound(begin, begin_len)?, bound(end, end_len)?);
     let default = crate::CompactRangeOptions::default();
     let options = options.map_or(&default, |options| options.0);
-    Ok(
-        family_or_default(db.0, family)?.compact_range(
-            begin.as_deref(),
-            end.as_deref(),
-            options,
-        )?,
-    )
+    Ok(own_family(db.0, family)?.compact_range(begin.as_deref(), end.as_deref(), options)?)
 }
 
 pub fn set_options(
@@ -637,7 +640,7 @@ pub fn set_options(
         .map(String::as_str)
         .zip(values.iter().map(String::as_str))
         .collect();
-    Ok(family_or_default(db.0, family)?.set_options(&changes)?)
+    Ok(own_family(db.0, family)?.set_options(&changes)?)
 }
 
 pub fn set_db_options(
@@ -728,9 +731,9 @@ pub fn resume_compactions(_env: Env, db: Ref<Database>) {
     db.db.resume_all_compactions();
 }
 
-pub fn enable_auto_compaction(env: Env, _db: Ref<Database>, families: LongArray) -> Outcome<()> {
+pub fn enable_auto_compaction(env: Env, db: Ref<Database>, families: LongArray) -> Outcome<()> {
     for family in env.longs(families)? {
-        of::<Family>(family)?.set_options(&[("disable_auto_compactions", "false")])?;
+        own_family(db.0, family)?.set_options(&[("disable_auto_compactions", "false")])?;
     }
     Ok(())
 }
@@ -755,7 +758,7 @@ pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
 
 /// Marks tables for compaction. As in RocksJava, the range consists of two empty keys, which Java owns.
 pub fn suggest_compact_range(env: Env, db: Ref<Database>, family: jlong) -> Outcome<LongArray> {
-    family_or_default(db.0, family)?.suggest_compact_range(Some(b""), Some(b""))?;
+    own_family(db.0, family)?.suggest_compact_range(Some(b""), Some(b""))?;
     let empty = || create(Slice::owned(Vec::new()));
     env.long_array(&[empty(), empty()])
 }
@@ -804,7 +807,7 @@ pub fn ingest(
     options: Ref<IngestExternalFileOptions>,
 ) -> Outcome<()> {
     let files: Vec<PathBuf> = env.texts(files)?.into_iter().map(PathBuf::from).collect();
-    Ok(family_or_default(db.0, family)?.ingest_external_file(&files, &options)?)
+    Ok(own_family(db.0, family)?.ingest_external_file(&files, &options)?)
 }
 
 pub fn verify_checksum(_env: Env, db: Ref<Database>) -> Outcome<()> {
@@ -815,7 +818,7 @@ pub fn verify_checksum(_env: Env, db: Ref<Database>) -> Outcome<()> {
 
 pub fn clip(
     env: Env,
-    _db: Ref<Database>,
+    db: Ref<Database>,
     family: Ref<Family>,
     begin: ByteArray,
     begin_offset: jint,
@@ -826,6 +829,7 @@ pub fn clip(
 ) -> Outcome<()> {
     let begin = env.bytes(begin, begin_offset, begin_len)?;
     let end = env.bytes(end, end_offset, end_len)?;
+    db.db.check_families([family.0])?;
     Ok(family.clip(&begin, &end)?)
 }
 
@@ -855,7 +859,7 @@ pub fn delete_files_in_ranges(
         .chunks_exact(2)
         .map(|pair| (pair[0].as_deref(), pair[1].as_deref()))
         .collect();
-    Ok(family_or_default(db.0, family)?.delete_files_in_ranges(&ranges, include_end)?)
+    Ok(own_family(db.0, family)?.delete_files_in_ranges(&ranges, include_end)?)
 }
 
 pub fn map_property(

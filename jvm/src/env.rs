@@ -8,6 +8,8 @@
 //!     descriptor (`build.rs` derives the parameters from it).
 //! J3. No function of the environment except those that the specification allows is called while an exception is
 //!     pending: each call that may throw is followed by [`Env::check`].
+//! J4. A program does not write to a direct buffer during a native method that uses it, neither in Java nor by another
+//!     native method. A native method refers to the content of a buffer only until it returns.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -673,7 +675,8 @@ impl Env {
         what: &str,
     ) -> Outcome<&'a [u8]> {
         let (data, len) = self.region(buffer, offset, len, what)?;
-        // SAFETY: within the buffer, which the argument keeps alive (J2); Java does not change it during the call.
+        // SAFETY: within the buffer, which the argument keeps alive (J2) and nothing changes until the method returns
+        // (J4).
         Ok(unsafe { std::slice::from_raw_parts(data, len) })
     }
 
@@ -685,21 +688,16 @@ impl Env {
         len: jint,
         what: &str,
     ) -> Outcome<(*mut u8, usize)> {
-        let data = match buffer.is_null() {
-            true => null_mut(),
-            false => jni!(self, GetDirectBufferAddress, buffer.0),
-        };
-        if data.is_null() {
+        let Some((data, capacity)) = self.memory(buffer) else {
             return Err(Error::invalid_argument(format!(
                 "Invalid {what} argument (argument is not a valid direct ByteBuffer)"
             ))
             .into());
-        }
-        let capacity = jni!(self, GetDirectBufferCapacity, buffer.0);
+        };
         match (usize::try_from(offset), usize::try_from(len)) {
-            (Ok(from), Ok(len)) if (from + len) as jlong <= capacity => {
+            (Ok(from), Ok(len)) if from + len <= capacity => {
                 // SAFETY: within the capacity.
-                Ok((unsafe { data.cast::<u8>().add(from) }, len))
+                Ok((unsafe { data.add(from) }, len))
             }
             _ => Err(Error::invalid_argument(format!(
                 "Invalid {what} argument. Capacity is less than requested region (offset + length)."
@@ -720,7 +718,8 @@ impl Env {
     ) -> Outcome<jint> {
         let (data, room) = self.region(buffer, offset, room, what)?;
         let copied = room.min(bytes.len());
-        // SAFETY: the region has `room` bytes, and the source is memory of this library.
+        // SAFETY: the region has `room` bytes, which nothing else uses until the method returns (J4), and the source is
+        // memory of this library.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, copied) };
         size(bytes.len())
     }
@@ -774,14 +773,32 @@ impl Env {
         self.check()
     }
 
-    /// The memory of a direct buffer.
-    pub fn buffer(self, buffer: ByteBuffer) -> Option<(*mut u8, usize)> {
+    /// A direct buffer; `None` for null and for a buffer of another kind.
+    pub fn buffer(self, buffer: ByteBuffer) -> Option<Buffer> {
+        self.memory(buffer).map(|(data, capacity)| Buffer {
+            data,
+            capacity,
+            _object: self.global(Object(buffer.0)),
+        })
+    }
+
+    /// The capacity of a direct buffer; 0 for null and for a buffer of another kind.
+    pub fn capacity(self, buffer: ByteBuffer) -> usize {
+        self.memory(buffer).map_or(0, |(_, capacity)| capacity)
+    }
+
+    /// The memory of a direct buffer; `None` for null and for a buffer of another kind.
+    #[inline]
+    fn memory(self, buffer: ByteBuffer) -> Option<(*mut u8, usize)> {
         if buffer.is_null() {
             return None;
         }
         let data = jni!(self, GetDirectBufferAddress, buffer.0);
+        if data.is_null() {
+            return None;
+        }
         let capacity = jni!(self, GetDirectBufferCapacity, buffer.0);
-        (!data.is_null()).then(|| (data.cast(), usize::try_from(capacity).unwrap_or(0)))
+        Some((data.cast(), usize::try_from(capacity).unwrap_or(0)))
     }
 
     /// A new `int[]`.
@@ -824,92 +841,6 @@ impl Env {
         jni!(self, SetObjectArrayElement, array.0, size(at)?, element.0);
         self.forget(element);
         self.check()
-    }
-
-    /// An array of `byte[]`; null for `None`.
-    pub fn byte_arrays<'a>(
-        self,
-        items: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
-    ) -> Outcome<ObjectArray> {
-        let array = self.object_array("[B", items.len())?;
-        for (at, item) in items.enumerate() {
-            let item = self.maybe_byte_array(item)?;
-            self.set_element(array, at, Object(item.0))?;
-        }
-        Ok(array)
-    }
-
-    /// The elements of a `byte[][]`.
-    pub fn all_byte_arrays(self, array: ObjectArray) -> Outcome<Vec<Vec<u8>>> {
-        let len = self.len(Object(array.0))?;
-        let mut all = Vec::new();
-        for at in 0..usize::try_from(len).unwrap_or(0) {
-            let item = self.element(array, at)?;
-            all.push(self.all_bytes(ByteArray(item.0))?.to_vec());
-            self.forget(item);
-        }
-        Ok(all)
-    }
-
-    /// The elements of a `String[]`.
-    pub fn texts(self, array: ObjectArray) -> Outcome<Vec<String>> {
-        let len = self.len(Object(array.0))?;
-        let mut all = Vec::new();
-        for at in 0..usize::try_from(len).unwrap_or(0) {
-            let item = self.element(array, at)?;
-            all.push(self.text(JString(item.0))?);
-            self.forget(item);
-        }
-        Ok(all)
-    }
-
-    /// A `String[]`.
-    pub fn strings<S: AsRef<str>>(self, items: &[S]) -> Outcome<ObjectArray> {
-        let array = self.object_array("java/lang/String", items.len())?;
-        for (at, item) in items.iter().enumerate() {
-            let item = self.string(item.as_ref())?;
-            self.set_element(array, at, Object(item.0))?;
-        }
-        Ok(array)
-    }
-
-    /// A `HashMap` of the given pairs. The local references to them are released.
-    pub fn map(self, pairs: impl Iterator<Item = Outcome<(Object, Object)>>) -> Outcome<Object> {
-        let map = self.create("java/util/HashMap", "()V", &[])?;
-        let put = self.method_of(
-            map,
-            "put",
-            "(Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;",
-        )?;
-        for pair in pairs {
-            let (key, value) = pair?;
-            let old = self.call_object(map, put, &[jvalue { l: key.0 }, jvalue { l: value.0 }])?;
-            self.forget(old);
-            self.forget(key);
-            self.forget(value);
-        }
-        Ok(map)
-    }
-
-    /// Appends objects to a `List`, and releases the local references to them.
-    pub fn append(self, list: Object, items: impl Iterator<Item = Outcome<Object>>) -> Outcome<()> {
-        let add = self.method_of(list, "add", "(Ljava/lang/Object;)Z")?;
-        for item in items {
-            let item = item?;
-            self.call_bool(list, add, &[jvalue { l: item.0 }])?;
-            self.forget(item);
-        }
-        Ok(())
-    }
-
-    /// An `Integer`.
-    pub fn boxed_int(self, value: jint) -> Outcome<Object> {
-        self.create("java/lang/Integer", "(I)V", &[jvalue { i: value }])
-    }
-
-    /// A `Long`.
-    pub fn boxed_long(self, value: jlong) -> Outcome<Object> {
-        self.create("java/lang/Long", "(J)V", &[jvalue { j: value }])
     }
 
     /// A direct buffer over `bytes`, read-only by convention, valid as long as they are.
@@ -961,6 +892,33 @@ impl Global {
 impl Drop for Global {
     fn drop(&mut self) {
         attached(|env| jni!(env, DeleteGlobalRef, self.0 as jobject));
+    }
+}
+
+/// A direct buffer, which lives at least as long.
+pub struct Buffer {
+    data: *mut u8,
+    capacity: usize,
+    _object: Global,
+}
+
+// SAFETY: every thread may use the memory of a direct buffer, and J4 is the rule for its content.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// The number of bytes.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The bytes `[from, to)`, as far as the buffer has them. The caller uses them only until the method returns.
+    pub fn bytes(&self, from: usize, to: usize) -> &[u8] {
+        let to = to.min(self.capacity);
+        let from = from.min(to);
+        // SAFETY: within the buffer, which the reference keeps alive and nothing changes until the method returns (J4).
+        unsafe { std::slice::from_raw_parts(self.data.add(from), to - from) }
     }
 }
 

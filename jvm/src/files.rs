@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::callbacks::{ComparatorHandle, LoggerHandle};
-use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of};
+use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of, own_family};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
 };
@@ -799,7 +799,7 @@ pub fn compact_files(
     let level = usize::try_from(output_level)
         .map_err(|_| Error::invalid_argument("the level is negative"))?;
     let path_id = u32::try_from(path_id).ok();
-    let family = family_or_default(db.0, family)?;
+    let family = own_family(db.0, family)?;
     let done = family.compact_files_reported(&options, &files, level, path_id)?;
     let made = env.strings(&done.output_paths())?;
     if let Some(info) = info {

@@ -3,7 +3,7 @@
 //! A handle is the address of a [`Cell`], which begins with the type of its object. Java passes back what it was
 //! given (H1); a null handle, or one of another type, throws instead of being used.
 
-use std::any::{TypeId, type_name};
+use std::any::{Any, TypeId, type_name};
 use std::ops::{Deref, DerefMut};
 
 use cairn_types::Error;
@@ -18,14 +18,29 @@ struct Cell<T> {
     kind: Option<TypeId>,
     /// Destroys a cell of this type.
     destroy: fn(jlong) -> Outcome<()>,
+    /// What other threads may use while one thread changes the object.
+    shared: Option<Shared>,
     object: T,
 }
 
+/// See [`create_with`].
+type Shared = Box<dyn Any + Send + Sync>;
+
 /// Creates a handle.
 pub fn create<T: 'static>(object: T) -> jlong {
+    cell_of(object, None)
+}
+
+/// Creates a handle of `object` and of what other threads may use while one thread changes the object.
+pub fn create_with<T: 'static, S: Any + Send + Sync>(object: T, shared: S) -> jlong {
+    cell_of(object, Some(Box::new(shared)))
+}
+
+fn cell_of<T: 'static>(object: T, shared: Option<Shared>) -> jlong {
     Box::into_raw(Box::new(Cell {
         kind: Some(TypeId::of::<T>()),
         destroy: |handle| take::<T>(handle).map(drop),
+        shared,
         object,
     })) as jlong
 }
@@ -82,6 +97,15 @@ pub fn of<'a, T: 'static>(handle: jlong) -> Outcome<&'a T> {
 pub fn of_mut<'a, T: 'static>(handle: jlong) -> Outcome<&'a mut T> {
     // SAFETY: the cell is live (H1), and RocksJava requires that a single thread uses objects of the class.
     cell(handle).map(|cell| unsafe { &mut (*cell).object })
+}
+
+/// What [`create_with`] was given beside an object, which another thread may be changing; `None` if `create` made the
+/// handle.
+pub fn shared_of<'a, T: 'static, S: 'static>(handle: jlong) -> Outcome<Option<&'a S>> {
+    let cell = cell::<T>(handle)?;
+    // SAFETY: the cell is live (H1), and this part is never changed. No reference to the object is made.
+    let shared = unsafe { &(*cell).shared };
+    Ok(shared.as_ref().and_then(|shared| shared.downcast_ref()))
 }
 
 /// Takes the object out of a handle, which becomes invalid.

@@ -17,6 +17,7 @@ mod arguments;
 mod batch;
 mod callbacks;
 mod callee;
+mod collections;
 mod compaction_info;
 mod db;
 mod env;

@@ -69,14 +69,18 @@ fn default_family() -> FamilyOptions {
     family
 }
 
+/// `options` with the defaults of RocksJava: no statistics, and a default block cache shared by copies. Family objects
+/// do not contribute a cache.
+fn java_defaults(mut options: DbOptions) -> DbOptions {
+    options.statistics = Keeping::Nothing;
+    options.default_block_cache = Some(DefaultCache::default());
+    options
+}
+
 impl Default for AllOptions {
     fn default() -> AllOptions {
         AllOptions {
-            db: DbOptions {
-                statistics: Keeping::Nothing,
-                default_block_cache: Some(DefaultCache::default()),
-                ..DbOptions::default()
-            },
+            db: java_defaults(DbOptions::default()),
             family: default_family(),
             world: None,
             env_handle: 0,
@@ -136,7 +140,7 @@ struct Given {
 
 impl Given {
     fn bytes(&self) -> Option<Vec<u8>> {
-        self.slice.as_ref().map(Slice::to_vec)
+        self.slice.as_ref().map(|slice| slice.bytes().to_vec())
     }
 }
 
@@ -283,7 +287,8 @@ bounds! {
 }
 
 pub fn increase_parallelism(_env: Env, mut options: Mut<AllOptions>, threads: jint) {
-    options.db.increase_parallelism(threads);
+    let executor = options.world().executor;
+    cairn_options::presets::increase_parallelism(&mut options.db, &*executor, threads);
 }
 
 pub fn prepare_for_bulk_load(_env: Env, options: Mut<AllOptions>) {
@@ -626,13 +631,10 @@ pub fn family_from_text_with(
 fn db_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
     let parsed = parse(DbOptions::default(), &env.text(text)?, ignore_unknown);
     Ok(parsed.map_or(0, |db| {
-        let mut all = AllOptions {
-            db,
+        crate::handle::create(AllOptions {
+            db: java_defaults(db),
             ..AllOptions::default()
-        };
-        all.db.statistics = Keeping::Nothing;
-        all.db.default_block_cache = Some(DefaultCache::default());
-        crate::handle::create(all)
+        })
     }))
 }
 
@@ -706,11 +708,7 @@ pub fn load(
     };
     file.forget_unknown_code();
     let target = crate::handle::of_mut::<AllOptions>(options)?;
-    target.db = DbOptions {
-        statistics: Keeping::Nothing,
-        default_block_cache: Some(DefaultCache::default()),
-        ..file.db
-    };
+    target.db = java_defaults(file.db);
     target.world = Some(world.clone());
     let items = file.families.into_iter().map(|(name, family)| {
         let handle = crate::handle::create(AllOptions {

@@ -245,9 +245,7 @@ pub fn multi_get_direct(
         let status = match value {
             Ok(Some(value)) => {
                 let buffer = env.element(values, at)?;
-                let room = env
-                    .buffer(ByteBuffer(buffer.0))
-                    .map_or(0, |(_, capacity)| capacity);
+                let room = env.capacity(ByteBuffer(buffer.0));
                 let room = jint::try_from(room).unwrap_or(jint::MAX);
                 lengths[at] = env.fill_direct(ByteBuffer(buffer.0), 0, room, &value, "value")?;
                 env.forget(buffer);

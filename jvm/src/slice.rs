@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use jni_sys::{jint, jlong};
 
-use crate::env::{ByteArray, ByteBuffer, Env, Global, JString, Object, Outcome, illegal};
+use crate::env::{Buffer, ByteArray, ByteBuffer, Env, JString, Object, Outcome, illegal};
 use crate::handle::{New, Ref};
 
 /// The object of a slice: a part of some memory. Clones share both, so that read options follow the slices that were
@@ -24,25 +24,15 @@ struct Content {
 enum Memory {
     /// A copy of bytes.
     Owned(Vec<u8>),
-    /// The memory of a direct buffer.
-    Direct {
-        data: *mut u8,
-        capacity: usize,
-        /// Keeps the buffer alive: neither Java's `DirectSlice` nor its `ReadOptions` refers to it.
-        _buffer: Global,
-    },
+    /// A direct buffer, which is kept alive: neither Java's `DirectSlice` nor its `ReadOptions` refers to it.
+    Direct(Buffer),
 }
-
-// SAFETY: the memory of a direct buffer may be used by every thread; `Slice::bytes` states the rule for its content.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
 
 impl Memory {
     fn len(&self) -> usize {
         match self {
             Memory::Owned(bytes) => bytes.len(),
-            Memory::Direct { capacity, .. } => *capacity,
+            Memory::Direct(buffer) => buffer.capacity(),
         }
     }
 }
@@ -68,15 +58,10 @@ impl Slice {
         buffer: ByteBuffer,
         len: impl FnOnce(&[u8]) -> usize,
     ) -> Outcome<New<Slice>> {
-        let (data, capacity) = env
+        let buffer = env
             .buffer(buffer)
             .ok_or_else(|| illegal("Could not access DirectBuffer"))?;
-        let memory = Memory::Direct {
-            data,
-            capacity,
-            _buffer: env.global(Object(buffer.0)),
-        };
-        let slice = Slice::new(memory);
+        let slice = Slice::new(Memory::Direct(buffer));
         let len = len(slice.bytes());
         slice.set_len(len);
         Ok(New(slice))
@@ -84,37 +69,17 @@ impl Slice {
 
     /// The places of the first byte and after the last one. They are in order even if threads change both at once.
     fn range(&self) -> (usize, usize) {
+        // Relaxed: both are clamped to the memory; a concurrent change is seen before or after.
         let to = self.0.to.load(Relaxed);
         (self.0.from.load(Relaxed).min(to), to)
     }
 
-    /// The bytes. Of a direct buffer, Java does not change them while a native method uses them.
+    /// The bytes. The caller uses them only until the native method returns: Java may then change a direct buffer.
     pub fn bytes(&self) -> &[u8] {
         let (from, to) = self.range();
         match &self.0.memory {
             Memory::Owned(bytes) => &bytes[from..to],
-            // SAFETY: within the buffer, which the content keeps alive, and unchanged as the caller ensures.
-            Memory::Direct { data, .. } => unsafe {
-                std::slice::from_raw_parts(data.add(from), to - from)
-            },
-        }
-    }
-
-    /// A copy of the bytes, which Java may change meanwhile.
-    pub fn to_vec(&self) -> Vec<u8> {
-        let (from, to) = self.range();
-        match &self.0.memory {
-            Memory::Owned(bytes) => bytes[from..to].to_vec(),
-            Memory::Direct { data, .. } => {
-                let mut copy = Vec::with_capacity(to - from);
-                // SAFETY: within the buffer, which the content keeps alive, and into new memory of that length. Nothing
-                // refers to the bytes, so one that Java changes meanwhile is copied as it was before or is after.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(data.add(from), copy.as_mut_ptr(), to - from);
-                    copy.set_len(to - from);
-                }
-                copy
-            }
+            Memory::Direct(buffer) => buffer.bytes(from, to),
         }
     }
 

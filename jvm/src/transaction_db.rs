@@ -15,7 +15,7 @@ use crate::env::{Env, JString, LongArray, Object, ObjectArray, Outcome};
 use crate::handle::{New, Ref, create, of_mut};
 use crate::listener::Slot;
 use crate::options::AllOptions;
-use crate::txn::Txn;
+use crate::txn::{self, Txn};
 
 /// Opens a database of pessimistic transactions.
 fn open_locking(
@@ -111,8 +111,8 @@ fn start(db: &Database, write: &WriteOptions, options: &TransactionOptions) -> O
     ))
 }
 
-pub fn begin(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<New<Txn>> {
-    start(&db, &write, &TransactionOptions::default()).map(New)
+pub fn begin(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<jlong> {
+    start(&db, &write, &TransactionOptions::default()).map(txn::create)
 }
 
 pub fn begin_with(
@@ -120,14 +120,15 @@ pub fn begin_with(
     db: Ref<Database>,
     write: Ref<WriteOptions>,
     options: Ref<TransactionOptions>,
-) -> Outcome<New<Txn>> {
-    start(&db, &write, &options).map(New)
+) -> Outcome<jlong> {
+    start(&db, &write, &options).map(txn::create)
 }
 
 /// Begins the transaction `new` in the object of a transaction, which ends.
 fn restart(handle: jlong, mut new: Txn) -> Outcome<jlong> {
     let old = of_mut::<Txn>(handle)?;
     new.adopt_handles(old)?;
+    new.announce(handle)?;
     *old = new;
     Ok(handle)
 }
@@ -168,12 +169,8 @@ fn start_optimistic(
     }
 }
 
-pub fn begin_optimistic(
-    _env: Env,
-    db: Ref<Database>,
-    write: Ref<WriteOptions>,
-) -> Outcome<New<Txn>> {
-    start_optimistic(&db, &write, &OptimisticTransactionOptions::default()).map(New)
+pub fn begin_optimistic(_env: Env, db: Ref<Database>, write: Ref<WriteOptions>) -> Outcome<jlong> {
+    start_optimistic(&db, &write, &OptimisticTransactionOptions::default()).map(txn::create)
 }
 
 pub fn begin_optimistic_with(
@@ -181,8 +178,8 @@ pub fn begin_optimistic_with(
     db: Ref<Database>,
     write: Ref<WriteOptions>,
     options: Ref<OptimisticTransactionOptions>,
-) -> Outcome<New<Txn>> {
-    start_optimistic(&db, &write, &options).map(New)
+) -> Outcome<jlong> {
+    start_optimistic(&db, &write, &options).map(txn::create)
 }
 
 pub fn begin_optimistic_again(
@@ -232,7 +229,7 @@ fn lend(db: &Database, txn: Transaction) -> Outcome<jlong> {
         &WriteOptions::default(),
         false,
     );
-    let handle = create(txn);
+    let handle = txn::create(txn);
     db.lent.lock().push(handle);
     of_mut::<Txn>(handle)?.register(handle)?;
     Ok(handle)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_db::{Db, Family, Snapshot, Value, WriteBatch};
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Mutex;
-use cairn_txn::{Transaction, TransactionState};
+use cairn_txn::{Owner, Transaction, TransactionState};
 use cairn_types::{Error, Result};
 use jni_sys::{jint, jlong, jvalue};
 
@@ -15,7 +15,7 @@ use crate::callee::Callee;
 use crate::env::{
     ByteArray, ByteBuffer, Env, JString, LongArray, Method, Object, ObjectArray, Outcome, illegal,
 };
-use crate::handle::{Mut, New, Ref, create, of, of_mut, take};
+use crate::handle::{self, Mut, New, Ref, create_with, of, of_mut, shared_of, take};
 use crate::iterator::Cursor;
 use crate::options::ReadOptions;
 use crate::reads::NOT_FOUND;
@@ -39,7 +39,7 @@ impl SnapshotHandles {
         if let Some(handle) = handles.iter().find(is_known) {
             return *handle;
         }
-        let handle = create(snapshot.clone());
+        let handle = handle::create(snapshot.clone());
         handles.push(handle);
         handle
     }
@@ -70,8 +70,6 @@ impl Drop for SnapshotHandles {
 /// The object of a transaction.
 pub struct Txn {
     txn: Option<Transaction>,
-    /// Noted here because another thread may be using the transaction.
-    id: u64,
     shared: Arc<Transactions>,
     /// The name under which it is registered; empty if it is not.
     name: Vec<u8>,
@@ -91,6 +89,18 @@ pub struct Txn {
     commit_time: jlong,
 }
 
+/// A transaction as other threads see it while one thread uses the object, which it may replace.
+struct Waiter(Mutex<Seen>);
+
+/// The owner of its locks, unless it is optimistic, and what it shares with the other transactions of the database.
+type Seen = (Option<Arc<Owner>>, Arc<Transactions>);
+
+/// Creates the handle of a transaction.
+pub fn create(txn: Txn) -> jlong {
+    let waiter = Waiter(Mutex::new(txn.seen()));
+    create_with(txn, waiter)
+}
+
 impl Txn {
     pub fn new(
         db: &Db,
@@ -100,7 +110,6 @@ impl Txn {
         deadlock_detect: bool,
     ) -> Txn {
         Txn {
-            id: txn.id(),
             txn: Some(txn),
             shared: shared.clone(),
             name: Vec::new(),
@@ -114,6 +123,20 @@ impl Txn {
             batch: 0,
             commit_time: 0,
         }
+    }
+
+    /// What other threads see.
+    fn seen(&self) -> Seen {
+        let owner = self.txn.as_ref().and_then(Transaction::owner);
+        (owner.cloned(), self.shared.clone())
+    }
+
+    /// Lets other threads see this transaction as that of `handle`.
+    pub fn announce(&self, handle: jlong) -> Outcome<()> {
+        if let Some(Waiter(seen)) = shared_of::<Txn, Waiter>(handle)? {
+            *seen.lock() = self.seen();
+        }
+        Ok(())
     }
 
     fn get(&self) -> Outcome<&Transaction> {
@@ -222,7 +245,7 @@ impl Drop for Txn {
 }
 
 pub fn destroy(env: Env, handle: jlong) -> Outcome<()> {
-    crate::handle::destroy::<Txn>(env, handle)
+    handle::destroy::<Txn>(env, handle)
 }
 
 pub fn set_snapshot(_env: Env, mut txn: Mut<Txn>) -> Outcome<()> {
@@ -262,7 +285,7 @@ pub fn new_notifier(env: Env, this: Object) -> Outcome<New<Arc<Notifier>>> {
 }
 
 pub fn destroy_notifier(env: Env, handle: jlong) -> Outcome<()> {
-    crate::handle::destroy::<Arc<Notifier>>(env, handle)
+    handle::destroy::<Arc<Notifier>>(env, handle)
 }
 
 pub fn set_snapshot_on_next_and_notify(
@@ -282,7 +305,7 @@ pub fn set_snapshot_on_next_and_notify(
 /// checked.
 pub fn write_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
     if txn.batch == 0 {
-        txn.batch = create(Indexed::new(txn.get()?.write_batch().share()));
+        txn.batch = handle::create(Indexed::new(txn.get()?.write_batch().share()));
     }
     Ok(txn.batch)
 }
@@ -291,7 +314,7 @@ pub fn write_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
 pub fn commit_time_batch(_env: Env, mut txn: Mut<Txn>) -> Outcome<jlong> {
     if txn.commit_time == 0 {
         let batch = std::mem::take(txn.get_mut()?.commit_time_batch());
-        txn.commit_time = create(Batch::new(batch));
+        txn.commit_time = handle::create(Batch::new(batch));
     }
     Ok(txn.commit_time)
 }
@@ -478,15 +501,15 @@ pub fn get_for_update_direct(
     }
 }
 
-/// The results of reads of many keys, one at a time: values pin their blocks. As in RocksJava, an error is a null value.
+/// The array of the values that `found` reads, preferably one at a time: values pin their blocks. As in RocksJava, an
+/// error is a null value.
 fn values(
     env: Env,
-    count: usize,
-    read: impl Fn(usize) -> cairn_types::Result<Option<Value>>,
+    found: impl ExactSizeIterator<Item = Result<Option<Value>>>,
 ) -> Outcome<ObjectArray> {
-    let array = env.object_array("[B", count)?;
-    for at in 0..count {
-        if let Ok(Some(value)) = read(at) {
+    let array = env.object_array("[B", found.len())?;
+    for (at, found) in found.enumerate() {
+        if let Ok(Some(value)) = found {
             let value = env.byte_array(&value)?;
             env.set_element(array, at, Object(value.0))?;
         }
@@ -532,9 +555,12 @@ pub fn multi_get_families(
     let keys = env.all_byte_arrays(keys)?;
     let (txn, default) = txn.parts()?;
     let families = families_of(env, default, families, keys.len())?;
-    values(env, keys.len(), |at| {
-        txn.get_in(families[at], &keys[at], &options.for_lookup())
-    })
+    let options = options.for_lookup();
+    let pairs = families.into_iter().zip(&keys);
+    values(
+        env,
+        pairs.map(|(family, key)| txn.get_in(family, key, &options)),
+    )
 }
 
 pub fn multi_get_family(
@@ -547,9 +573,11 @@ pub fn multi_get_family(
     let keys = env.all_byte_arrays(keys)?;
     let (txn, default) = txn.parts()?;
     let family = family_of(default, family)?;
-    values(env, keys.len(), |at| {
-        txn.get_in(family, &keys[at], &options.for_lookup())
-    })
+    let options = options.for_lookup();
+    values(
+        env,
+        keys.iter().map(|key| txn.get_in(family, key, &options)),
+    )
 }
 
 pub fn multi_get_for_update(
@@ -571,13 +599,12 @@ pub fn multi_get_for_update_families(
     let keys = env.all_byte_arrays(keys)?;
     let (txn, default) = txn.parts_mut()?;
     let families = families_of(env, default, families, keys.len())?;
-    let locked = families.iter().zip(&keys).try_for_each(|(family, key)| {
-        txn.lock_for_update(family, key, &options.for_lookup(), true, true)
-    });
-    values(env, keys.len(), |at| {
-        locked.clone()?;
-        txn.get_in(families[at], &keys[at], &options.for_lookup())
-    })
+    let pairs: Vec<_> = families
+        .into_iter()
+        .zip(keys.iter().map(Vec::as_slice))
+        .collect();
+    let found = txn.multi_get_for_update(&pairs, &options.for_lookup());
+    values(env, found.into_iter())
 }
 
 pub fn iterator(
@@ -792,7 +819,7 @@ pub fn set_lock_timeout(_env: Env, mut txn: Mut<Txn>, millis: jlong) -> Outcome<
 /// The handle of the write options, which the transaction owns.
 pub fn write_options(_env: Env, txn: Ref<Txn>) -> jlong {
     if txn.options.get() == 0 {
-        txn.options.set(create(txn.write_options.clone()));
+        txn.options.set(handle::create(txn.write_options.clone()));
     }
     txn.options.get()
 }
@@ -854,15 +881,13 @@ pub fn state(_env: Env, txn: Ref<Txn>) -> Outcome<i8> {
     Ok(txn.get()?.state() as i8)
 }
 
-/// The key for which the transaction waits in another thread, and the transactions that hold its lock; an empty key and
-/// no transactions, if it does not wait.
-pub fn waiting(env: Env, txn: Ref<Txn>) -> Outcome<Object> {
-    let (family, key, mut holders) = match txn.shared.waits_for(txn.id) {
-        Some(lock) => (lock.family, lock.key, lock.holders),
-        None => (0, Vec::new(), Vec::new()),
-    };
-    // One that waits to make its shared lock exclusive is itself a holder.
-    holders.retain(|holder| *holder != txn.id);
+/// The key for which the transaction waits in another thread, or else the last whose lock it did not get in time, and the
+/// transactions that hold or held its lock; an empty key and no transactions, if there is none. The object is not used,
+/// because that thread has it.
+pub fn waiting(env: Env, handle: jlong) -> Outcome<Object> {
+    let seen = shared_of::<Txn, Waiter>(handle)?.map(|Waiter(seen)| seen.lock().clone());
+    let found = seen.and_then(|(owner, shared)| waits_for(&*owner?, &shared));
+    let (family, key, holders) = found.unwrap_or_default();
     let (key, holders) = (key_text(env, &key)?, ids(env, &holders)?);
     env.create(
         "org/rocksdb/Transaction$WaitingTransactions",
@@ -875,6 +900,17 @@ pub fn waiting(env: Env, txn: Ref<Txn>) -> Outcome<Object> {
             jvalue { l: holders.0 },
         ],
     )
+}
+
+/// The family, the key and the other holders of the lock for which `owner` waits, or did not wait long enough.
+fn waits_for(owner: &Owner, shared: &Transactions) -> Option<(u32, Vec<u8>, Vec<u64>)> {
+    if let Some(mut lock) = shared.waits_for(owner.id) {
+        // One that waits to make its shared lock exclusive is itself a holder.
+        lock.holders.retain(|holder| *holder != owner.id);
+        return Some((lock.family, lock.key, lock.holders));
+    }
+    let timeout = owner.last_timeout()?;
+    Some((timeout.family, timeout.key, timeout.holders))
 }
 
 /// The number of the log of a prepared transaction is kept for its getter: Cairn finds the log itself.

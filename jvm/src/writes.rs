@@ -8,7 +8,7 @@ use cairn_types::Error;
 use jni_sys::{jint, jlong};
 
 use crate::batch::{Batch, Indexed};
-use crate::db::{Database, Kind, family_or_default};
+use crate::db::{Database, Kind, own_family};
 use crate::env::{ByteArray, ByteBuffer, Env, Outcome};
 use crate::handle::{Ref, of};
 
@@ -64,7 +64,7 @@ fn update(
         }
         handle => of::<WriteOptions>(handle)?,
     };
-    let family = family_or_default(db, family)?;
+    let family = own_family(db, family)?;
     match (&db.kind, op) {
         (Kind::Plain, Op::Put) => family.put_with(key, value, options)?,
         (Kind::Plain, Op::Delete) => family.delete_with(key, options)?,

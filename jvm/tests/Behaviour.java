@@ -863,6 +863,20 @@ public final class Behaviour {
     return new WeakReference<>(buffer);
   }
 
+  /** A buffer to which nothing else refers. */
+  private static WeakReference<ByteBuffer> unreferenced() {
+    return new WeakReference<>(direct("b"));
+  }
+
+  /** Collects garbage until a reference is cleared. */
+  private static void collect(final WeakReference<ByteBuffer> reference) {
+    final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+    while (reference.get() != null) {
+      check(System.nanoTime() < end, "the buffer is never released");
+      System.gc();
+    }
+  }
+
   /** An iterator has the bounds that the slices of its options contain when it is created. */
   private static void boundsOfReusedSlices(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
@@ -903,15 +917,11 @@ public final class Behaviour {
       final WeakReference<ByteBuffer> kept;
       try (ReadOptions read = new ReadOptions()) {
         kept = bounded(read);
-        System.gc();
+        collect(unreferenced());
         check(kept.get() != null, "the options keep the buffer");
         check(keys(db.newIterator(read)).equals("a"), "a buffer without other references");
       }
-      final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-      while (kept.get() != null) {
-        check(System.nanoTime() < end, "the buffer is never released");
-        System.gc();
-      }
+      collect(kept);
     }
   }
 
@@ -949,7 +959,81 @@ public final class Behaviour {
       check(Arrays.equals(ids, new long[] {id}), "the holders " + Arrays.toString(ids));
       check(waits.getKey().equals("k") && waits.getColumnFamilyId() == 0, "the key " + waits.getKey());
       check(waiter.getWaitingTxns().getTransactionIds().length == 0, "it has the lock");
+      // A lock that it did not get in time is kept.
+      for (final long timeout : new long[] {0, 1}) {
+        try (Transaction late = db.beginTransaction(write, new TransactionOptions().setLockTimeout(timeout))) {
+          fails(RocksDBException.class, "locked by another transaction", () -> late.put(bytes("k"), bytes("3")));
+          late.put(bytes("free"), bytes("3"));
+          waits = late.getWaitingTxns();
+          check(Arrays.equals(waits.getTransactionIds(), new long[] {waiter.getID()}), "the holder in time " + timeout);
+          check(waits.getKey().equals("k") && waits.getColumnFamilyId() == 0, "the key " + waits.getKey());
+        }
+      }
       waiter.rollback();
+    }
+  }
+
+  private static RocksDB openOfKind(final int kind, final Options options, final String path) throws Exception {
+    switch (kind) {
+      case 0:
+        return RocksDB.open(options, path);
+      case 1:
+        return OptimisticTransactionDB.open(options, path);
+      default:
+        try (TransactionDBOptions locking = new TransactionDBOptions()) {
+          return TransactionDB.open(options, locking, path);
+        }
+    }
+  }
+
+  /**
+   * Regression: a change through a family of another database was accepted, and made in one of the two, depending on the
+   * call and the kind of the database.
+   */
+  private static void familiesOfAnotherDatabase(final String path) throws Exception {
+    for (int kind = 0; kind < 3; kind++) {
+      try (Options options = new Options().setCreateIfMissing(true).setMergeOperatorName("stringappend");
+           FlushOptions flush = new FlushOptions();
+           CompactionOptions compaction = new CompactionOptions();
+           IngestExternalFileOptions ingestion = new IngestExternalFileOptions();
+           RocksDB a = openOfKind(kind, options, path + "a" + kind);
+           RocksDB b = openOfKind(kind, options, path + "b" + kind)) {
+        a.put(bytes("k"), bytes("a"));
+        a.flush(flush);
+        b.put(bytes("k"), bytes("b"));
+        final ColumnFamilyHandle theirs = a.getDefaultColumnFamily();
+        final long size = a.getOptions(theirs).writeBufferSize();
+        final List<byte[]> all = Arrays.asList(bytes("a"), bytes("z"));
+        final List<String> files = Arrays.asList("000008.sst");
+        final Map<String, Call> calls = new java.util.LinkedHashMap<>();
+        calls.put("put", () -> b.put(theirs, bytes("k"), bytes("x")));
+        calls.put("merge", () -> b.merge(theirs, bytes("k"), bytes("x")));
+        calls.put("delete", () -> b.delete(theirs, bytes("k")));
+        calls.put("singleDelete", () -> b.singleDelete(theirs, bytes("k")));
+        calls.put("deleteRange", () -> b.deleteRange(theirs, bytes("a"), bytes("z")));
+        calls.put("setOptions", () -> b.setOptions(
+            theirs, MutableColumnFamilyOptions.builder().setWriteBufferSize(size / 2).build()));
+        calls.put("enableAutoCompaction", () -> b.enableAutoCompaction(Arrays.asList(theirs)));
+        calls.put("flush", () -> b.flush(flush, theirs));
+        calls.put("compactRange", () -> b.compactRange(theirs));
+        calls.put("suggestCompactRange", () -> b.suggestCompactRange(theirs));
+        calls.put("promoteL0", () -> b.promoteL0(theirs, 1));
+        calls.put("compactFiles", () -> b.compactFiles(compaction, theirs, files, 1, -1, null));
+        calls.put("deleteFilesInRanges", () -> b.deleteFilesInRanges(theirs, all, true));
+        calls.put("ingestExternalFile", () -> b.ingestExternalFile(theirs, files, ingestion));
+        for (final Map.Entry<String, Call> call : calls.entrySet()) {
+          final String what = call.getKey() + " in a database of kind " + kind;
+          try {
+            fails(RocksDBException.class, "belongs to the database", call.getValue());
+          } catch (final AssertionError error) {
+            throw new AssertionError(what, error);
+          }
+          check(Arrays.equals(a.get(bytes("k")), bytes("a")), what + " changed the other one");
+          check(Arrays.equals(b.get(bytes("k")), bytes("b")), what + " changed it");
+        }
+        check(a.getProperty("rocksdb.num-files-at-level0").equals("1"), "the table has moved");
+        check(a.getOptions(theirs).writeBufferSize() == size, "the option has changed");
+      }
     }
   }
 
@@ -1279,6 +1363,21 @@ public final class Behaviour {
       try (EnvOptions changed = new EnvOptions(db.setAllowFAllocate(false))) {
         check(!changed.allowFallocate(), "the flag of the database");
       }
+    }
+  }
+
+  /** The number of threads for background work is also that of the environment. */
+  private static void parallelism(final String path) {
+    final Env env = Env.getDefault();
+    try (Options options = new Options(); DBOptions db = new DBOptions()) {
+      env.setBackgroundThreads(3, Priority.HIGH);
+      options.setIncreaseParallelism(4);
+      check(options.maxBackgroundJobs() == 4, "the jobs of Options");
+      check(env.getBackgroundThreads(Priority.LOW) == 4, "compactions");
+      check(env.getBackgroundThreads(Priority.HIGH) == 1, "flushes");
+      db.setIncreaseParallelism(5);
+      check(db.maxBackgroundJobs() == 5, "the jobs of DBOptions");
+      check(env.getBackgroundThreads(Priority.LOW) == 5, "compactions of DBOptions");
     }
   }
 
@@ -1845,6 +1944,7 @@ public final class Behaviour {
     cases.put("lengthsOfDirectSlices", Behaviour::lengthsOfDirectSlices);
     cases.put("boundsOfReusedSlices", Behaviour::boundsOfReusedSlices);
     cases.put("waitingTransactions", Behaviour::waitingTransactions);
+    cases.put("familiesOfAnotherDatabase", Behaviour::familiesOfAnotherDatabase);
     cases.put("kindsOfBuffers", Behaviour::kindsOfBuffers);
     cases.put("batchOfIndexedBatch", Behaviour::batchOfIndexedBatch);
     cases.put("rejectedBaseIterators", Behaviour::rejectedBaseIterators);
@@ -1854,6 +1954,7 @@ public final class Behaviour {
     cases.put("snapshotsOfTransactions", Behaviour::snapshotsOfTransactions);
     cases.put("unknownOptions", Behaviour::unknownOptions);
     cases.put("defaultsOfFiles", Behaviour::defaultsOfFiles);
+    cases.put("parallelism", Behaviour::parallelism);
     cases.put("limitedCompactions", Behaviour::limitedCompactions);
     cases.put("rejectedCodecsAndBackupLogs", Behaviour::rejectedCodecsAndBackupLogs);
     cases.put("compactFiles", Behaviour::compactFiles);

@@ -274,7 +274,8 @@ impl WriteBatch {
     ) -> PyResult<()> {
         match &self.target {
             Some(target) if raised.is_none() => {
-                self.write(py, target.db.bind(py).get(), &target.options)
+                self.write(py, target.db.bind(py).get(), &target.options)?;
+                self.clear(py)
             }
             // The exception of the block takes precedence over a failure to clear.
             Some(_) => {

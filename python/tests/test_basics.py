@@ -224,8 +224,8 @@ def test_a_snapshot_of_another_database_is_rejected(db, tmp_path):
                 read()
 
 
-def test_a_batch_of_a_block_that_fails_is_empty(db):
-    """Regression: a batch that an exception left kept its writes, and its next block wrote them."""
+def test_a_batch_is_empty_after_its_block(db):
+    """Regression: a batch kept the writes of its block, and its next block wrote them as well."""
     batch = db.batch()
     with pytest.raises(KeyError), batch:
         batch[b"a"] = b"1"
@@ -233,6 +233,7 @@ def test_a_batch_of_a_block_that_fails_is_empty(db):
     assert len(batch) == 0
     with batch:
         batch[b"b"] = b"2"
+    assert len(batch) == 0
     assert list(db) == [b"b"]
 
 

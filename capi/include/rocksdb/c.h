@@ -5153,8 +5153,8 @@ void rocksdb_readoptions_clear_table_index_factory(struct rocksdb_readoptions_t 
 const char *rocksdb_readoptions_get_table_index_factory_name(const struct rocksdb_readoptions_t *opt,
                                                              size_t *name_len);
 
-// Tunes the options for `total_threads` background threads. The environment has as many for compactions and one for
-// flushes at once; a database that is opened raises them to what its options require.
+// Tunes the options for `total_threads` background threads. Also sets the environment's low-priority pool to
+// `total_threads` threads and its high-priority pool to one; opening a database may raise both.
 void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt,
                                           int total_threads);
 

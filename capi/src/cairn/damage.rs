@@ -8,7 +8,7 @@ use cairn_types::Result;
 
 use super::{element, shown};
 use crate::database::rocksdb_t;
-use crate::db::listed;
+use crate::db::descriptors;
 use crate::error::{path, report_ptr, store, terminated};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
@@ -89,7 +89,7 @@ unsafe fn mend(
     let (all, families) = unsafe {
         (
             of(options).checked()?,
-            listed(count, names, family_options)?,
+            descriptors(count, names, family_options)?,
         )
     };
     mend(all, &families).map(reported)

@@ -6,8 +6,10 @@
 use std::ffi::{c_char, c_uchar};
 use std::ops::{Deref, DerefMut};
 
+use cairn_format::options_text::statements;
 use cairn_observe::statistics::Keeping;
 use cairn_options::struct_options::{FifoCompactionOptions, UniversalCompactionOptions};
+use cairn_options::text::unbraced;
 use cairn_options::{
     CompactRangeOptions, DbOptions, DefaultCache, FamilyOptions, FlushOptions, ReadOptions,
     TableOptions, WriteOptions,
@@ -29,12 +31,8 @@ pub mod table_scalars;
 
 /// The option that each setter of a kind of table changes.
 pub const TABLE_FACTORY: &str = "table_factory";
-/// The options of a text that change it.
-const TABLE_FACTORY_TEXTS: [&str; 3] = [
-    TABLE_FACTORY,
-    "block_based_table_factory",
-    "plain_table_factory",
-];
+/// The options of block-based tables in a text.
+const BLOCK_BASED_TABLES: &str = "block_based_table_factory";
 
 /// Options, the invalid values passed to setters, and the options that have no effect.
 #[derive(Clone)]
@@ -47,10 +45,50 @@ pub struct Checked<T> {
 /// An option whose last value is invalid.
 #[derive(Clone)]
 struct Refusal {
+    /// The option whose value is an object with this option.
+    group: Option<&'static str>,
     option: &'static str,
     /// The value, if it is a single number.
     number: Option<i128>,
     error: Error,
+}
+
+impl Refusal {
+    /// The option that a setter sets.
+    fn target(&self) -> &'static str {
+        self.group.unwrap_or(self.option)
+    }
+
+    /// True if `name=value` in a text sets the option.
+    fn is_set_by(&self, name: &str, value: &str) -> bool {
+        let field = self.option.strip_prefix("db.");
+        let field = field.or_else(|| self.option.strip_prefix("family."));
+        let option = field.unwrap_or(self.option);
+        match self.group {
+            None if option == TABLE_FACTORY => {
+                [TABLE_FACTORY, BLOCK_BASED_TABLES, "plain_table_factory"].contains(&name)
+            }
+            None => sets(name, value, option),
+            // An object replaces all options of tables, the name of these tables none.
+            Some(TABLE_FACTORY) if name == TABLE_FACTORY => value != "BlockBasedTable",
+            Some(TABLE_FACTORY) => [TABLE_FACTORY, BLOCK_BASED_TABLES]
+                .iter()
+                .any(|group| sets(name, value, &format!("{group}.{option}"))),
+            Some(group) => sets(name, value, &format!("{group}.{option}")),
+        }
+    }
+}
+
+/// True if the text `name=value` sets the option with this path: its name, or `struct.name`.
+fn sets(name: &str, value: &str, path: &str) -> bool {
+    let member = path
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('.'));
+    match member {
+        Some(member) => statements(unbraced(value))
+            .is_ok_and(|all| all.iter().any(|(name, value)| sets(name, value, member))),
+        None => name == path,
+    }
 }
 
 impl<T> Checked<T> {
@@ -79,6 +117,7 @@ impl<T> Checked<T> {
         let error = Error::invalid_argument(format!("{setter}({number}): no such value"));
         self.accept(option);
         self.refused.push(Refusal {
+            group: None,
             option,
             number: Some(number),
             error,
@@ -90,6 +129,7 @@ impl<T> Checked<T> {
     pub fn refuse(&mut self, option: &'static str, error: Error) {
         self.accept(option);
         self.refused.push(Refusal {
+            group: None,
             option,
             number: None,
             error,
@@ -99,27 +139,22 @@ impl<T> Checked<T> {
     /// Records that `option` was given a valid value.
     pub fn accept(&mut self, option: &str) {
         if !self.refused.is_empty() {
-            self.refused.retain(|refusal| refusal.option != option);
+            self.refused.retain(|refusal| refusal.target() != option);
         }
     }
 
-    /// Records that a text has given valid values to the options `names`.
-    fn accept_texts(&mut self, names: &[&str]) {
-        self.refused.retain(|&Refusal { option, .. }| {
-            let field = option
-                .strip_prefix("db.")
-                .or_else(|| option.strip_prefix("family."));
-            match option {
-                TABLE_FACTORY => !TABLE_FACTORY_TEXTS.iter().any(|text| names.contains(text)),
-                _ => !names.contains(&field.unwrap_or(option)),
-            }
+    /// Records that a text has given these valid values to options.
+    fn accept_texts(&mut self, values: &[(&str, &str)]) {
+        self.refused.retain(|refusal| {
+            let mut values = values.iter();
+            !values.any(|(name, value)| refusal.is_set_by(name, value))
         });
     }
 
     /// The number that `option` was set to, if it is invalid.
     pub fn refused_number(&self, option: &str) -> Option<i128> {
-        let refusal = self.refused.iter().find(|refusal| refusal.option == option);
-        refusal?.number
+        let is_own = |refusal: &&Refusal| refusal.group.is_none() && refusal.option == option;
+        self.refused.iter().find(is_own)?.number
     }
 
     /// The options, or the first error of a setter.
@@ -130,12 +165,14 @@ impl<T> Checked<T> {
         }
     }
 
-    /// Takes over the error of `other`, the new value of `option`.
+    /// Takes over the errors of `other`, the new value of `option`.
     fn inherit<U>(&mut self, option: &'static str, other: &Checked<U>) {
-        match other.refused.first() {
-            None => self.accept(option),
-            Some(refusal) => self.refuse(option, refusal.error.clone()),
-        }
+        self.accept(option);
+        let refused = other.refused.iter().map(|refusal| Refusal {
+            group: Some(option),
+            ..refusal.clone()
+        });
+        self.refused.extend(refused);
     }
 }
 
@@ -210,9 +247,9 @@ c_destructors! {
     rocksdb_fifo_compaction_options_destroy(rocksdb_fifo_compaction_options_t);
 }
 
-/// `options` as an object of RocksDB's C interface has them: statistics are enabled only on request, and databases that
-/// are opened with the object share the block cache of families without one. The object of a family has no part in it.
-fn of_object(mut options: DbOptions) -> DbOptions {
+/// `options` with the defaults of RocksDB's C API: no statistics, and a default block cache shared by copies. Family
+/// objects do not contribute a cache.
+fn c_defaults(mut options: DbOptions) -> DbOptions {
     options.statistics = Keeping::Nothing;
     options.default_block_cache = Some(DefaultCache::default());
     options
@@ -221,7 +258,7 @@ fn of_object(mut options: DbOptions) -> DbOptions {
 /// The defaults of RocksDB's C interface.
 fn defaults() -> AllOptions {
     AllOptions {
-        db: of_object(DbOptions::default()),
+        db: c_defaults(DbOptions::default()),
         family: FamilyOptions::default(),
         world: None,
     }
@@ -277,9 +314,8 @@ c_functions! {
             let mut changed = of(base_options).clone();
             let text = options_text(opts_str);
             let all = &mut changed.value;
-            let applied = cairn_options::apply_mixed(&mut all.db, &mut all.family, &text)
-                .and_then(|()| cairn_options::names_in(&text));
-            let applied = applied.map(|names| changed.accept_texts(&names));
+            let applied = cairn_options::apply_mixed(&mut all.db, &mut all.family, &text);
+            let applied = applied.map(|values| changed.accept_texts(&values));
             *of_mut(new_options) = changed;
             applied
         });

@@ -2,23 +2,19 @@
 
 use std::ffi::{c_char, c_int};
 
-use cairn_platform::Priority;
-
 use crate::cache::rocksdb_cache_t;
 use crate::env::rocksdb_env_t;
 use crate::error::{array, malloc_text, path, pointers, report, store};
 use crate::handle::{create, destroy, maybe, of, of_mut};
-use crate::options::{AllOptions, Checked, TABLE_FACTORY, of_object, rocksdb_options_t};
+use crate::options::{AllOptions, Checked, TABLE_FACTORY, c_defaults, rocksdb_options_t};
 
 c_functions! {
-    /// Tunes the options for `total_threads` background threads. The environment has as many for compactions and one for
-    /// flushes at once; a database that is opened raises them to what its options require.
+    /// Tunes the options for `total_threads` background threads. Also sets the environment's low-priority pool to
+    /// `total_threads` threads and its high-priority pool to one; opening a database may raise both.
     fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
         let options = of_mut(opt);
-        options.db.increase_parallelism(total_threads);
         let executor = options.world().executor;
-        executor.set_threads(Priority::Low, usize::try_from(total_threads).unwrap_or(0));
-        executor.set_threads(Priority::High, 1);
+        cairn_options::presets::increase_parallelism(&mut options.db, &*executor, total_threads);
     }
     /// Tunes the options for point lookups with a cache of this many MiB.
     fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64) {
@@ -72,7 +68,7 @@ c_functions! {
                 }
             }
             let handle = |db, family| {
-                let db = of_object(db);
+                let db = c_defaults(db);
                 create(Checked::new(AllOptions { db, family, world: Some(world.clone()) }))
             };
             store(num_column_families, file.families.len());

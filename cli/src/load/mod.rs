@@ -136,8 +136,8 @@ enum Place {
 struct Quotes<R> {
     input: R,
     place: Place,
-    /// The number of bytes read.
-    at: u64,
+    /// The number of bytes of a byte order mark that begin the input.
+    marked: usize,
     /// Set at the end.
     is_cut: Rc<Cell<bool>>,
 }
@@ -147,16 +147,23 @@ impl<R: Read> Quotes<R> {
         Quotes {
             input,
             place: Place::FieldStart,
-            at: 0,
+            marked: 0,
             is_cut,
         }
     }
 
     fn pass(&mut self, byte: u8) {
-        let mark = usize::try_from(self.at).ok().and_then(|at| BOM.get(at));
-        self.at += 1;
+        match BOM.get(self.marked) {
+            Some(mark) if *mark == byte => {
+                self.marked += 1;
+                return;
+            }
+            // The beginning of a mark is the beginning of a field.
+            Some(_) if self.marked > 0 => self.place = Place::Plain,
+            _ => {}
+        }
+        self.marked = BOM.len();
         self.place = match (self.place, byte) {
-            (Place::FieldStart, _) if mark == Some(&byte) => Place::FieldStart,
             (Place::FieldStart | Place::AfterQuote, b'"') => Place::Quoted,
             (Place::Quoted, b'"') => Place::AfterQuote,
             (Place::Quoted, _) => Place::Quoted,
@@ -332,6 +339,11 @@ mod tests {
             assert!(error.contains(&expected), "{error}");
         }
         assert!(all("name,\"x\na,1\n", Format::Csv, true)[0].is_err());
+        // A byte of a mark without those before it.
+        let is_cut = Rc::new(Cell::new(false));
+        let mut quotes = Quotes::new(&b",\xbb\"x"[..], is_cut.clone());
+        quotes.read_to_end(&mut Vec::new()).unwrap();
+        assert!(!is_cut.get());
         let error = all("a,1\nlonely\n", Format::Csv, false)
             .pop()
             .unwrap()

@@ -283,7 +283,8 @@ fn logs_that_an_opening_rejects_are_damage() {
         "a torn last log: {said}"
     );
     // The log is synced, so that only the MANIFEST tells where it ends.
-    let changes: [(&str, fn(&Path), &[&str]); 3] = [
+    type Change = fn(&Path);
+    let changes: [(&str, Change, &[&str]); 3] = [
         ("torn", |log| shorten(log, 3), &["", untracked]),
         ("shorter", |log| shorten(log, file_len(log)), &[""]),
         ("missing", |log| fs::remove_file(log).unwrap(), &[""]),

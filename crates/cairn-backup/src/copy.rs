@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use cairn_format::checksum::crc32c_extend;
-use cairn_platform::fs::{Access, FileMode, missing_dirs, remove_if_there, sync_name};
+use cairn_platform::fs::{
+    Access, FileMode, missing_dirs, remove_if_there, sync_name, unsynced_name,
+};
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_platform::{
     Clock, FileSystem, IoKind, IoPriority, RandomAccessFile, RateLimiter, WritableFile,
@@ -171,12 +173,20 @@ fn create_with(
     done
 }
 
-/// Creates a directory and its missing parents. With `sync`, the new names are durable.
-pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, sync: bool) -> Result<()> {
+/// Creates a directory and its missing parents. With `sync`, the new names are durable, except those for which `warn` is
+/// called.
+pub(crate) fn create_dir(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    sync: bool,
+    warn: impl Fn(&str),
+) -> Result<()> {
     let missing = missing_dirs(fs, dir)?;
     fs.create_dir_all(dir)?;
-    match sync {
-        true => missing.into_iter().try_for_each(|new| sync_name(fs, new)),
-        false => Ok(()),
+    for new in missing.into_iter().filter(|_| sync) {
+        if !sync_name(fs, new)? {
+            warn(&unsynced_name(new));
+        }
     }
+    Ok(())
 }

@@ -14,14 +14,14 @@ use cairn_format::backup::{
     BackupDir, BackupFile, BackupMeta, BackupPath, META_DIR, PRIVATE_DIR, Schema,
 };
 use cairn_observe::statistics::Ticker;
-use cairn_platform::fs::{Status, sync_name};
+use cairn_platform::fs::{Status, sync_name, unsynced_name};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
 use crate::callback::{Reporter, call, check_outside};
 use crate::catalog::{Backup, StoredFile};
 use crate::copy::{Content, Transfer};
-use crate::delete::{TEMPORARY, collect_garbage, remove_metadata};
+use crate::delete::{TEMPORARY, collect_before, collect_garbage, remove_metadata};
 use crate::engine::{Change, Core, SourceFile};
 use crate::naming::{NamedByChecksum, Plan};
 use crate::options::{CreateBackupOptions, ExcludeFiles};
@@ -56,13 +56,13 @@ pub(crate) fn create(core: &Arc<Core>, db: &Db, options: &CreateBackupOptions) -
     let id = core.catalog.lock().next_id()?;
     let private = core.path(BackupDir::Private(id));
     if change.memory.garbage || core.fs().exists(&private)? {
-        collect_garbage(&mut change)?;
+        collect_before(&mut change, &private)?;
     }
-    change.memory.garbage = true;
+    let garbage = std::mem::replace(&mut change.memory.garbage, true);
     let created = create_files(&mut change, id, db, options);
     match created {
         Ok((backup, status)) => {
-            change.memory.garbage = false;
+            change.memory.garbage = garbage;
             db.log_line(&format!(
                 "backup {id} in {}: {} files, {} bytes",
                 core.dir().display(),
@@ -387,7 +387,9 @@ impl Creation {
             fs.sync_dir(core.dir())?;
             if core.catalog.lock().is_empty() {
                 // The process that created the directory may have ended before it synced the name.
-                sync_name(fs, core.dir())?;
+                if !sync_name(fs, core.dir())? {
+                    core.warn(&unsynced_name(core.dir()));
+                }
             }
         }
         let meta_dir = core.path(META_DIR);

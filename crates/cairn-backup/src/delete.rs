@@ -1,7 +1,8 @@
 //! Deletion of backups, and of files that no backup lists.
 //!
 //! A backup is deleted when its metadata file is durably removed. Its other files follow; those that a crash or an
-//! error leaves are removed by the next garbage collection.
+//! error leaves are removed by the next garbage collection. A file that cannot be removed is reported in the info log: it
+//! wastes space but does no harm.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -27,7 +28,8 @@ pub(crate) fn delete(core: &Arc<Core>, id: u32) -> Result<()> {
         return Err(Error::not_found("Backup not found"));
     }
     delete_one(&mut change, id)?;
-    collect_if_necessary(&mut change)
+    collect_if_necessary(&mut change);
+    Ok(())
 }
 
 /// Deletes old backups; see [`BackupEngine::purge_old_backups`](crate::BackupEngine::purge_old_backups).
@@ -45,7 +47,8 @@ pub(crate) fn purge(core: &Arc<Core>, keep: usize) -> Result<()> {
     for id in ids {
         done = done.and(delete_one(&mut change, id));
     }
-    done.and(collect_if_necessary(&mut change))
+    collect_if_necessary(&mut change);
+    done
 }
 
 /// Deletes all backups, also corrupt ones.
@@ -55,7 +58,9 @@ pub(crate) fn delete_all(core: &Arc<Core>) -> Result<()> {
     for id in ids {
         delete_one(&mut change, id)?;
     }
-    collect_garbage(&mut change)
+    change.memory.garbage = true;
+    collect_if_necessary(&mut change);
+    Ok(())
 }
 
 /// Deletes a backup and its files that no other backup lists. The error of a file is not reported: the backup is
@@ -80,19 +85,52 @@ pub(crate) fn remove_metadata(core: &Core, id: u32) -> Result<()> {
     core.fs().sync_dir(&meta)
 }
 
-fn collect_if_necessary(change: &mut Change<'_>) -> Result<()> {
-    match change.memory.garbage {
-        true => collect_garbage(change),
-        false => Ok(()),
+/// Collects garbage if there may be some. The metadata files of the deleted backups are gone: an error is only logged.
+fn collect_if_necessary(change: &mut Change<'_>) {
+    if change.memory.garbage
+        && let Err(error) = collect_garbage(change)
+    {
+        warn(change.core, &error);
     }
+}
+
+/// Collects garbage before a backup with the directory `private` is created. A file that cannot be removed is an error
+/// only in that directory: shared files are replaced by renames.
+pub(crate) fn collect_before(change: &mut Change<'_>, private: &Path) -> Result<()> {
+    let core = change.core;
+    sync_removals(core)?;
+    let Err(error) = remove_unlisted(change) else {
+        return Ok(());
+    };
+    let left = list_if_there(core.fs(), private)?;
+    if left.iter().any(|name| FileName::parse(name).is_some()) {
+        return Err(error);
+    }
+    warn(core, &error);
+    Ok(())
+}
+
+fn warn(core: &Core, error: &Error) {
+    core.warn(&format!(
+        "a file that no backup lists could not be removed; the next change tries again: {error}"
+    ));
 }
 
 /// Removes all files that no backup lists. An error does not prevent the removal of other files.
 pub(crate) fn collect_garbage(change: &mut Change<'_>) -> Result<()> {
+    change.memory.garbage = true;
+    sync_removals(change.core)?;
+    remove_unlisted(change)
+}
+
+/// Makes earlier removals of metadata files durable, before their files are removed or replaced.
+fn sync_removals(core: &Core) -> Result<()> {
+    core.fs().sync_dir(&core.path(META_DIR))
+}
+
+fn remove_unlisted(change: &mut Change<'_>) -> Result<()> {
     let core = change.core;
     let fs = core.fs();
-    // An earlier removal of a metadata file is durable before its files are removed.
-    fs.sync_dir(&core.path(META_DIR))?;
     let _removing = core.reading.write();
     let mut done = Ok(());
     let mut note = |removed: Result<()>| {

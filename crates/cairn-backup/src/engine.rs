@@ -133,6 +133,11 @@ impl Core {
         &*self.world.fs
     }
 
+    /// Writes a warning to the info log.
+    pub(crate) fn warn(&self, text: &str) {
+        self.info.warn(format_args!("{text}"));
+    }
+
     /// The directory of backups.
     pub(crate) fn dir(&self) -> &Path {
         &self.options.backup_dir
@@ -447,7 +452,11 @@ impl std::fmt::Debug for BackupEngine {
 /// Creates the directory of backups and its subdirectories. The names in it become durable with the first backup.
 fn create_dirs(fs: &dyn FileSystem, options: &BackupEngineOptions) -> Result<()> {
     let dir = &options.backup_dir;
-    create_dir(fs, dir, options.sync)?;
+    create_dir(fs, dir, options.sync, |text| {
+        if let Some(sink) = &options.info_log {
+            Logger::to(sink.clone()).warn(format_args!("{text}"));
+        }
+    })?;
     let shared = match options.share_files_with_checksum {
         true => backup::SHARED_CHECKSUM_DIR,
         false => backup::SHARED_DIR,

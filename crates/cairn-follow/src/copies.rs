@@ -5,7 +5,8 @@
 //! leaves behind. Everything else is passed on.
 //!
 //! Tables and blob files never change, but after a backup of the leader was restored, it may write another file of the
-//! same number. A copy is therefore made again if the file of the leader has another length or was modified later.
+//! same number. A copy is therefore made again if the file of the leader has another length or was modified later. A file
+//! of the same length with an earlier time of modification, such as from a restore that keeps these times, is not noticed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,9 @@ impl Copies {
         copy: &Path,
         mode: FileMode,
     ) -> Result<Option<Arc<dyn RandomAccessFile>>> {
-        if self.is_outdated(path, copy) {
+        if let Ok(status) = self.inner.status(copy)
+            && self.is_outdated(path, &status)
+        {
             return Ok(None);
         }
         match self.inner.open(copy, mode) {
@@ -89,16 +92,12 @@ impl Copies {
         }
     }
 
-    /// True if another file has taken the place of the one at `path` since `copy` was made of it. A link has the time of
-    /// its file, and any other copy a later one. A file that the leader has deleted, or that cannot be examined, outdates
-    /// nothing.
-    fn is_outdated(&self, path: &Path, copy: &Path) -> bool {
-        match (self.inner.status(path), self.inner.status(copy)) {
-            (Ok(file), Ok(copy)) => {
-                file.len != copy.len || file.modified_micros > copy.modified_micros
-            }
-            _ => false,
-        }
+    /// True if another file has taken the place of the one at `path` since a copy with the status `copy` was made of it. A
+    /// link has the time of its file, and any other copy a later one. A file that the leader has deleted, or that cannot
+    /// be examined, outdates nothing.
+    fn is_outdated(&self, path: &Path, copy: &Status) -> bool {
+        let file = self.inner.status(path);
+        file.is_ok_and(|file| file.len != copy.len || file.modified_micros > copy.modified_micros)
     }
 
     /// Returns the path in the own directory of a file that is copied.
@@ -111,7 +110,7 @@ impl Copies {
     /// Creates `copy` of the file at `path`, in the place of an outdated one. One thread at a time does so for a file, see
     /// [`Copies::begin`].
     fn create_copy(&self, path: &Path, copy: &Path) -> Result<()> {
-        // Those who have it open keep it.
+        // Open handles of the old copy stay valid.
         remove_if_there(&*self.inner, copy)?;
         match self.inner.link(path, copy) {
             Ok(()) => return self.inner.sync_dir(&self.own),
@@ -210,12 +209,13 @@ impl wrapper::FileSystemWrapper for Copies {
     }
 
     fn status(&self, path: &Path) -> Result<Status> {
-        match self.copy_of(path) {
-            Some(copy) => match self.inner.status(&copy) {
-                Err(error) if error.subcode() == Subcode::PathNotFound => self.inner.status(path),
-                status => status,
-            },
-            None => self.inner.status(path),
+        let Some(copy) = self.copy_of(path) else {
+            return self.inner.status(path);
+        };
+        match self.inner.status(&copy) {
+            Ok(status) if !self.is_outdated(path, &status) => Ok(status),
+            Err(error) if error.subcode() != Subcode::PathNotFound => Err(error),
+            _ => self.inner.status(path),
         }
     }
 

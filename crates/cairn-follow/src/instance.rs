@@ -33,7 +33,8 @@ struct Position {
     is_ahead: bool,
     /// True if the logs have to be read from their beginning.
     is_half: bool,
-    /// True if another MANIFEST took the place of the one that was read: blob files may be others with the same numbers.
+    /// True if another MANIFEST or log took the place of the one that was read: blob files may be others with the same
+    /// numbers.
     is_replaced: bool,
 }
 
@@ -103,7 +104,9 @@ fn mode(option: WalRecoveryMode) -> RecoveryMode {
 impl Instance {
     /// Writes a line to the LOG.
     pub(crate) fn log_line(&self, line: &str) {
-        self.position.lock().intake.log_line(line);
+        let write = self.position.lock().intake.line_writer();
+        // Without the lock: a sink may catch up.
+        write(line);
     }
 }
 
@@ -147,8 +150,17 @@ impl Position {
         news.map(drop)
     }
 
+    /// The logs are not those that were read, and have to be read from their beginning.
+    fn note_replaced(&mut self) {
+        self.is_half = true;
+        self.is_replaced = true;
+    }
+
     /// Takes the state of the MANIFEST and the ends of the logs. Returns true if they belong together.
     fn take(&mut self) -> Result<bool> {
+        if !self.is_half && self.logs.are_replaced()? {
+            self.note_replaced();
+        }
         if self.is_half {
             self.logs.begin_anew();
             self.intake.begin_anew();
@@ -167,6 +179,10 @@ impl Position {
                 Ok(order.filter(|order| order.name() == recorded).cloned())
             });
             let recovered = recovered.inspect_err(|_| self.is_half = true)?;
+            if self.intake.has_later_entries(&recovered) {
+                self.note_replaced();
+                return Ok(false);
+            }
             self.intake.prepare(&recovered)?;
             self.is_ahead = false;
         }

@@ -3,17 +3,24 @@
 //! Each log has a reader that stays open, so that the log can be read when the primary has deleted it. What may follow
 //! the last whole record of a growing log: nothing, zeros, a part of a record, a hidden record, or the content of the
 //! log that used the file before. All of these end a read, and the next one continues there.
+//!
+//! After a backup was restored in the place of the primary, it may write another log of the same number, while the reader
+//! has the deleted one. Each catch-up therefore opens the logs that are held again, and compares the last bytes that were
+//! read: if they are others, all logs are read from their beginning. Otherwise the reader continues in the file that is
+//! there now, because two logs may begin with the same records. A log without a file was deleted or recycled, and keeps
+//! its reader.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cairn_db::{Intake, RecordedSizes};
 use cairn_format::log::{Predecessor, RecoveryMode, Verdict};
-use cairn_platform::FileSystem;
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{Access, FileMode};
 use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_version::manifest::bytes_before;
 use cairn_wal::{Dropped, WalEvent, WalFile, WalReader};
 
 /// The attempts to list a directory in which logs are created.
@@ -30,6 +37,12 @@ pub(crate) struct Logs {
 /// The end of one log.
 struct LogEnd {
     reader: WalReader,
+    /// The file of the reader.
+    file: Arc<dyn RandomAccessFile>,
+    /// The position of the reader after the last catch-up.
+    at: u64,
+    /// The last bytes before `at`; see [`bytes_before`].
+    before: Vec<u8>,
     /// The sizes of timestamps that the log recorded so far.
     sizes: RecordedSizes,
     /// True if a record was read.
@@ -57,6 +70,21 @@ impl Logs {
         self.logs.clear();
     }
 
+    /// True if another file has taken the place of a log that was read: [`Logs::begin_anew`] has to be called then. Costs
+    /// an opening and a read of at most 4 KiB for each log that is held.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files.
+    pub(crate) fn are_replaced(&mut self) -> Result<bool> {
+        for log in self.logs.values_mut() {
+            if log.is_replaced(&*self.fs)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads what was appended to the logs from `first` on, and passes it to `intake`.
     ///
     /// # Errors
@@ -75,6 +103,7 @@ impl Logs {
                 return Ok(Err(half));
             }
         }
+        self.logs.values_mut().try_for_each(LogEnd::note_position)?;
         Ok(Ok(()))
     }
 
@@ -90,14 +119,15 @@ impl Logs {
                 break;
             }
             for log in new {
-                let reader = WalReader::open(&*self.fs, &log.path, log.number, FileMode::default());
-                let reader = match reader {
-                    // Then the MANIFEST states that it is not needed.
-                    Err(error) if error.subcode() == Subcode::PathNotFound => continue,
-                    reader => reader?,
+                // Without a file, the MANIFEST states that it is not needed.
+                let Some(file) = open_log(&*self.fs, &log.path)? else {
+                    continue;
                 };
                 let end = LogEnd {
-                    reader,
+                    reader: WalReader::new(file.clone(), log.number),
+                    file,
+                    at: 0,
+                    before: Vec::new(),
                     sizes: RecordedSizes::new(),
                     has_begun: false,
                     is_complete: false,
@@ -190,6 +220,29 @@ impl Logs {
 }
 
 impl LogEnd {
+    /// True if the file at the path of the log is another one than what was read. Otherwise the reader continues there.
+    fn is_replaced(&mut self, fs: &dyn FileSystem) -> Result<bool> {
+        let Some(file) = open_log(fs, self.file.path())? else {
+            return Ok(false);
+        };
+        if self.at > 0 && bytes_before(&*file, self.at)? != self.before {
+            return Ok(true);
+        }
+        self.reader.continue_in(file.clone());
+        self.file = file;
+        Ok(false)
+    }
+
+    /// Records the position, and the bytes by which [`LogEnd::is_replaced`] identifies the file.
+    fn note_position(&mut self) -> Result<()> {
+        let at = self.reader.whole_up_to();
+        if at != self.at {
+            self.before = bytes_before(&*self.file, at)?;
+            self.at = at;
+        }
+        Ok(())
+    }
+
     /// Advances the reader. After an error, the same event is read again.
     fn advance(&mut self) -> Result<()> {
         self.reader.advance().inspect_err(|_| self.reader.reread())
@@ -213,6 +266,18 @@ impl LogEnd {
             WalEvent::End(_) => return Ok(ControlFlow::Break(None)),
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Opens the log at `path`; `None` if it does not exist.
+fn open_log(fs: &dyn FileSystem, path: &Path) -> Result<Option<Arc<dyn RandomAccessFile>>> {
+    match fs.open(path, FileMode::default()) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(None),
+        opened => {
+            let file = opened?;
+            file.advise(Access::Sequential);
+            Ok(Some(file))
+        }
     }
 }
 

@@ -150,7 +150,7 @@ impl IndexedBatch {
 
     /// Adds data that is written to the WAL only.
     pub fn put_log_data(&self, data: &[u8]) {
-        self.shared.lock().batch.put_log_data(data);
+        self.shared.lock().batch_mut().put_log_data(data);
     }
 
     /// Sets the timestamps of all keys; see [`WriteBatch::update_timestamps`].
@@ -169,7 +169,7 @@ impl IndexedBatch {
             let updated = self
                 .shared
                 .lock()
-                .batch
+                .batch_mut()
                 .update_timestamps(timestamp, |family| {
                     let size = sizes.get(&family).copied();
                     if size.is_none() {
@@ -191,7 +191,7 @@ impl IndexedBatch {
     ///
     /// Those of [`WriteBatch::stamp`].
     pub fn stamp(&self, timestamp: &[u8]) -> Result<()> {
-        self.shared.lock().batch.stamp(timestamp)
+        self.shared.lock().batch_mut().stamp(timestamp)
     }
 
     /// Protects the writes with checksums; see [`WriteBatch::set_protected`].
@@ -200,46 +200,52 @@ impl IndexedBatch {
     ///
     /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
     pub fn set_protected(&self, on: bool) -> Result<()> {
-        self.shared.lock().batch.set_protected(on)
+        self.shared.lock().batch_mut().set_protected(on)
     }
 
     /// Limits the serialized size to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {
-        self.shared.lock().batch.set_max_bytes(max_bytes);
+        self.shared.lock().batch_mut().set_max_bytes(max_bytes);
     }
 
     /// Returns the error of the first rejected write; see [`WriteBatch::refused`].
     #[must_use]
     pub fn refused(&self) -> Option<Error> {
-        self.shared.lock().batch.refused().cloned()
+        self.shared.lock().batch().refused().cloned()
     }
 
     /// Marks the batch as failed because of a rejected write; see [`WriteBatch::refuse`].
     pub fn refuse(&self, error: Error) {
-        self.shared.lock().batch.refuse(error);
+        self.shared.lock().batch_mut().refuse(error);
     }
 
     /// Allows the batch to be written without its rejected writes.
     pub fn forget_refused(&self) {
-        self.shared.lock().batch.forget_refused();
+        self.shared.lock().batch_mut().forget_refused();
     }
 
     /// Returns the number of writes, including overwritten ones.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.shared.lock().batch.count()
+        self.shared.lock().batch().count()
     }
 
     /// Returns the serialized size in bytes.
     #[must_use]
     pub fn data_size(&self) -> usize {
-        self.shared.lock().batch.data().len()
+        self.shared.lock().batch().data().len()
     }
 
-    /// Calls `look` with the underlying batch. `look` must not call the indexed batch.
+    /// Calls `look` with the underlying batch. `look` may write it: the indexed batch and its iterators can be used
+    /// meanwhile, by callbacks of the write as well, and changes of it do not affect `look`.
     pub fn with_batch<T>(&self, look: impl FnOnce(&WriteBatch) -> T) -> T {
-        look(&self.shared.lock().batch)
+        look(&self.share_batch())
+    }
+
+    /// Returns the underlying batch as it is now, for a use without the lock.
+    fn share_batch(&self) -> Arc<WriteBatch> {
+        self.shared.lock().share_batch()
     }
 
     /// Calls `change` with the underlying batch. Records that it adds are not indexed, as after
@@ -251,9 +257,9 @@ impl IndexedBatch {
     /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
     pub fn change_batch<T>(&self, change: impl FnOnce(&mut WriteBatch) -> T) -> Result<T> {
         let mut indexed = self.shared.lock();
-        let before = indexed.batch.data().len();
-        let changed = change(&mut indexed.batch);
-        let after = indexed.batch.data().len();
+        let before = indexed.batch().data().len();
+        let changed = change(indexed.batch_mut());
+        let after = indexed.batch().data().len();
         match after < before {
             true => indexed.rebuild()?,
             false if after > before => indexed.note_unindexed(before..after),
@@ -275,7 +281,7 @@ impl IndexedBatch {
 
     /// Sets a save point for [`IndexedBatch::rollback_to_save_point`].
     pub fn set_save_point(&self) {
-        self.shared.lock().batch.set_save_point();
+        self.shared.lock().batch_mut().set_save_point();
     }
 
     /// Removes the writes since the last save point, and the save point.
@@ -285,7 +291,7 @@ impl IndexedBatch {
     /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&self) -> Result<()> {
         let mut indexed = self.shared.lock();
-        indexed.batch.rollback_to_save_point()?;
+        indexed.batch_mut().rollback_to_save_point()?;
         indexed.rebuild()
     }
 
@@ -295,7 +301,7 @@ impl IndexedBatch {
     ///
     /// `NotFound` if there is no save point.
     pub fn pop_save_point(&self) -> Result<()> {
-        self.shared.lock().batch.pop_save_point()
+        self.shared.lock().batch_mut().pop_save_point()
     }
 
     /// Replaces the content with that of `batch`, which is in RocksDB's serialized form.
@@ -306,13 +312,14 @@ impl IndexedBatch {
     pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
         let mut indexed = self.shared.lock();
         indexed.clear();
-        let max_bytes = indexed.batch.max_bytes();
-        indexed.batch = WriteBatch::from_data(batch.data())?;
-        indexed.batch.set_origin_of(batch);
-        indexed.batch.set_max_bytes(max_bytes);
+        let max_bytes = indexed.batch().max_bytes();
+        let mut copy = WriteBatch::from_data(batch.data())?;
+        copy.set_origin_of(batch);
+        copy.set_max_bytes(max_bytes);
         if let Some(error) = batch.refused() {
-            indexed.batch.refuse(error.clone());
+            copy.refuse(error.clone());
         }
+        *indexed.batch_mut() = copy;
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }
 
@@ -322,9 +329,7 @@ impl IndexedBatch {
     ///
     /// Those of [`Db::write_with`].
     pub fn write_to(&self, db: &Db, options: &WriteOptions) -> Result<()> {
-        // A copy, so that a stalled write does not block readers of the batch.
-        let batch = self.shared.lock().batch.clone();
-        db.write_with(&batch, options)
+        self.with_batch(|batch| db.write_with(batch, options))
     }
 
     /// Writes the batch to `db` past the memtable; see [`Db::ingest_batch`]. The batch is unchanged.
@@ -333,8 +338,7 @@ impl IndexedBatch {
     ///
     /// Those of [`Db::ingest_batch`].
     pub fn ingest_into(&self, db: &Db, options: &WriteOptions) -> Result<()> {
-        let batch = self.shared.lock().batch.clone();
-        db.ingest_batch(&batch, options)
+        self.with_batch(|batch| db.ingest_batch(batch, options))
     }
 
     /// Returns an iterator over the records of the default family.

@@ -10,6 +10,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 use cairn_db::WriteBatch;
 use cairn_format::batch::{BatchRef, Record};
@@ -170,7 +171,8 @@ impl FamilyIndex {
 
 /// A batch with its index.
 pub(crate) struct Indexed {
-    pub(crate) batch: WriteBatch,
+    /// Shared while it is written, without the lock; a change meanwhile copies it.
+    batch: Arc<WriteBatch>,
     families: BTreeMap<u32, FamilyIndex>,
     /// The key order of column families for which none is given.
     default_order: KeyOrder,
@@ -184,7 +186,7 @@ pub(crate) struct Indexed {
 impl Indexed {
     pub(crate) fn new(default_order: KeyOrder, overwrite: bool) -> Indexed {
         Indexed {
-            batch: WriteBatch::new(),
+            batch: Arc::default(),
             families: BTreeMap::new(),
             default_order,
             overwrite,
@@ -196,6 +198,19 @@ impl Indexed {
     /// An empty batch with the same order and treatment of overwritten keys.
     pub(crate) fn fresh(&self) -> Indexed {
         Indexed::new(self.default_order.clone(), self.overwrite)
+    }
+
+    pub(crate) fn batch(&self) -> &WriteBatch {
+        &self.batch
+    }
+
+    /// Returns the batch as it is now, which later changes do not affect.
+    pub(crate) fn share_batch(&self) -> Arc<WriteBatch> {
+        self.batch.clone()
+    }
+
+    pub(crate) fn batch_mut(&mut self) -> &mut WriteBatch {
+        Arc::make_mut(&mut self.batch)
     }
 
     pub(crate) fn family(&self, id: u32) -> Option<&FamilyIndex> {
@@ -212,7 +227,7 @@ impl Indexed {
         add: impl FnOnce(&mut WriteBatch),
     ) {
         let (at, count) = (self.batch.data().len(), self.batch.count());
-        add(&mut self.batch);
+        add(self.batch_mut());
         if !self.indexing {
             self.note_unindexed(at..self.batch.data().len());
         } else if self.batch.count() > count {
@@ -238,7 +253,7 @@ impl Indexed {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.batch.clear();
+        self.batch_mut().clear();
         self.unindexed.clear();
         for index in self.families.values_mut() {
             index.keys.clear();

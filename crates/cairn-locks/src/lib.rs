@@ -21,4 +21,4 @@ pub use manager::{
     DeadlockInfo, DeadlockPath, Endpoint, LockManager, LockStatus, Range, RangeLockStatus,
     ReleaseOnDrop, Request,
 };
-pub use owner::{Owner, TransactionState};
+pub use owner::{LockTimeout, Owner, TransactionState};

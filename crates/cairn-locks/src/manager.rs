@@ -51,7 +51,7 @@ pub use deadlocks::{DeadlockInfo, DeadlockPath};
 pub use ranges::{Endpoint, Range, RangeLockStatus};
 
 use crate::key::{KeyMap, LockKey};
-use crate::owner::Owner;
+use crate::owner::{LockTimeout, Owner};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use deadlocks::Deadlocks;
 use graph::{WaitGraph, Waiter};
@@ -369,7 +369,11 @@ impl LockManager {
             }
         }
         if request.timeout == Some(Duration::ZERO) {
-            return Err(timed_out());
+            let holders = stripe
+                .get(key)
+                .map_or(Vec::new(), |held| held.holders.as_slice().to_vec());
+            drop(stripe);
+            return Err(timed_out(key, holders, request));
         }
         let taken = match is_held_by(&stripe, key, id) {
             true => Taken::AtOnce,
@@ -404,6 +408,7 @@ impl LockManager {
         request: &Request<'_>,
     ) -> Result<()> {
         let id = request.owner.id;
+        request.owner.set_last_timeout(None);
         let now = self.clock.monotonic_nanos();
         let deadline = request.deadline(now);
         let mut graph = self.graph.lock();
@@ -469,10 +474,11 @@ impl LockManager {
                 break;
             }
         }
+        let holders = graph.holders(key).to_vec();
         drop(graph);
         match self.leave(key, id, &waiter) {
             true => Ok(()),
-            false => Err(timed_out()),
+            false => Err(timed_out(key, holders, request)),
         }
     }
 
@@ -674,8 +680,16 @@ impl LockManager {
     }
 }
 
+/// The error of a request for the lock of `key`, which `holders` have. Its owner keeps them.
 #[cold]
-fn timed_out() -> Error {
+fn timed_out(key: &LockKey, mut holders: Vec<u64>, request: &Request<'_>) -> Error {
+    // One that could not make its shared lock exclusive is itself a holder.
+    holders.retain(|holder| *holder != request.owner.id);
+    request.owner.set_last_timeout(Some(LockTimeout {
+        family: key.family(),
+        key: key.bytes().to_vec(),
+        holders,
+    }));
     let text = "the key is locked by another transaction";
     Error::new(Code::TimedOut, Subcode::LockTimeout, text)
 }

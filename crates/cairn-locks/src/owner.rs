@@ -1,8 +1,9 @@
-//! The states of transactions, and the part of a transaction that others see: its id, its state and its expiration.
+//! The states of transactions, and the part of a transaction that others see: its id, its state, its expiration, and the
+//! lock that it did not get in time.
 
 use cairn_platform::sync::Ordering;
 
-use crate::sync::AtomicU8;
+use crate::sync::{AtomicU8, Mutex};
 
 /// The state of a transaction. The numbers are RocksDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +42,26 @@ impl TransactionState {
     }
 }
 
+/// A key whose lock was not free in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockTimeout {
+    /// The id of the column family.
+    pub family: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The ids of the other transactions that held the lock.
+    pub holders: Vec<u64>,
+}
+
 /// The owner of locks: a transaction, or a write outside of transactions.
-#[derive(Debug)]
 pub struct Owner {
     /// Unique in the database.
     pub id: u64,
     /// The time after which its locks can be stolen, on the monotonic clock in nanoseconds; 0 for never.
     pub expires: u64,
     state: AtomicU8,
+    /// Boxed because few owners have one.
+    last_timeout: Mutex<Option<Box<LockTimeout>>>,
 }
 
 impl Owner {
@@ -59,7 +72,19 @@ impl Owner {
             id,
             expires,
             state: AtomicU8::new(TransactionState::Started as u8),
+            last_timeout: Mutex::new(None),
         }
+    }
+
+    /// The last key whose lock it did not get in time; `None` if it has waited for a lock since.
+    #[must_use]
+    pub fn last_timeout(&self) -> Option<LockTimeout> {
+        self.last_timeout.lock().as_deref().cloned()
+    }
+
+    /// Notes a timeout, or with `None` that it waits for a lock.
+    pub(crate) fn set_last_timeout(&self, timeout: Option<LockTimeout>) {
+        *self.last_timeout.lock() = timeout.map(Box::new);
     }
 
     /// The state of the transaction.

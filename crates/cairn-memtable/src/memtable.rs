@@ -103,6 +103,8 @@ pub struct Memtable {
     largest_seq: AtomicU64,
     /// The number of range tombstones, so that reads take no lock if there are none.
     range_deletions: AtomicUsize,
+    /// The memory of the range tombstones, so that a comparator that runs under `ranges` can read it.
+    range_bytes: AtomicUsize,
     ranges: Mutex<Ranges>,
     /// True if scans may no longer add range tombstones. Acquired before `ranges`.
     derived_stopped: Mutex<bool>,
@@ -141,6 +143,7 @@ impl Memtable {
             first_seq: AtomicU64::new(u64::MAX),
             largest_seq: AtomicU64::new(0),
             range_deletions: AtomicUsize::new(0),
+            range_bytes: AtomicUsize::new(0),
             ranges: Mutex::new(Ranges::default()),
             derived_stopped: Mutex::new(false),
             account: None,
@@ -426,6 +429,8 @@ impl Memtable {
         let (seq, len) = (new.seq, new.start.len() + new.end.len() + 2 * new.ts.len());
         let mut ranges = self.ranges.lock();
         list(&mut ranges).push(new, self.checks().checksum_len > 0);
+        // Relaxed: informational, and stored in order under the lock.
+        self.range_bytes.store(ranges.bytes(), Ordering::Relaxed);
         // Release pairs with the acquire in `has_range_tombstones`. A reader that uses a published sequence
         // number sees this store because of the publication.
         self.range_deletions.store(ranges.len(), Ordering::Release);
@@ -711,15 +716,7 @@ impl Memtable {
     /// Bytes used outside the arena of the skiplist.
     fn bytes_outside_list(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::bytes);
-        filter + self.list.unsorted_memory() + self.range_bytes()
-    }
-
-    fn range_bytes(&self) -> usize {
-        if self.has_range_tombstones() {
-            self.ranges.lock().bytes()
-        } else {
-            0
-        }
+        filter + self.list.unsorted_memory() + self.range_bytes.load(Ordering::Relaxed)
     }
 
     /// Total bytes of internal keys and values.

@@ -37,7 +37,11 @@ const FAMILY_OPTIONS: [Values; 30] = [
     ("target_file_size_base", &["2048", "8192", "65536"]),
     ("max_bytes_for_level_base", &["8192", "32768", "65536"]),
     ("max_bytes_for_level_multiplier", &["2", "10"]),
-    ("level0_file_num_compaction_trigger", &["1", "2", "4"]),
+    (
+        "level0_file_num_compaction_trigger",
+        // Without compactions by the number of files, writes must not wait for them.
+        &["1", "2", "4", "-1;level0_stop_writes_trigger=1000000"],
+    ),
     ("level_compaction_dynamic_level_bytes", &["true", "false"]),
     ("disable_auto_compactions", &["false", "false", "true"]),
     ("num_levels", &["2", "4", "7"]),

@@ -17,6 +17,8 @@ use crate::logger::Logger;
 pub enum Within {
     /// Insertion of a write that is not yet visible: comparators, prefix extractors, and in-place merges.
     Insertion,
+    /// The choice of a compaction, with locks held: comparators.
+    Picking,
     /// A callback of a write that is queued or logged, and not yet visible.
     Write,
     /// Output of an info log line, possibly with locks held.
@@ -38,6 +40,9 @@ impl Within {
             Within::Insertion => {
                 "a comparator, prefix extractor or merge operator that is called for a write may not write to the \
                  database or wait for it"
+            }
+            Within::Picking => {
+                "a comparator that is called for the choice of a compaction may not change the database or wait for it"
             }
             Within::Write => "a write callback may not write to the database or wait for it",
             Within::LogLine => "an info log may not change the database that it logs for",

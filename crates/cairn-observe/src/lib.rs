@@ -22,6 +22,6 @@ pub mod traces;
 pub use activity::Activity;
 pub use internal_stats::InternalStats;
 pub use listener::{EventListener, Listeners};
-pub use logger::{Level, LogOptions, LogSink, Logger, thread_number};
+pub use logger::{Level, LogLine, LogOptions, LogSink, Logger, thread_number};
 pub use reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
 pub use statistics::Statistics;

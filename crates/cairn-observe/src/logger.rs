@@ -113,6 +113,27 @@ pub trait LogSink: Send + Sync {
     }
 }
 
+/// A message that is written later, by [`Logger::line`], with the source location of its creation.
+#[derive(Debug)]
+pub struct LogLine {
+    level: Level,
+    location: &'static Location<'static>,
+    message: String,
+}
+
+impl LogLine {
+    /// Creates a message of `level`.
+    #[must_use]
+    #[track_caller]
+    pub fn new(level: Level, message: impl fmt::Display) -> LogLine {
+        LogLine {
+            level,
+            location: Location::caller(),
+            message: message.to_string(),
+        }
+    }
+}
+
 /// The info log of a database, shared by all its threads.
 pub struct Logger(Output);
 
@@ -278,6 +299,14 @@ impl Logger {
         if self.wants(level) {
             let place = place(Location::caller());
             self.write(level, &format_args!("{place} {message}"));
+        }
+    }
+
+    /// Writes a message that was created before, if its level is enabled.
+    pub fn line(&self, line: &LogLine) {
+        if self.wants(line.level) {
+            let place = place(line.location);
+            self.write(line.level, &format_args!("{place} {}", line.message));
         }
     }
 
@@ -808,7 +837,7 @@ mod tests {
         assert!(has_header(Level::Error, 1000));
     }
 
-    /// Header lines of an open that are longer than a file may be stay in one file.
+    /// Header lines stay in one file even if they exceed its maximum size.
     #[test]
     fn header_lines_start_no_file() {
         let world = World::in_memory();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use cairn_types::{Error, Result};
 
 use crate::row::{Row, unknown};
-use crate::text::{Text, object};
+use crate::text::{Refusal, Text, object};
 
 const TABLE_FACTORY: &str = "table_factory";
 /// The formats of tables, each with the row of its options.
@@ -87,6 +87,28 @@ pub(crate) fn steps<'t, S: Default>(
         text,
         reset_members: false,
     }])
+}
+
+/// True if row `name` of `options` has an effect: it does not hold the options of another format than that of new
+/// tables.
+pub(crate) fn is_in_effect<S>(rows: &[Row<S>], options: &S, name: &str) -> bool {
+    match TABLE_OPTIONS.iter().find(|(_, row)| *row == name) {
+        Some((format, _)) => {
+            find(rows, TABLE_FACTORY).is_none_or(|row| (row.get)(options) == *format)
+        }
+        None => true,
+    }
+}
+
+/// Rejects a change of row `name` of `options` that would have no effect.
+pub(crate) fn check_effect<S>(rows: &[Row<S>], options: &S, name: &str) -> Result<(), Refusal> {
+    match is_in_effect(rows, options, name) {
+        true => Ok(()),
+        false => Err(
+            "new tables have another format; choose this one with table_factory={id=...} first"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Parses a memtable factory: a short name or an object. Numeric parameters (buckets, reserved size)

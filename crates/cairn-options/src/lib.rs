@@ -69,7 +69,7 @@ pub use file_checksum::{
 pub use flat_tables::{CuckooTableOptions, PlainTableOptions, TableFormat};
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
-pub use options_string::{apply_mixed, names_in};
+pub use options_string::apply_mixed;
 pub use plugin::Plugin;
 pub use property_collectors::{Collectors, CompactOnDeletion, DeletionDensity};
 pub use row::{Row, Support};

@@ -39,19 +39,20 @@ static REGISTERED: LazyLock<Mutex<Registered>> = LazyLock::new(Mutex::default);
 /// Registers `order` by its name for `comparator=NAME`.
 pub fn register_comparator(order: KeyOrder) {
     let name = order.name().to_owned();
-    REGISTERED.lock().comparators.insert(name, order);
+    // The replaced one is dropped after the guard: its destructor may use the registry.
+    let _replaced = REGISTERED.lock().comparators.insert(name, order);
 }
 
 /// Registers `operator` by its name for `merge_operator=NAME`.
 pub fn register_merge_operator(operator: Arc<dyn MergeOperator>) {
     let name = operator.name().to_owned();
-    REGISTERED.lock().merge_operators.insert(name, operator);
+    let _replaced = REGISTERED.lock().merge_operators.insert(name, operator);
 }
 
 /// Registers `extractor` by its name for `prefix_extractor=NAME`.
 pub fn register_prefix_extractor(extractor: PrefixExtractor) {
     let name = extractor.name();
-    REGISTERED.lock().prefix_extractors.insert(name, extractor);
+    let _replaced = REGISTERED.lock().prefix_extractors.insert(name, extractor);
 }
 
 /// Returns the built-in or registered comparator `name`.

@@ -8,14 +8,19 @@ use crate::family::FamilyOptions;
 use crate::row::unknown;
 use crate::rows::{Options, split};
 
-/// Sets the options in `text` in `db` or `family`.
+/// Sets the options in `text` in `db` or `family`. Returns their names and values as the text has them, in its order.
 ///
 /// # Errors
 ///
 /// `InvalidArgument` for an unknown option or an invalid value; nothing is then changed.
-pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -> Result<()> {
+pub fn apply_mixed<'t>(
+    db: &mut DbOptions,
+    family: &mut FamilyOptions,
+    text: &'t str,
+) -> Result<Vec<(&'t str, &'t str)>> {
     let (mut new_db, mut new_family) = (db.clone(), family.clone());
-    for (name, value) in split(text)? {
+    let assignments = split(text)?;
+    for (name, value) in &assignments {
         if new_db.knows(name) && !new_family.knows(name) {
             new_db.set(name, value)?;
         } else if new_family.knows(name) {
@@ -25,17 +30,7 @@ pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -
         }
     }
     (*db, *family) = (new_db, new_family);
-    Ok(())
-}
-
-/// Returns the names of the options in `text`, in its order.
-///
-/// # Errors
-///
-/// `InvalidArgument` for a malformed text.
-pub fn names_in(text: &str) -> Result<Vec<&str>> {
-    let statements = split(text)?.into_iter();
-    Ok(statements.map(|(name, _)| name).collect())
+    Ok(assignments)
 }
 
 #[cfg(test)]
@@ -48,7 +43,11 @@ mod tests {
         let text = "write_buffer_size=1M;max_open_files=7;soft_rate_limit=0";
         apply_mixed(&mut db, &mut family, text).unwrap();
         assert_eq!((db.max_open_files, family.write_buffer_size), (7, 1 << 20));
-        apply_mixed(&mut db, &mut family, " {max_open_files={9}; num_levels=3} ").unwrap();
+        let set = apply_mixed(&mut db, &mut family, " {max_open_files={9}; num_levels=3} ");
+        assert_eq!(
+            set.unwrap(),
+            [("max_open_files", "{9}"), ("num_levels", "3")]
+        );
         assert_eq!((db.max_open_files, family.num_levels), (9, 3));
         apply_mixed(&mut db, &mut family, "max_open_files=7").unwrap();
         assert!(apply_mixed(&mut db, &mut family, "max_open_files=8;nosuch=1").is_err());

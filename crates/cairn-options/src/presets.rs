@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::{BlockCache, CacheOptions};
+use cairn_platform::{Executor, Priority};
 
 use crate::db::DbOptions;
 use crate::enums::{
@@ -175,6 +176,14 @@ impl FamilyOptions {
     }
 }
 
+/// [`DbOptions::increase_parallelism`], as the C and Java interfaces of RocksDB have it: also sets the low-priority pool
+/// of `executor` to `threads` threads and its high-priority pool to one. Opening a database may raise both.
+pub fn increase_parallelism(db: &mut DbOptions, executor: &dyn Executor, threads: i32) {
+    db.increase_parallelism(threads);
+    executor.set_threads(Priority::Low, usize::try_from(threads).unwrap_or(0));
+    executor.set_threads(Priority::High, 1);
+}
+
 /// Configures bulk loading: no automatic compaction, no write stalls. Compact the whole range manually
 /// afterwards.
 pub fn prepare_for_bulk_load(db: &mut DbOptions, family: &mut FamilyOptions) {
@@ -216,6 +225,18 @@ mod tests {
             preset(&mut family);
             assert!(family.validate().is_ok());
         }
+    }
+
+    #[test]
+    fn parallelism_sets_the_sizes_of_pools() {
+        let pools = cairn_platform::thread_pool::ThreadPool::new();
+        pools.set_threads(Priority::High, 3);
+        pools.set_threads(Priority::Low, 6);
+        let mut db = DbOptions::default();
+        increase_parallelism(&mut db, &pools, 4);
+        assert_eq!(db.max_background_jobs, 4);
+        assert_eq!(pools.threads(Priority::Low), 4);
+        assert_eq!(pools.threads(Priority::High), 1);
     }
 
     /// Regression: the presets of block-based tables kept the other kinds of tables.

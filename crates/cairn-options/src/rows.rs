@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cairn_format::options_text::statements;
 use cairn_types::{Error, Result};
 
-use crate::alias::{find, steps};
+use crate::alias::{check_effect, find, is_in_effect, steps};
 use crate::row::{Row, Support, unknown};
 use crate::text::unbraced;
 
@@ -42,7 +42,8 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the option does not exist or the value is invalid.
+    /// `InvalidArgument` if the option does not exist, the value is invalid, or it is an option of another format than
+    /// that of new tables.
     fn set(&mut self, name: &str, text: &str) -> Result<()> {
         if is_retired(Self::WHAT, name) {
             return Ok(());
@@ -53,7 +54,8 @@ pub trait Options: Clone + Default + Sized + 'static {
             } else {
                 step.row.set
             };
-            set(self, &step.text)
+            check_effect(Self::rows(), self, step.row.name)
+                .and_then(|()| set(self, &step.text))
                 .map_err(|refusal| Error::invalid_argument(format!("{name}={text}: {refusal}")))?;
         }
         Ok(())
@@ -136,22 +138,25 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(unknown)
     }
 
-    /// Returns every option with its value, in the form that [`Options::from_text`] parses.
+    /// Returns every option with its value, in the form that [`Options::from_text`] parses, without the options of other
+    /// formats than that of new tables.
     fn to_text(&self) -> String {
         let mut text = String::new();
-        for row in Self::rows() {
+        let rows = Self::rows().iter();
+        for row in rows.filter(|row| is_in_effect(Self::rows(), self, row.name)) {
             text.push_str(&format!("{}={};", row.name, (row.get)(self)));
         }
         text
     }
 
-    /// Returns the rows to record for these options: all but those that older releases of RocksDB
-    /// do not know and that have their defaults.
+    /// Returns the rows to record for these options: all but those that have no effect, and those that older releases of
+    /// RocksDB do not know and that have their defaults.
     fn rows_to_say(&self) -> impl Iterator<Item = &'static Row<Self>> {
         let default = Self::default();
         Self::rows()
             .iter()
             .filter(move |row| !row.recent || (row.get)(self) != (row.get)(&default))
+            .filter(|row| is_in_effect(Self::rows(), self, row.name))
     }
 
     /// [`Options::to_text`] without recent options at their defaults.

@@ -362,8 +362,8 @@ impl FamilyOptions {
             &format!("num_levels must be at most {MAX_LEVELS}"),
         )?;
         require(
-            !self.max_bytes_for_level_multiplier.is_nan(),
-            "max_bytes_for_level_multiplier must be a number, not NaN",
+            self.max_bytes_for_level_multiplier.is_finite(),
+            "max_bytes_for_level_multiplier must be a finite number",
         )?;
         let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
         require(

@@ -49,8 +49,8 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Makes the name of `path`, a file or directory that a database creates, survive a power failure, unless this process
-/// may not read the directory that contains the name.
+/// Makes the name of `path`, a file or directory that a database creates, survive a power failure. Returns false if this
+/// process may not read the directory that contains the name; the caller reports [`unsynced_name`] if it has a log.
 ///
 /// A directory that may be searched and not read, such as a `/home` of mode 0711, cannot be opened, so that it cannot be
 /// synced either. RocksDB opens databases below such directories without syncing the name.
@@ -58,11 +58,21 @@ pub fn parent(path: &Path) -> &Path {
 /// # Errors
 ///
 /// Those of [`FileSystem::sync_dir`] except `PermissionDenied`.
-pub fn sync_name(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+pub fn sync_name(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
     match fs.sync_dir(parent(path)) {
-        Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
-        done => done,
+        Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(false),
+        done => done.map(|()| true),
     }
+}
+
+/// Returns the warning that [`sync_name`] could not sync the name of `path`.
+#[must_use]
+pub fn unsynced_name(path: &Path) -> String {
+    format!(
+        "the name of {} may not survive a power failure: {} cannot be read",
+        path.display(),
+        parent(path).display()
+    )
 }
 
 /// Returns `path` and the directories above it, up to the first one that exists, the innermost first. Their names are
@@ -439,7 +449,8 @@ pub trait WritableFile: Send + Sync {
     /// reserved while this file was written. Returns `None`, without creating anything, if there is no such
     /// space.
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>>;
-    /// Flushes all data, frees space reserved beyond the end, and closes the descriptor, without a sync.
+    /// Flushes all data, frees space reserved beyond the end if possible, and closes the descriptor, without a sync. Space
+    /// that is not freed may be zeros after the data.
     /// Dropping an open file closes it, too, and ignores errors.
     fn close(&self) -> Result<()>;
 }

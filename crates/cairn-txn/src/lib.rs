@@ -93,7 +93,8 @@ mod tracker;
 mod transaction;
 
 pub use cairn_locks::{
-    DeadlockInfo, DeadlockPath, Endpoint, LockStatus, RangeLockStatus, TransactionState,
+    DeadlockInfo, DeadlockPath, Endpoint, LockStatus, LockTimeout, Owner, RangeLockStatus,
+    TransactionState,
 };
 pub use optimistic::{LockBuckets, OptimisticTransactionDb};
 pub use options::{

@@ -132,9 +132,12 @@ impl Validation {
             Validation::Serial => db.write_if(batch, options, check),
             Validation::Parallel(buckets) => {
                 let hashes = tracker.iter().map(|(key, _)| key.hash());
-                let _locked = buckets.lock(hashes);
-                check()?;
-                write_batch(db, batch, options)
+                // A listener may commit as well.
+                db.write_under_locks(|| {
+                    let _locked = buckets.lock(hashes);
+                    check()?;
+                    write_batch(db, batch, options)
+                })
             }
         }
     }
@@ -300,14 +303,18 @@ impl OptimisticTransactionDb {
         for record in batch.records() {
             let record = record?;
             if matches!(record, Record::DeleteRange { .. }) {
-                let _alone = buckets.ranges.write();
-                return self.db.write_with(batch, options);
+                return self.db.write_under_locks(|| {
+                    let _alone = buckets.ranges.write();
+                    self.db.write_with(batch, options)
+                });
             }
             if let Some((family, key)) = key_of(&record) {
                 hashes.push(hash_of(family, key));
             }
         }
-        let _locked = buckets.lock(hashes.into_iter());
-        self.db.write_with(batch, options)
+        self.db.write_under_locks(|| {
+            let _locked = buckets.lock(hashes.into_iter());
+            self.db.write_with(batch, options)
+        })
     }
 }

@@ -171,7 +171,7 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
     }
     let base_size = if size <= base_min {
         targets.base_level = first;
-        base_min + 1
+        base_min.saturating_add(1)
     } else {
         targets.base_level = first;
         while targets.base_level > 1 && size > base_max {

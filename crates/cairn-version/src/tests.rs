@@ -301,6 +301,19 @@ fn dynamic_targets_follow_the_largest_level() {
     assert_eq!(targets.max_bytes[3..], [1000, 5000, 50_000, 500_000]);
 }
 
+/// Regression: the computation overflowed.
+#[test]
+fn dynamic_targets_may_be_unlimited() {
+    let unlimited = ShapeOptions {
+        base_bytes: u64::MAX,
+        multiplier: 1.0,
+        ..options(true)
+    };
+    let targets = compaction_score::targets(&sized(&[(5, 10), (6, 5000)]), &unlimited);
+    assert_eq!(targets.base_level, 5);
+    assert_eq!(targets.max_bytes[5..], [u64::MAX, u64::MAX]);
+}
+
 #[test]
 fn a_full_level_is_due_and_busy_files_do_not_count() {
     let version = sized(&[(1, 600), (1, 600), (2, 100)]);

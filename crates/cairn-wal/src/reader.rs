@@ -127,6 +127,13 @@ impl WalReader {
         self.log.reread();
     }
 
+    /// Continues in `file`, which has the same bytes up to the end of the last record read; see [`WalReader::reread`].
+    pub fn continue_in(&mut self, file: Arc<dyn RandomAccessFile>) {
+        self.log.reread();
+        self.log.go_on().file = file.clone();
+        self.file = file;
+    }
+
     /// Advances to the next event and returns it.
     ///
     /// # Errors

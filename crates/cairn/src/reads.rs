@@ -262,10 +262,9 @@ impl Iter<'_> {
     ///
     /// `InvalidArgument` for a tailing iterator, and for a snapshot of another database; the iterator is then unchanged.
     pub fn refresh_to(&mut self, snapshot: &Snapshot<'_>) -> Result<()> {
-        let database = &snapshot.database().inner;
-        database.check_families([self.inner.family()])?;
+        self.inner.refresh_to(&snapshot.inner)?;
         self.moved = false;
-        self.inner.refresh_to(&snapshot.inner)
+        Ok(())
     }
 }
 

@@ -6,10 +6,13 @@ use cairn_backup::{BackupEngine, BackupEngineOptions, CreateBackupOptions, Resto
 use cairn_db::Db;
 use cairn_options::FamilyOptions;
 use cairn_platform::World;
+use cairn_platform::fs::FileMode;
 use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Subcode};
 
-use crate::{BACKUPS, RESTORED, back_up, back_up_flushed, entries, open, restored, try_open};
+use crate::{
+    BACKUPS, RESTORED, back_up, back_up_flushed, entries, files, open, restored, try_open,
+};
 
 struct Scene {
     db_world: World,
@@ -177,6 +180,64 @@ fn the_directory_above_backups_need_not_be_readable() {
         let created = engine.create_new_backup(&db, &CreateBackupOptions::default());
         assert_eq!(created.is_err(), is_reported, "{fault}");
     }
+}
+
+/// Regression: a file that no backup lists and that could not be removed stopped all further backups and deletions.
+#[test]
+fn an_unlisted_file_that_cannot_be_removed_does_not_stop_changes() {
+    let Scene {
+        db_world, db, sim, ..
+    } = scene();
+    let (shared, private) = ("000777_123_10.sst", "000999.log");
+    let dir = Path::new(BACKUPS);
+    let stray = |relative: &str| {
+        let path = dir.join(relative);
+        sim.world.fs.create_dir_all(path.parent().unwrap()).unwrap();
+        sim.world.fs.create(&path, FileMode::default()).unwrap();
+    };
+    stray(&format!("shared_checksum/{shared}"));
+    stray(&format!("private/9/{private}"));
+    let denied = |name: &str| FaultRule {
+        trigger: Trigger::Class {
+            call: Call::Remove,
+            name_end: name.to_owned(),
+            count: 0,
+        },
+        fault: Fault::Denied,
+        lasts: usize::MAX,
+    };
+    let plan = || FaultPlan::new(vec![denied(shared), denied(private)]);
+    let left = || {
+        let files = files(&sim.world, dir).into_iter();
+        let left = files.filter(|file| file.ends_with(shared) || file.ends_with(private));
+        left.count()
+    };
+    let mut options = BackupEngineOptions::new(BACKUPS);
+    options.backup_world = Some(sim.world.clone());
+    let engine = BackupEngine::open(&db_world, &options).unwrap();
+    sim.fs.set_plan(plan());
+    assert_eq!([back_up(&engine, &db), back_up(&engine, &db)], [3, 4]);
+    engine.delete_backup(3).unwrap();
+    engine.purge_old_backups(1).unwrap();
+    assert_eq!(engine.backups().len(), 1);
+    let error = engine.garbage_collect().unwrap_err();
+    assert_eq!(error.code(), Code::IoError, "{error}");
+    assert_eq!(left(), 2);
+
+    sim.fs.set_plan(FaultPlan::default());
+    assert_eq!(back_up(&engine, &db), 5);
+    assert_eq!(left(), 0);
+
+    // The directory of the next backup must not contain a file that does not belong to it.
+    stray(&format!("private/6/{private}"));
+    sim.fs.set_plan(plan());
+    let options = CreateBackupOptions::default();
+    let error = engine.create_new_backup(&db, &options).unwrap_err();
+    assert_eq!(error.code(), Code::IoError, "{error}");
+    sim.fs.set_plan(FaultPlan::default());
+    assert_eq!(back_up(&engine, &db), 6);
+    assert_eq!(left(), 0);
+    engine.verify_backup(6, true).unwrap();
 }
 
 #[test]

@@ -140,8 +140,8 @@ impl Editor<'_> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a name is in use; `Corruption` if the tables of one are inconsistent; `IoError`
-    /// of the MANIFEST.
+    /// `InvalidArgument` if a name is in use; `NotSupported` if no ids are left; `Corruption` if the tables of one are
+    /// inconsistent; `IoError` of the MANIFEST.
     pub(crate) fn create_families(
         mut self,
         env: &impl CatalogEnv,
@@ -151,12 +151,19 @@ impl Editor<'_> {
     ) -> Result<Vec<Arc<FamilyState>>> {
         let catalog = self.catalog;
         let mut families = (**catalog.families()).clone();
+        // The largest id is never used: an opening rejects a MANIFEST with it.
+        if u64::from(families.max_id()) + new.len() as u64 >= u64::from(u32::MAX) {
+            return Err(Error::not_supported(format!(
+                "all ids of column families are in use: the largest is {}",
+                families.max_id()
+            )));
+        }
         let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
         let largest = tables.map(|(_, file)| file.seqs.largest).max();
         let mut records = Vec::new();
         let mut created = Vec::new();
-        for (id, family) in (first_id..).zip(new) {
+        for (id, family) in (first_id..u32::MAX).zip(new) {
             if families.named(&family.name).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "column family {:?} exists already",

@@ -454,4 +454,18 @@ impl FamilyDescriptor {
             options,
         }
     }
+
+    /// Checks that the default family is one of `families`, as the functions of RocksDB that open families require.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is not.
+    pub fn check_default(families: &[FamilyDescriptor]) -> Result<()> {
+        match families.iter().any(|family| family.name == "default") {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(
+                "Default column family not specified",
+            )),
+        }
+    }
 }

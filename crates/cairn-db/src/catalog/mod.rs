@@ -150,29 +150,42 @@ impl Catalog {
     /// Deletes obsolete tables and blob files without readers, unless deletions are disabled. The caller does
     /// not hold the lock of the tree.
     pub(crate) fn purge(&self) {
-        let Some(unread) = self.deletions.take_unread() else {
+        let Some(mut unread) = self.deletions.take_unread() else {
             return;
         };
-        debug_assert!(
-            !self.has_live(&unread),
-            "a file that is deleted is in no current version"
-        );
+        match self.context.follows {
+            Some(_) => {
+                // After a restore, the leader may have written another file of the same number: the path is that of the
+                // other file.
+                let live = self.live_among(&unread);
+                unread
+                    .tables
+                    .retain(|(_, file)| !live.contains(&file.number));
+                unread.blobs.retain(|(_, number)| !live.contains(number));
+            }
+            None => debug_assert!(
+                self.live_among(&unread).is_empty(),
+                "a file that is deleted is in no current version"
+            ),
+        }
         self.deletions.delete_unread(unread);
     }
 
-    /// True if a current version has one of the files.
-    fn has_live(&self, unread: &Unread) -> bool {
+    /// Returns the numbers of the files that a current version has, too.
+    fn live_among(&self, unread: &Unread) -> BTreeSet<FileNumber> {
         let tables = unread.tables.iter().map(|(_, file)| file.number);
         let blobs = unread.blobs.iter().map(|(_, number)| *number);
         let gone: BTreeSet<FileNumber> = tables.chain(blobs).collect();
-        let families = self.families.load();
-        !gone.is_empty()
-            && families.iter().any(|family| {
-                let version = &family.view().version;
-                let mut files = version.files().map(|(_, file)| file.number);
-                let mut blobs = version.blob_files().keys();
-                files.any(|number| gone.contains(&number))
-                    || blobs.any(|number| gone.contains(number))
-            })
+        let mut live = BTreeSet::new();
+        if gone.is_empty() {
+            return live;
+        }
+        for family in self.families.load().iter() {
+            let version = &family.view().version;
+            let files = version.files().map(|(_, file)| file.number);
+            let numbers = files.chain(version.blob_files().keys().copied());
+            live.extend(numbers.filter(|number| gone.contains(number)));
+        }
+        live
     }
 }

@@ -1,10 +1,13 @@
 //! The files that a crash has left, which are found and deleted when the database is opened ([`super::deletions`] has
-//! the rules of the others). Files with unknown names are never touched.
+//! the rules of the others). Files with unknown names are never touched. A file that cannot be deleted is reported and
+//! left to the next opening: logs before the first one that is needed are not replayed, and the opening skips the
+//! numbers of all files that it finds.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use cairn_format::names::FileName;
+use cairn_observe::Logger;
 use cairn_platform::FileSystem;
 use cairn_platform::fs::PathKind;
 use cairn_types::{FileNumber, Result, Subcode};
@@ -44,24 +47,34 @@ impl Keep {
 
 /// Deletes the files `names` in `dir` except those that `keep` keeps. No other thread may be creating files
 /// there.
-pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
+pub(crate) fn scan(
+    fs: &dyn FileSystem,
+    info: &Logger,
+    dir: &Path,
+    names: Vec<String>,
+    keep: &Keep,
+) {
     for name in &names {
         match FileName::parse(name) {
-            Some(kind) if keep.is_obsolete(kind) => remove_unless_dir(fs, &dir.join(name))?,
-            None if trash_of(name).is_some() => remove_unless_dir(fs, &dir.join(name))?,
+            Some(kind) if keep.is_obsolete(kind) => remove_or_warn(fs, info, &dir.join(name)),
+            None if trash_of(name).is_some() => remove_or_warn(fs, info, &dir.join(name)),
             _ => {}
         }
     }
     for name in old_options(names) {
-        remove_unless_dir(fs, &dir.join(name))?;
+        remove_or_warn(fs, info, &dir.join(name));
     }
-    Ok(())
 }
 
 /// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
 /// may have other uses.
-pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
-    scan_for(fs, dir, keep, |kind| {
+pub(crate) fn scan_tables(
+    fs: &dyn FileSystem,
+    info: &Logger,
+    dir: &Path,
+    keep: &Keep,
+) -> Result<()> {
+    scan_for(fs, info, dir, keep, |kind| {
         matches!(
             kind,
             FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)
@@ -70,13 +83,14 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
 }
 
 /// [`scan_tables`] for logs: the directory may be that of another database.
-pub(crate) fn scan_logs(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
-    scan_for(fs, dir, keep, |kind| matches!(kind, FileName::Wal(_)))
+pub(crate) fn scan_logs(fs: &dyn FileSystem, info: &Logger, dir: &Path, keep: &Keep) -> Result<()> {
+    scan_for(fs, info, dir, keep, |kind| matches!(kind, FileName::Wal(_)))
 }
 
 /// Deletes the files in `dir` of the kinds `is_wanted` that `keep` does not keep, and the trash of these kinds.
 fn scan_for(
     fs: &dyn FileSystem,
+    info: &Logger,
     dir: &Path,
     keep: &Keep,
     is_wanted: fn(FileName) -> bool,
@@ -87,7 +101,7 @@ fn scan_for(
             None => trash_of(&name).is_some_and(is_wanted),
         };
         if is_obsolete {
-            remove_unless_dir(fs, &dir.join(&name))?;
+            remove_or_warn(fs, info, &dir.join(&name));
         }
     }
     Ok(())
@@ -108,15 +122,18 @@ pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     options.into_iter().map(|(_, name)| name)
 }
 
-/// Removes a file. A directory with the name of one stays.
-fn remove_unless_dir(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+/// Removes a file, and reports a failure. A directory with the name of one stays.
+fn remove_or_warn(fs: &dyn FileSystem, info: &Logger, path: &Path) {
     let is_dir = || {
         let status = fs.status(path);
         status.is_ok_and(|status| status.kind == PathKind::Directory)
     };
-    match remove(fs, path) {
-        Err(_) if is_dir() => Ok(()),
-        result => result,
+    if let Err(error) = remove(fs, path)
+        && !is_dir()
+    {
+        info.warn(format_args!(
+            "an obsolete file could not be deleted; the next opening tries again: {error}"
+        ));
     }
 }
 

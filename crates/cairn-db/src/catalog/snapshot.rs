@@ -114,6 +114,7 @@ impl Snapshots {
         live.entry(seq).or_insert_with(Taken::by_this_thread).count += 1;
         Snapshot {
             seq,
+            database: 0,
             list: self.clone(),
         }
     }
@@ -208,6 +209,8 @@ impl Snapshots {
 /// A state of the database that stays readable while this value exists.
 pub struct Snapshot {
     seq: SequenceNumber,
+    /// The number of the opening of its database, which [`Db::snapshot`](crate::Db::snapshot) sets.
+    pub(crate) database: u64,
     list: Arc<Snapshots>,
 }
 
@@ -228,6 +231,7 @@ impl Clone for Snapshot {
         drop(live);
         Snapshot {
             seq: self.seq,
+            database: self.database,
             list: self.list.clone(),
         }
     }

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
+use cairn_observe::logger::Logger;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, TableOptions};
-use cairn_platform::fs::{FileMode, missing_dirs, sync_name};
+use cairn_platform::fs::{FileMode, missing_dirs, sync_name, unsynced_name};
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, LazySeeks, Reading, RowCache, View, ViewEnd};
 use cairn_types::Result;
@@ -349,10 +350,11 @@ impl Sources {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;
         let dirs = self.dirs(family);
-        let others = dirs.iter().filter(|dir| **dir != self.context.dir);
-        others
-            .into_iter()
-            .try_for_each(|dir| create_dir(&*self.context.world.fs, dir, false))
+        for dir in dirs.iter().filter(|dir| **dir != self.context.dir) {
+            let unsynced = create_dir(&*self.context.world.fs, dir, false)?;
+            warn_of_unsynced(&self.context.info, &unsynced);
+        }
+        Ok(())
     }
 }
 
@@ -365,18 +367,30 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
 }
 
 /// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
-/// `known`: an earlier opening may have failed between creating and syncing it.
-pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
-    let missing = missing_dirs(fs, dir)?;
-    if missing.is_empty() {
-        return match known {
-            true => Ok(()),
-            false => sync_name(fs, dir),
-        };
+/// `known`: an earlier opening may have failed between creating and syncing it. Returns the directories, of these, whose
+/// names could not be synced, for [`warn_of_unsynced`].
+pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<Vec<PathBuf>> {
+    let mut names = missing_dirs(fs, dir)?;
+    match names.is_empty() {
+        true if known => return Ok(Vec::new()),
+        true => names.push(dir),
+        // The directories above that existed are not synced: they are not the database's.
+        false => fs.create_dir_all(dir)?,
     }
-    fs.create_dir_all(dir)?;
-    // The directories above that existed are not synced: they are not the database's.
-    missing.into_iter().try_for_each(|new| sync_name(fs, new))
+    let mut unsynced = Vec::new();
+    for name in names {
+        if !sync_name(fs, name)? {
+            unsynced.push(name.to_owned());
+        }
+    }
+    Ok(unsynced)
+}
+
+/// Warns that the names of the directories `unsynced` were not synced.
+pub(crate) fn warn_of_unsynced(info: &Logger, unsynced: &[PathBuf]) {
+    for dir in unsynced {
+        info.warn(format_args!("{}", unsynced_name(dir)));
+    }
 }
 
 #[cfg(test)]

@@ -546,6 +546,26 @@ fn families_are_created_and_dropped_with_their_files() {
     assert_eq!(recovered(it.sim.fs.image()).max_family, 2);
 }
 
+/// Regression: the creation of a family overflowed its id.
+#[test]
+fn a_family_without_an_id_is_not_created() {
+    let it = Fixture::new(DbOptions::default());
+    let mut families = Families::none(u32::MAX - 2);
+    families.insert(it.default());
+    it.catalog.families.store(families);
+    assert_eq!(it.create("last").id(), u32::MAX - 1);
+    let new = NewFamily {
+        name: "none".to_owned(),
+        options: FamilyOptions::default(),
+        tables: TreeEdit::default(),
+    };
+    let edit = it.catalog.edit();
+    let created = edit.create_families(&it.logs, vec![new], FileNumber(0), memtable);
+    let error = created.err().expect("no id is left");
+    assert_eq!(error.code(), Code::NotSupported, "{error}");
+    assert!(it.catalog.families().named("none").is_none());
+}
+
 #[test]
 fn a_manifest_too_large_for_its_content_is_replaced_and_deleted() {
     let it = Fixture::new(DbOptions {

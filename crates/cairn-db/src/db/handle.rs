@@ -61,7 +61,8 @@ impl Handle {
 }
 
 /// The error for the use of `subject`, of the database with the number `other`, in `shared`.
-fn foreign(shared: &Shared, subject: &str, other: u64) -> Error {
+#[cold]
+pub(crate) fn foreign(shared: &Shared, subject: &str, other: u64) -> Error {
     let other = match OPEN.lock().get(&other) {
         Some(open) => format!("the database {}", open.dir.display()),
         None => "a database that is closed".to_owned(),

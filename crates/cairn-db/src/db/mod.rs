@@ -236,6 +236,19 @@ impl Db {
         self.shared().write(batch, options)
     }
 
+    /// Calls `write`, which acquires locks of the caller, writes to the database, and releases them. Listeners are
+    /// notified of the consequences of its writes after it has returned, so that they can acquire these locks.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` in a callback that must not write, without a call of `write`; the error of `write`.
+    pub fn write_under_locks<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        let shared = self.shared();
+        // The writer below this callback may hold the locks.
+        shared.may_write()?;
+        shared.telemetry.deliver_after(write)
+    }
+
     /// Writes `batch` atomically, as immutable memtables of its own instead of inserting it into the active memtables,
     /// which become immutable as well. Other writers do not wait for the insertion of a large batch, and the memtables
     /// are flushed at once. The batch is not logged. It is inserted nevertheless if it has range deletions, with
@@ -288,7 +301,9 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        shared.catalog.snapshot(|| shared.published())
+        let mut snapshot = shared.catalog.snapshot(|| shared.published());
+        snapshot.database = self.handle.number;
+        snapshot
     }
 
     /// Returns the sequence number of the last write.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
-use cairn_observe::BackgroundErrorReason as Reason;
+use cairn_observe::{BackgroundErrorReason as Reason, Level};
 use cairn_platform::Priority;
 use cairn_types::{Code, Error, Result, Subcode};
 use cairn_version::{FileMeta, Version};
@@ -178,7 +178,8 @@ impl Shared {
     }
 
     /// Quarantines the inputs of `pick` that cause `error`: a table that is damaged, missing, or cannot be read for a
-    /// long time, or those that may refer to such a blob file. The remaining result is not a background error then.
+    /// long time, or those that may refer to such a blob file. The remaining result is not a background error then. The
+    /// purge after the job writes the lines about them.
     pub(crate) fn set_aside_damaged(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -213,13 +214,14 @@ impl Shared {
                     error: error.clone(),
                 });
             }
-            self.context.info.error(format_args!(
+            let text = format_args!(
                 "[{}] table {} of level {level} or its blob files are damaged, missing or unreadable, and it is left \
                  out of compactions from now on; `cairn repair --quarantine` sets a damaged table aside for good: \
                  {error}",
                 family.name(),
                 file.number
-            ));
+            );
+            self.telemetry.log_later(Level::Error, text);
         }
         if may_pass && !blamed.is_empty() {
             self.retry_damaged_later(family.id());

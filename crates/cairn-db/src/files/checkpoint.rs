@@ -46,7 +46,7 @@ pub(super) fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Resu
         database.catalog.deletions.are_pinned(),
         "files are kept until a checkpoint has them all"
     );
-    staging.publish()?;
+    staging.publish(&context.info)?;
     context.info.info(format_args!(
         "checkpoint {} with {} tables, up to sequence number {}",
         dir.display(),

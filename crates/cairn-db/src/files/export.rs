@@ -82,7 +82,7 @@ fn export<H: Host>(
         file.directory = dir.to_owned();
         exported.files.push(file);
     }
-    staging.publish()?;
+    staging.publish(&database.context.info)?;
     Ok(exported)
 }
 

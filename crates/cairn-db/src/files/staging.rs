@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use cairn_observe::logger::Logger;
 use cairn_platform::FileSystem;
-use cairn_platform::fs::{parent, sync_name};
+use cairn_platform::fs::{parent, sync_name, unsynced_name};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -102,12 +103,15 @@ impl<'a> Staging<'a> {
         self.dir.join(name)
     }
 
-    /// Renames the directory, durably; its files are already synced.
-    pub(crate) fn publish(mut self) -> Result<()> {
+    /// Renames the directory, durably; its files are already synced. Warns if its name cannot be synced.
+    pub(crate) fn publish(mut self, info: &Logger) -> Result<()> {
         self.fs.sync_dir(&self.dir)?;
         self.fs.rename(&self.dir, &self.target)?;
         self.published = true;
-        sync_name(self.fs, &self.target)
+        if !sync_name(self.fs, &self.target)? {
+            info.warn(format_args!("{}", unsynced_name(&self.target)));
+        }
+        Ok(())
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!(busy.code(), Code::Busy);
         let other = World::in_memory();
         drop(Staging::create(&*other.fs, target).unwrap());
-        first.publish().unwrap();
+        first.publish(&Logger::silent()).unwrap();
         assert!(fs.exists(Path::new("/copy/a")).unwrap());
         let exists = Staging::create(fs, target).err().unwrap();
         assert_eq!(exists.code(), Code::InvalidArgument);

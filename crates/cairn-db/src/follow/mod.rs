@@ -205,10 +205,14 @@ impl Intake {
         shared.ok_or_else(|| Error::shutdown("the database is closed"))
     }
 
-    /// Writes a line to the database's LOG.
-    pub fn log_line(&self, line: &str) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.context.info.warn(format_args!("{line}"));
+    /// Returns a function that writes a line to the database's LOG. It needs no lock of the caller, which a sink of the LOG
+    /// may need.
+    pub fn line_writer(&self) -> impl Fn(&str) + use<> {
+        let shared = self.shared.clone();
+        move |line| {
+            if let Some(shared) = shared.upgrade() {
+                shared.context.info.warn(format_args!("{line}"));
+            }
         }
     }
 
@@ -235,6 +239,20 @@ impl Intake {
             arrivals.blobs = HeldBlobs::default();
         }
         Ok(())
+    }
+
+    /// True if a log whose entries are in the tables of `recovered` had later entries than these: it was another log, which
+    /// the files of a restored backup have replaced. [`Intake::begin_anew`] has to be called then.
+    #[must_use]
+    pub fn has_later_entries(&self, recovered: &Recovered) -> bool {
+        let mut families = recovered.families.iter();
+        families.any(|found| {
+            let held = self.families.get(&found.id);
+            let held = held.filter(|held| held.family.name() == found.name);
+            let memtables = held.into_iter().flat_map(|held| &held.memtables);
+            let mut flushed = memtables.filter(|held| held.log < found.log_number);
+            flushed.any(|held| held.memtable.largest_seq() > recovered.last_sequence)
+        })
     }
 
     /// Takes the state of the MANIFEST, and opens the files in it.

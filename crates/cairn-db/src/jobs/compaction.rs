@@ -141,7 +141,8 @@ impl Shared {
         let version = family.view().version.clone();
         let state = tree.families.get_mut(&family.id())?;
         let (present, options) = (self.present(family), self.pick_options(family));
-        let pick = pick::pick(&pick::Tree::new(&version, &state.busy, &present, &options));
+        let from = pick::Tree::new(&version, &state.busy, &present, &options);
+        let pick = self.picking(|| pick::pick(&from));
         let token = match family.options().compaction_thread_limiter.as_ref() {
             Some(limiter) if pick.is_some() => {
                 let shared = Arc::downgrade(self);
@@ -160,7 +161,7 @@ impl Shared {
             self.retry_when_space_frees();
             return None;
         };
-        let id = state.busy.add(family.order(), &pick);
+        let id = self.picking(|| state.busy.add(family.order(), &pick));
         Some(Chosen {
             pick: Arc::new(pick),
             version,
@@ -316,11 +317,7 @@ impl Shared {
         let options = self.pick_options(family);
         let runs = view.version.level(0).len() as f64;
         if options.style != CompactionStyle::Level {
-            let score = match family.options().level0_file_num_compaction_trigger {
-                ..0 => 0.0,
-                trigger => runs / f64::from(trigger.max(1)),
-            };
-            return BTreeMap::from([(0, score)]);
+            return BTreeMap::from([(0, runs / options.shape.level0_trigger as f64)]);
         }
         let targets = compaction_score::targets(&view.version, &options.shape);
         compaction_score::scores(&view.version, &targets, busy, &options.shape)

@@ -156,6 +156,8 @@ impl Shared {
     }
 
     fn wait_for_compact(self: &Arc<Self>, options: &WaitForCompactOptions) -> Result<()> {
+        // A callback may run under the lock of the tree.
+        self.may_wait()?;
         if options.flush {
             let families: Vec<_> = self.catalog.families().iter().cloned().collect();
             self.flush(&families)?;
@@ -163,7 +165,6 @@ impl Shared {
         let now = || self.context.world.clock.monotonic_nanos();
         let deadline = now().saturating_add(options.timeout.saturating_mul(1000));
         while !self.is_wait_over(&self.tree.lock(), options)? {
-            self.may_wait()?;
             if self.context.world.executor.help() {
                 continue;
             }

@@ -150,6 +150,7 @@ impl Shared {
         };
         if self.telemetry.has_listeners() {
             self.update_conditions(&mut self.tree.lock());
+            self.telemetry.write_lines();
             self.telemetry.deliver();
         }
         reset_by_listener
@@ -213,6 +214,8 @@ impl Shared {
         families: &[Arc<FamilyState>],
         options: &FlushOptions,
     ) -> Result<()> {
+        // A callback may run under the lock of the tree.
+        self.may_write()?;
         self.flush_because(families, FlushReason::ManualFlush);
         self.switch_for_flush(families, options)?;
         if self.telemetry.has_listeners() {

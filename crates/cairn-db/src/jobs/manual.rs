@@ -169,7 +169,7 @@ impl Shared {
                 let releases = state.busy.releases();
                 let (present, options) = (self.present(family), self.pick_options(family));
                 let from = pick::Tree::new(&version, &state.busy, &present, &options);
-                let chosen = match manual.next(&from) {
+                let chosen = match self.picking(|| manual.next(&from)) {
                     Step::Done => return Ok(()),
                     Step::Wait => {
                         state.check_wait()?;
@@ -217,7 +217,7 @@ impl Shared {
         })?;
         let state = tree.families.get_mut(&family.id());
         let state = state.expect("the caller has just seen the family under this lock");
-        let id = state.busy.add(family.order(), &pick);
+        let id = self.picking(|| state.busy.add(family.order(), &pick));
         tree.jobs.begin(JobKind::Compaction);
         Ok(Chosen {
             pick: Arc::new(pick),
@@ -388,7 +388,7 @@ impl Shared {
                 let state = tree.families.get(&family.id());
                 let busy = &state.ok_or_else(|| dropped(family))?.busy;
                 let from = pick::Tree::new(&version, busy, &present, &pick_options);
-                let pick = pick::pick_files(&from, &request)?;
+                let pick = self.picking(|| pick::pick_files(&from, &request))?;
                 Chosen {
                     reports_tables: true,
                     ..self.take(&mut tree, family, pick, version)?

@@ -11,10 +11,12 @@ use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// Deletes tables without readers and logs that no family needs, and delivers queued events to listeners.
-    /// The caller holds no lock. Does nothing in a callback that is called with locks held: the next purge does it.
+    /// Writes queued lines of the info log, deletes tables without readers and logs that no family needs, and delivers
+    /// queued events to listeners. The caller holds no lock. Does nothing in a callback that is called with locks held: the
+    /// next purge does it.
     pub(crate) fn purge(&self) {
         if self.may_write().is_ok() {
+            self.telemetry.write_lines();
             self.purge_files();
             self.telemetry.deliver();
         }

@@ -91,11 +91,12 @@ pub(super) fn identity(
             Err(error) => {
                 let error = error.in_file(path.display(), 0);
                 info.warn(format_args!(
-                    "IDENTITY is ignored, and replaced if the database may be written: {error}"
+                    "IDENTITY is ignored; it is rewritten unless the database is read-only or \
+                     write_identity_file is false: {error}"
                 ));
                 None
             }
-            recorded => recorded.ok(),
+            Ok(recorded) => Some(recorded),
         },
         _ => None,
     };
@@ -249,7 +250,7 @@ impl Shared {
     }
 
     /// Deletes files that are not needed, after an opening that found `names` in the directory of the
-    /// database and added the OPTIONS file `options`.
+    /// database and added the OPTIONS file `options`. A file that cannot be deleted is left to the next opening.
     pub(super) fn clean_up(
         &self,
         manifest: FileNumber,
@@ -268,17 +269,17 @@ impl Shared {
             keep.live.last()
         );
         self.open_archive(min_log)?;
-        let fs = &*self.context.world.fs;
+        let (fs, info) = (&*self.context.world.fs, &*self.context.info);
         for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             if dir != self.context.dir {
-                scan::scan_tables(fs, &dir, &keep)?;
+                scan::scan_tables(fs, info, &dir, &keep)?;
             }
         }
         names.push(options);
-        scan::scan(fs, &self.context.dir, names, &keep)?;
+        scan::scan(fs, info, &self.context.dir, names, &keep);
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => scan::scan_logs(fs, &self.context.wal_dir, &keep),
+            false => scan::scan_logs(fs, info, &self.context.wal_dir, &keep),
         }
     }
 

@@ -44,7 +44,7 @@ use crate::catalog::Catalog;
 use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
-use crate::catalog::sources::create_dir;
+use crate::catalog::sources::{create_dir, warn_of_unsynced};
 use crate::close::lifecycle::Lifecycle;
 use crate::context::{DbContext, Tracers};
 use crate::db::Db;
@@ -242,9 +242,10 @@ fn open_with(
     let options = request.options.clone().sanitize();
     let fs = &*request.world.fs;
     let writes = !request.read_only;
-    if writes {
-        create_dirs(request, &options)?;
-    }
+    let unsynced = match writes {
+        true => create_dirs(request, &options)?,
+        false => Vec::new(),
+    };
     let dir = fs
         .canonical(request.path)
         .map_err(|error| missing(request, &error))?;
@@ -285,6 +286,7 @@ fn open_with(
     };
     let shared = assemble(request, foundation, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
+    warn_of_unsynced(&shared.context.info, &unsynced);
     let shared = Arc::new(shared);
     shared
         .timers
@@ -346,18 +348,19 @@ fn find_logs(
 }
 
 /// Creates the directory of the database if it is missing and may be created, and that of its logs: the options of an
-/// existing database may name a new one.
-fn create_dirs(request: &OpenRequest<'_>, options: &DbOptions) -> Result<()> {
+/// existing database may name a new one. Returns those whose names could not be synced.
+fn create_dirs(request: &OpenRequest<'_>, options: &DbOptions) -> Result<Vec<PathBuf>> {
     let fs = &*request.world.fs;
     let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
-    if options.create_if_missing {
-        create_dir(fs, request.path, known)?;
-    }
+    let mut unsynced = match options.create_if_missing {
+        true => create_dir(fs, request.path, known)?,
+        false => Vec::new(),
+    };
     let has_logs = known || options.create_if_missing;
-    match has_logs && !options.wal_dir.as_os_str().is_empty() {
-        true => create_dir(fs, &options.wal_dir, known),
-        false => Ok(()),
+    if has_logs && !options.wal_dir.as_os_str().is_empty() {
+        unsynced.extend(create_dir(fs, &options.wal_dir, known)?);
     }
+    Ok(unsynced)
 }
 
 impl Shared {
@@ -567,7 +570,7 @@ fn match_families<'r>(
         };
         if let Some(absent) = request.families.iter().find(|given| !exists(&given.name)) {
             let reason = match request.read_only {
-                true => "a database that is opened read-only creates none",
+                true => "families cannot be created in a read-only database",
                 false => "create_missing_column_families is false",
             };
             return Err(Error::invalid_argument(format!(

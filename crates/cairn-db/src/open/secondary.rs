@@ -18,7 +18,7 @@ use cairn_version::manifest::Recovered;
 use super::{
     Foundation, OpenRequest, assemble, check_numbers, files, match_families, with_listeners,
 };
-use crate::catalog::sources::create_dir;
+use crate::catalog::sources::{create_dir, warn_of_unsynced};
 use crate::context::Follows;
 use crate::files::inherited_files;
 use crate::shared::Shared;
@@ -67,7 +67,7 @@ pub(crate) fn open_empty(
     };
     let fs = &*open.world.fs;
     let dir = fs.canonical(open.path)?;
-    create_dir(fs, own, false)?;
+    let unsynced = create_dir(fs, own, false)?;
     let own = fs.canonical(own)?;
     if own == dir {
         return Err(Error::invalid_argument(format!(
@@ -104,6 +104,7 @@ pub(crate) fn open_empty(
     });
     let shared = assemble(&open, foundation, recovered, named.collect(), &names)?;
     recorded.log_passed_over(&shared.context.info);
+    warn_of_unsynced(&shared.context.info, &unsynced);
     let shared = Arc::new(shared);
     if let Some(buffers) = &shared.writes.buffers {
         let weak = Arc::downgrade(&shared);

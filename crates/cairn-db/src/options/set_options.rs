@@ -114,6 +114,7 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
+        self.telemetry.write_lines();
         // The next write checks memtables against the new limits, too.
         self.update_wal_limit();
         self.begin_timers();
@@ -183,6 +184,7 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
+        self.telemetry.write_lines();
         self.begin_timers();
         self.save_options(&change)
     }

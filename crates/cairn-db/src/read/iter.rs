@@ -17,7 +17,7 @@ use crate::catalog::family::FamilyState;
 use crate::catalog::release::check_held;
 use crate::catalog::snapshot::Snapshot;
 use crate::db::Db;
-use crate::db::handle::Family;
+use crate::db::handle::{Family, foreign};
 use crate::read::open_iterators::{HeldView, Listed};
 use crate::shared::Shared;
 pub use awaited::{AsyncIter, Motion};
@@ -175,9 +175,14 @@ impl Iter {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a tailing iterator, which shows the current state.
+    /// `InvalidArgument` for a tailing iterator, which shows the current state, and for a snapshot of another database.
+    /// The iterator is then unchanged.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.check_enabled()?;
+        let db = &self.family.db;
+        if snapshot.database != db.number {
+            return Err(foreign(&db.shared, "the snapshot", snapshot.database));
+        }
         if self.options.tailing {
             return Err(Error::invalid_argument(
                 "a tailing iterator shows no snapshot",

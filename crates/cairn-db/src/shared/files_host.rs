@@ -81,6 +81,8 @@ impl JobHost for Shared {
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
         self.changed.notify_all();
+        drop(tree);
+        self.telemetry.write_lines();
     }
 
     fn purge(&self) {

@@ -1,14 +1,17 @@
 //! Reports on an open database: to listeners, to the info log, and to statistics.
 //!
 //! Listeners are called without locks. Code that holds a lock queues a call with [`Telemetry::notify_later`];
-//! the next [`Telemetry::deliver`] makes it. The component depends only on the context.
+//! the next [`Telemetry::deliver`] makes it. Lines of the info log wait likewise: see [`Telemetry::log_later`]. The
+//! component depends only on the context.
 //!
 //! Cost: one branch without statistics, one without listeners.
 
 mod db_stats;
 mod op_stats;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ use cairn_observe::event::Event;
 use cairn_observe::listener::{EventListener, FileDeletionInfo};
 use cairn_observe::statistics::Statistics;
 use cairn_observe::threads::{Operation, ThreadStatus, Tracker, Working};
-use cairn_observe::{InternalStats, Level, Listeners};
+use cairn_observe::{InternalStats, Level, Listeners, LogLine};
 use cairn_options::DbOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::Result;
@@ -29,12 +32,37 @@ pub(crate) use op_stats::GroupCounts;
 /// A queued call of every listener.
 type Notice = Box<dyn Fn(&dyn EventListener) + Send>;
 
+/// A call that holds locks which listeners may need.
+#[derive(Clone, Copy)]
+struct Deferral {
+    /// The address of the reports whose queued calls wait for its end.
+    of: usize,
+    /// True once queued calls were to be made.
+    is_due: bool,
+}
+
+thread_local! {
+    /// The innermost such call that the thread is in.
+    static DEFERRAL: Cell<Option<Deferral>> = const { Cell::new(None) };
+}
+
+/// Ends a deferral when dropped: restores the one around it.
+struct EndDeferral(Option<Deferral>);
+
+impl Drop for EndDeferral {
+    fn drop(&mut self) {
+        DEFERRAL.set(self.0);
+    }
+}
+
 /// Reports on an open database.
 pub(crate) struct Telemetry {
     context: Arc<DbContext>,
     listeners: Listeners,
     /// Queued calls. No other lock is acquired while this one is held.
     notices: Mutex<VecDeque<Notice>>,
+    /// Queued lines of the info log. No other lock is acquired while this one is held.
+    lines: Mutex<VecDeque<LogLine>>,
     /// Operation counters.
     counters: InternalStats,
     /// Tickers and histograms, if enabled.
@@ -63,6 +91,7 @@ impl Telemetry {
             context,
             listeners: options.listeners.clone(),
             notices: Mutex::default(),
+            lines: Mutex::default(),
             counters: InternalStats::default(),
             statistics: options.statistics.statistics(),
             threads,
@@ -111,9 +140,18 @@ impl Telemetry {
         }
     }
 
-    /// Makes the queued calls. The caller must not hold a lock.
+    /// Makes the queued calls. The caller must not hold a lock, except within [`Telemetry::deliver_after`].
     pub(crate) fn deliver(&self) {
         if self.listeners.is_empty() {
+            return;
+        }
+        if let Some(deferral) = DEFERRAL.get()
+            && deferral.of == std::ptr::from_ref(self).addr()
+        {
+            DEFERRAL.set(Some(Deferral {
+                is_due: true,
+                ..deferral
+            }));
             return;
         }
         loop {
@@ -121,6 +159,39 @@ impl Telemetry {
                 return;
             };
             self.notify(notice);
+        }
+    }
+
+    /// Runs `work`, which holds locks that listeners may need: this thread makes the queued calls after it.
+    pub(crate) fn deliver_after<T>(&self, work: impl FnOnce() -> T) -> T {
+        let around = DEFERRAL.replace(Some(Deferral {
+            of: std::ptr::from_ref(self).addr(),
+            is_due: false,
+        }));
+        let end = EndDeferral(around);
+        let result = work();
+        let is_due = DEFERRAL.get().is_some_and(|deferral| deferral.is_due);
+        drop(end);
+        if is_due {
+            self.deliver();
+        }
+        result
+    }
+
+    /// Queues a line of the info log for the next [`Telemetry::write_lines`].
+    #[track_caller]
+    pub(crate) fn log_later(&self, level: Level, message: impl fmt::Display) {
+        // Without a look at the level, for which a sink is called.
+        self.lines.lock().push_back(LogLine::new(level, message));
+    }
+
+    /// Writes the queued lines. The caller must not hold the lock of the tree, which a sink may need.
+    pub(crate) fn write_lines(&self) {
+        loop {
+            let Some(line) = self.lines.lock().pop_front() else {
+                return;
+            };
+            self.context.info.line(&line);
         }
     }
 

@@ -22,8 +22,8 @@ fn version() -> WriterVersion {
 
 impl Db {
     /// Starts to record the lookups of blocks in the block cache by gets, iterators, compactions and other readers of the
-    /// database. `create` returns the destination. The trace ends with [`Db::end_block_cache_trace`], or when the database
-    /// is closed.
+    /// database. `create` returns the destination; it must not wait for a thread that starts or ends a trace. The trace
+    /// ends with [`Db::end_block_cache_trace`], or when the database is closed.
     ///
     /// An error of the destination does not affect the lookups: the trace has no further records.
     ///
@@ -57,7 +57,8 @@ impl Db {
     }
 
     /// Starts to record the operations of the database on files, except for those on its info log and on its traces.
-    /// `create` returns the destination. The trace ends with [`Db::end_io_trace`], or when the database is closed.
+    /// `create` returns the destination; it must not wait for a thread that starts or ends a trace. The trace ends with
+    /// [`Db::end_io_trace`], or when the database is closed.
     ///
     /// An error of the destination does not affect the operations: the trace has no further records.
     ///

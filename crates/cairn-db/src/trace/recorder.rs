@@ -119,7 +119,7 @@ impl Active {
     }
 
     /// Completes the trace.
-    fn end(self, context: &DbContext) -> Result<()> {
+    fn end(&mut self, context: &DbContext) -> Result<()> {
         let last = trace::end(context.world.clock.wall_micros());
         self.sink.end(&context.info, Some(last))
     }
@@ -148,7 +148,8 @@ impl QueryTrace {
         check_outside_writer()?;
         let mut active = self.active.lock();
         may_start()?;
-        let ended = match active.take() {
+        let mut before = active.take();
+        let ended = match &mut before {
             Some(before) => {
                 self.on.store(false, Ordering::Relaxed);
                 before.end(context)
@@ -156,9 +157,11 @@ impl QueryTrace {
             None => Ok(()),
         };
         // Not before: both traces may have the same file.
-        let started = self.begin(&mut active, context, options, create);
-        // A sink of the info log may end the trace.
+        let mut sink = None;
+        let started = self.begin(&mut active, &mut sink, context, options, create);
+        // A sink of the info log may end the trace, and the destructor of a writer may use the database.
         drop(active);
+        untraced(|| drop(before));
         // The caller did not end it, and has no use for its error.
         if let Err(error) = ended {
             context
@@ -168,10 +171,12 @@ impl QueryTrace {
         started
     }
 
-    /// Starts a trace in `active`, which has none, with the writer that `create` returns.
+    /// Starts a trace in `active`, which has none, with the writer that `create` returns. After an error, the writer may
+    /// be in `unused`: the caller drops it without the lock.
     fn begin(
         &self,
         active: &mut Option<Active>,
+        unused: &mut Option<TraceSink>,
         context: &DbContext,
         options: &TraceOptions,
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
@@ -180,12 +185,13 @@ impl QueryTrace {
             .rsplit_once('.')
             .expect("a version has three numbers");
         let header = trace::begin(context.world.clock.wall_micros(), version);
-        let mut sink = TraceSink::new(untraced(create)?, options.max_trace_file_size, header);
+        let writer = untraced(create)?;
+        let sink = unused.insert(TraceSink::new(writer, options.max_trace_file_size, header));
         let more = sink.append(&context.info)?;
         self.ordered
             .store(options.preserve_write_order, Ordering::Relaxed);
         self.on.store(more, Ordering::Relaxed);
-        *active = Some(Active {
+        *active = unused.take().map(|sink| Active {
             options: options.clone(),
             sink,
             skipped: 0,
@@ -198,7 +204,11 @@ impl QueryTrace {
         check_outside_writer()?;
         let mut active = self.active.lock();
         self.on.store(false, Ordering::Relaxed);
-        active.take().map(|active| active.end(context)).transpose()
+        let mut trace = active.take();
+        let ended = trace.as_mut().map(|trace| trace.end(context));
+        // The writer is dropped without the lock.
+        drop(active);
+        ended.transpose()
     }
 
     /// Records `query`.
@@ -346,7 +356,8 @@ impl Shared {
 impl Db {
     /// Starts to record the reads and writes of the database: gets, batches of gets, seeks of iterators, and batches
     /// that are written, with the dates of their values in a database with a time to live. A trace that is active is ended
-    /// first. Then `create` returns the destination. The trace ends with [`Db::end_trace`], or when the database is closed.
+    /// first. Then `create` returns the destination; it must not wait for a thread that starts or ends a trace. The trace
+    /// ends with [`Db::end_trace`], or when the database is closed.
     ///
     /// An error of the destination does not affect the operations: the trace has no further records.
     ///

@@ -44,7 +44,7 @@ pub struct TraceRecord {
     bytes: Vec<u8>,
     versions: Arc<TraceVersions>,
     /// The writes that take effect with a batch that has markers of prepared transactions.
-    effect: Option<Encoded>,
+    effect: Result<Option<Encoded>>,
 }
 
 impl TraceRecord {
@@ -117,9 +117,10 @@ impl Target {
 
     fn execute(&self, record: &TraceRecord) -> Result<TraceRecordResult> {
         let query = record.query()?;
+        let effect = record.effect.as_ref().map_err(Error::clone)?;
         let clock = self.db.clock();
         let start_micros = clock.wall_micros();
-        let outcome = self.outcome(&query, record.effect.as_ref())?;
+        let outcome = self.outcome(&query, effect.as_ref())?;
         Ok(TraceRecordResult {
             outcome,
             start_micros,
@@ -133,8 +134,8 @@ impl Target {
             Query::Write(batch) => {
                 let batch = effect.map_or(*batch, Encoded::as_bytes);
                 if effect.is_none_or(|effect| !effect.is_empty()) {
-                    // Values in the trace have the dates of a database with a time to live.
                     let batch = WriteBatch::from_data(batch)?;
+                    // The batch is in its stored form and must not be dated again.
                     let options = WriteOptions::default();
                     self.db.shared().write_dated_if(&batch, &options, None)?;
                 }
@@ -183,8 +184,8 @@ impl Target {
 /// Replays a trace on a database: [`Replayer::prepare`] reads its header, then either [`Replayer::replay`] executes all
 /// operations, or [`Replayer::next`] returns them one by one for [`Replayer::execute`].
 ///
-/// Values are written as they are in the trace. That of a database with a time to live has their dates, and is replayed
-/// on such a database. Transactions that a RocksDB prepared are written when they are committed.
+/// Values are written as recorded. A trace of a database with a time to live contains dates, and must be replayed on such
+/// a database; a trace without dates must not. Transactions that RocksDB prepared are written when they are committed.
 pub struct Replayer {
     target: Target,
     reader: Box<dyn TraceReader>,
@@ -283,11 +284,11 @@ impl Replayer {
                     kind: metadata.kind,
                     bytes,
                     versions,
-                    effect: None,
+                    effect: Ok(None),
                 };
-                // The execution reports an error, and may have another order.
+                // Reported by `execute`, which may run in another order.
                 if let Ok(Query::Write(batch)) = record.query() {
-                    record.effect = self.sections.effect(batch).unwrap_or(None);
+                    record.effect = self.sections.effect(batch);
                 }
                 Ok(record)
             }

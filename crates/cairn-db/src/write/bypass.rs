@@ -238,6 +238,7 @@ impl Shared {
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
+        self.telemetry.write_lines();
         if bypass.log.is_some() {
             // The memtables hold the log (B2).
             self.writes.sections.committed(&bypass.name);

@@ -41,6 +41,11 @@ impl Shared {
         check_not_comparing()
     }
 
+    /// Runs `pick`, which compares keys under the lock of the tree.
+    pub(crate) fn picking<T>(&self, pick: impl FnOnce() -> T) -> T {
+        callback::within(&self.context.info, Within::Picking, pick)
+    }
+
     /// [`Shared::insert`], with a panic of the program's comparator, prefix extractor or merge operator as an
     /// error.
     #[inline]

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_observe::Level;
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_types::{Error, Result};
 
@@ -32,6 +33,8 @@ impl Shared {
 
     #[cold]
     fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
+        // A callback may run under the lock of the tree.
+        self.may_write()?;
         let families = self.catalog.families().clone();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
@@ -136,14 +139,16 @@ impl Shared {
             .pace
             .end(self.context.world.clock.monotonic_nanos())
         {
-            self.context.info.info(format_args!(
+            let text = format_args!(
                 "[{}] writes were slowed down for {} ms, with a memtable nearly full and the one before it not flushed: \
                  {} of them waited {} ms together",
                 family.name(),
                 waits.lasted / 1_000_000,
                 waits.writes,
                 waits.nanos / 1_000_000,
-            ));
+            );
+            // The caller may hold the lock of the tree.
+            self.telemetry.log_later(Level::Info, text);
         }
     }
 

@@ -374,6 +374,7 @@ impl Shared {
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
+        self.telemetry.write_lines();
         steps.lap("switching memtables");
         steps.log_if_slow(&self.context.info, "a switch of memtables");
         Ok(())

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use cairn_jobs::pick::run_count;
-use cairn_observe::StallCondition;
 use cairn_observe::listener::{BackgroundJobPressure, WriteStallInfo};
+use cairn_observe::{Level, StallCondition};
 use cairn_options::CompactionStyle;
 
 use super::delay::waits_for_flush;
@@ -29,7 +29,8 @@ impl Shared {
         }
     }
 
-    /// Recomputes the stall conditions of all families.
+    /// Recomputes the stall conditions of all families. The caller, or the purge that follows, calls `write_lines` after
+    /// it has released the lock of the tree.
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
         debug_assert!(
             self.context.locks.is_held(Rank::Tree),
@@ -74,9 +75,8 @@ impl Shared {
         // Release: the conditions of the families are stored first.
         self.signals.set_stalls(paced || worst != Condition::Normal);
         if worst != before {
-            self.context
-                .info
-                .info(format_args!("writes: {before:?} -> {worst:?}"));
+            let text = format_args!("writes: {before:?} -> {worst:?}");
+            self.telemetry.log_later(Level::Info, text);
         }
         // Some family may have room while another does not.
         self.changed.notify_all();
@@ -107,14 +107,13 @@ impl Shared {
                 family
                     .stats
                     .stalled(stopped, cause as usize, level_zero_is_busy);
-                self.context
-                    .info
-                    .warn(format_args!("[{}] {text}", family.name()));
+                let text = format_args!("[{}] {text}", family.name());
+                self.telemetry.log_later(Level::Warn, text);
             }
-            None => self.context.info.info(format_args!(
-                "[{}] writes are no longer stalled",
-                family.name()
-            )),
+            None => {
+                let text = format_args!("[{}] writes are no longer stalled", family.name());
+                self.telemetry.log_later(Level::Info, text);
+            }
         }
         let info = WriteStallInfo {
             family_name: family.name().to_owned(),

@@ -478,6 +478,15 @@ fn the_directory_above_a_new_database_need_not_be_readable() {
         above();
         let copied = db.create_checkpoint(Path::new("/home/copy"), 0);
         assert_eq!(copied.is_ok(), may_open, "{fault}");
+        let path = Path::new("/home/db/LOG");
+        let file = sim.fs.open(path, FileMode::default()).unwrap();
+        let mut log = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_up_to_end(0, &mut log).unwrap();
+        let log = String::from_utf8_lossy(&log);
+        for name in ["/home/db", "/home/copy"] {
+            let warning = format!("the name of {name} may not survive a power failure");
+            assert_eq!(log.contains(&warning), may_open, "{fault}: {log}");
+        }
     }
 }
 
@@ -656,4 +665,56 @@ fn a_directory_with_the_name_of_an_obsolete_file_is_kept() {
     for place in places {
         assert!(world.fs.exists(Path::new(place)).unwrap(), "{place}");
     }
+}
+
+/// Regression: an opening failed at an obsolete file that could not be deleted, and so did all later ones.
+#[test]
+fn an_obsolete_file_that_cannot_be_deleted_is_left_to_the_next_opening() {
+    let sim = SimWorld::new(6);
+    let open = || open_on(&sim, &db_options(), &small());
+    for _ in 0..2 {
+        let db = open().unwrap();
+        db.put(b"a", b"0").unwrap();
+        db.close().unwrap();
+    }
+    let stale = [
+        "000001.log",
+        "000001.sst.trash",
+        "000400.sst",
+        "000402.dbtmp",
+        "MANIFEST-000401",
+        "OPTIONS-000001",
+    ];
+    for name in stale {
+        let path = Path::new("/db").join(name);
+        sim.fs.create(&path, FileMode::default()).unwrap();
+    }
+    let denied = |name: &str| FaultRule {
+        trigger: Trigger::Class {
+            call: Call::Remove,
+            name_end: name.to_owned(),
+            count: 0,
+        },
+        fault: Fault::Denied,
+        lasts: usize::MAX,
+    };
+    let left = || {
+        let names = sim.fs.list(Path::new("/db")).unwrap();
+        let left = stale.iter();
+        left.filter(|stale| names.iter().any(|name| name == *stale))
+            .count()
+    };
+    for (before, value) in [(b"0", b"1"), (b"1", b"2")] {
+        sim.fs.set_plan(FaultPlan::new(stale.map(denied).to_vec()));
+        let db = open().unwrap();
+        assert_eq!(left(), stale.len());
+        assert_eq!(get(&db, b"a").as_deref(), Some(&before[..]));
+        db.put(b"a", value).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+    }
+    sim.fs.set_plan(FaultPlan::default());
+    let db = open().unwrap();
+    assert_eq!(left(), 0);
+    assert_eq!(get(&db, b"a").as_deref(), Some(&b"2"[..]));
 }

@@ -1,8 +1,10 @@
 //! Followers on another file system than their leader's: tables are copied, not linked.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_format::names::FileName;
 use cairn_platform::{FileSystem, World};
 use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::Result;
@@ -143,7 +145,7 @@ fn readers_that_open_a_table_at_the_same_time_share_its_copy() {
 /// is opened afterwards.
 #[test]
 fn a_table_is_copied_again_after_its_leader_was_restored() {
-    for reopens in [false, true] {
+    for (reopens, len) in [(false, 1000), (true, 1000), (false, 3000), (true, 3000)] {
         // Its files have times.
         let world = World::in_memory();
         let open = || open_primary(&world, "disable_auto_compactions=true").unwrap();
@@ -159,9 +161,9 @@ fn a_table_is_copied_again_after_its_leader_was_restored() {
         }
         saved.restore(&*world.fs);
         let leader = open();
-        leader.put(b"a", &[3; 1000]).unwrap();
+        leader.put(b"a", &vec![3; len]).unwrap();
         leader.flush().unwrap();
-        leader.put(b"b", &[3; 1000]).unwrap();
+        leader.put(b"b", &vec![3; len]).unwrap();
         leader.flush().unwrap();
         match reopens {
             true => db = follower().unwrap(),
@@ -171,4 +173,43 @@ fn a_table_is_copied_again_after_its_leader_was_restored() {
         assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
         db.close().unwrap();
     }
+}
+
+/// Regression: the copy of a live table was deleted with the last reader of an earlier table of the same number.
+#[test]
+fn a_copy_is_kept_when_the_reader_of_an_earlier_table_of_its_number_ends() {
+    // Its files have times.
+    let world = World::in_memory();
+    let open = || open_primary(&world, "disable_auto_compactions=true").unwrap();
+    write_and_close(open(), &[1; 1000]);
+    let saved = Saved::of_primary(&*world.fs);
+    write_and_close(open(), &[2; 1000]);
+    let db = open_follower(&world, "follower_refresh_catchup_period_ms=1000000").unwrap();
+    let earlier = db.live_file_numbers();
+    let mut iterator = db.iter();
+    iterator.seek_to_first();
+    saved.restore(&*world.fs);
+    let leader = open();
+    // The tables of the iterator become obsolete before others have their numbers.
+    db.try_catch_up_with_primary().unwrap();
+    for key in [b"a", b"b"] {
+        leader.put(key, &[3; 3000]).unwrap();
+        leader.flush().unwrap();
+    }
+    db.try_catch_up_with_primary().unwrap();
+    assert_eq!(
+        db.live_file_numbers(),
+        earlier,
+        "the numbers are used again"
+    );
+    assert_eq!(iterator.value(), [2; 1000]);
+    drop(iterator);
+    db.try_catch_up_with_primary().unwrap();
+    for number in db.live_file_numbers() {
+        let copy = Path::new(SECONDARY).join(FileName::Table(number).to_string());
+        assert!(world.fs.exists(&copy).unwrap(), "{}", copy.display());
+    }
+    assert_eq!(content(&db).unwrap(), content(&leader).unwrap());
+    db.close().unwrap();
+    leader.close().unwrap();
 }

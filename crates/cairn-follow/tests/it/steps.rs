@@ -1,15 +1,16 @@
 //! A secondary instance of a primary in one simulated world: it catches up before every file operation of the
 //! primary, and always has a prefix of the primary's writes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use cairn_db::Db;
+use cairn_db::{Db, FileTraceReader, FileTraceWriter, Query, Replayer, TraceOptions, TraceWriter};
 use cairn_options::CompactRangeOptions;
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
 use cairn_sim::{Fault, FaultPlan, FaultRule, Rng, SimWorld, Trigger};
-use cairn_types::{Error, Result};
+use cairn_types::{Code, Error, Result};
 
 use crate::watched::{Hook, Watched};
 use crate::{
@@ -329,6 +330,140 @@ fn a_secondary_follows_a_primary_that_was_restored() {
         assert_eq!(kept, before[0], "{text}");
         drop(iterator);
         secondary.close().unwrap();
+    }
+}
+
+/// Regression: the logs of a restored primary are read, which may have the same numbers as before, or records in common
+/// with them, also if the MANIFEST is the same as before.
+#[test]
+fn a_secondary_reads_the_logs_of_a_primary_that_was_restored() {
+    for text in ["", "wal_compression=kZSTD", "recycle_log_file_num=2"] {
+        for flushes in [false, true] {
+            for repeats in [false, true] {
+                follow_restored_logs(text, flushes, repeats);
+            }
+        }
+    }
+}
+
+/// The restored primary writes the entries of its lost log again if it `repeats`, and then others. It `flushes` before the
+/// last ones, so that the log is deleted.
+fn follow_restored_logs(text: &str, flushes: bool, repeats: bool) {
+    let sim = SimWorld::new(1);
+    let fs = &*sim.fs;
+    let open = |seed| open_primary(&process(&sim, seed), text).unwrap();
+    let put_many = |primary: &Db| {
+        for key in 0..20 {
+            primary.put(&[b'k', key], &[2; 100]).unwrap();
+        }
+    };
+    write_and_close(open(2), &[1; 10]);
+    let saved = Saved::of_primary(fs);
+    let primary = open(3);
+    put_many(&primary);
+    let secondary = open_secondary(&process(&sim, 4), text).unwrap();
+    assert_eq!(content(&secondary).unwrap(), content(&primary).unwrap());
+    primary.close().unwrap();
+    drop(primary);
+    saved.restore(fs);
+    let primary = open(5);
+    if repeats {
+        put_many(&primary);
+    }
+    primary.put(b"a", &[3; 10]).unwrap();
+    for key in [b"b", b"c"] {
+        if flushes {
+            primary.flush().unwrap();
+        }
+        primary.put(key, &[3; 10]).unwrap();
+        secondary.try_catch_up_with_primary().unwrap();
+        assert_eq!(
+            content(&secondary).unwrap(),
+            content(&primary).unwrap(),
+            "{text} {flushes} {repeats}"
+        );
+    }
+    secondary.close().unwrap();
+    primary.close().unwrap();
+}
+
+/// Regression: an obsolete file that a reader keeps was mistaken for the live file to which a restored primary gave its
+/// number.
+#[test]
+fn a_reader_keeps_a_file_whose_number_a_restored_primary_uses_again() {
+    for text in [
+        "disable_auto_compactions=true",
+        "enable_blob_files=true;min_blob_size=100;disable_auto_compactions=true",
+    ] {
+        let sim = SimWorld::new(1);
+        let fs = &*sim.fs;
+        let open = |seed| open_primary(&process(&sim, seed), text).unwrap();
+        write_and_close(open(2), &[1; 1000]);
+        let saved = Saved::of_primary(fs);
+        write_and_close(open(3), &[2; 1000]);
+        let secondary = open_secondary(&process(&sim, 4), text).unwrap();
+        let before = content(&secondary).unwrap();
+        let mut iterator = secondary.iter();
+        iterator.seek_to_first();
+        saved.restore(fs);
+        let primary = open(5);
+        // The tables of the iterator become obsolete before others have their numbers.
+        secondary.try_catch_up_with_primary().unwrap();
+        for key in [b"a", b"b"] {
+            primary.put(key, &[3; 1000]).unwrap();
+            primary.flush().unwrap();
+        }
+        secondary.try_catch_up_with_primary().unwrap();
+        let mut kept = crate::Entries::new();
+        while iterator.valid() {
+            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
+            iterator.next();
+        }
+        iterator.status().unwrap();
+        assert_eq!(kept, before[0], "{text}");
+        drop(iterator);
+        for key in [b"c", b"d"] {
+            secondary.try_catch_up_with_primary().unwrap();
+            assert_eq!(
+                content(&secondary).unwrap(),
+                content(&primary).unwrap(),
+                "{text}"
+            );
+            primary.put(key, &[4; 1000]).unwrap();
+            primary.flush().unwrap();
+        }
+        secondary.close().unwrap();
+        primary.close().unwrap();
+    }
+}
+
+/// A write that a secondary refuses is not traced: a replay would perform it.
+#[test]
+fn the_writes_of_a_secondary_are_not_recorded() {
+    let sim = SimWorld::new(1);
+    let primary = open_primary(&sim.world, "").unwrap();
+    let secondary = open_secondary(&process(&sim, 2), "").unwrap();
+    let path = Path::new("/queries.trace");
+    for preserve_write_order in [false, true] {
+        let options = TraceOptions {
+            preserve_write_order,
+            ..TraceOptions::default()
+        };
+        let create = || {
+            let writer = FileTraceWriter::create(secondary.world(), path)?;
+            Ok(Box::new(writer) as Box<dyn TraceWriter>)
+        };
+        secondary.start_trace(&options, create).unwrap();
+        let refused = secondary.put(b"k", b"refused").unwrap_err();
+        assert_eq!(refused.code(), Code::NotSupported);
+        secondary.get(b"k").unwrap();
+        secondary.end_trace().unwrap();
+        let reader = FileTraceReader::open(secondary.world(), path).unwrap();
+        let mut replayer = Replayer::new(&primary, &[], Box::new(reader)).unwrap();
+        replayer.prepare().unwrap();
+        let only = replayer.next().unwrap();
+        assert!(matches!(only.query(), Ok(Query::Get { .. })));
+        assert_eq!(replayer.next().unwrap_err().code(), Code::Incomplete);
     }
 }
 

@@ -77,6 +77,45 @@ fn shared_locks_exclude_exclusive_ones_and_can_be_upgraded() {
 }
 
 #[test]
+fn an_owner_keeps_the_last_lock_that_was_not_free_in_time() {
+    let locks = manager();
+    lock(&locks, 1, 0, SHARED, 0).unwrap();
+    lock(&locks, 2, 0, SHARED, 0).unwrap();
+    lock(&locks, 1, 1, EXCLUSIVE, 0).unwrap();
+    let two = owner(2);
+    let take = |n, millis| {
+        let request = Request {
+            owner: &two,
+            exclusive: EXCLUSIVE,
+            timeout: Some(Duration::from_millis(millis)),
+            detect: None,
+        };
+        locks.lock(&key(n), &request)
+    };
+    let timeout_of = |n| {
+        Some(LockTimeout {
+            family: 0,
+            key: key(n).bytes().to_vec(),
+            holders: vec![1],
+        })
+    };
+    assert_eq!(two.last_timeout(), None);
+    for (n, millis) in [(0, 0), (1, 1), (1, 0), (0, 1)] {
+        assert!(is_timeout(&take(n, millis)));
+        assert_eq!(two.last_timeout(), timeout_of(n), "{millis} ms");
+    }
+    take(2, 1).unwrap();
+    assert_eq!(two.last_timeout(), timeout_of(0), "it did not wait");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| take(1, 60_000));
+        waits(&locks, 2);
+        locks.unlock(&key(1), 1);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(two.last_timeout(), None);
+}
+
+#[test]
 fn waiters_get_the_lock_in_their_order_and_shared_ones_together() {
     let locks = manager();
     lock(&locks, 1, 0, EXCLUSIVE, 0).unwrap();

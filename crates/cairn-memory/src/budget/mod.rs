@@ -357,7 +357,9 @@ impl MemoryBudget {
     /// Charges the rows in `cache` to the budget, until the cache is dropped. A cache that also stores blocks is
     /// charged with its capacity by [`MemoryBudget::include_cache`] instead.
     pub fn include_rows(&self, cache: &Arc<BlockCache>) {
-        if !self.state.lock().has_explicit(cache) {
+        // Under the lock, so that `include_cache` does not charge the same cache meanwhile.
+        let state = self.state.lock();
+        if !state.has_explicit(cache) {
             cache.charge_to(&self.cache, MemoryUse::RowCache);
         }
     }

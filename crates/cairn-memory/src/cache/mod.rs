@@ -232,9 +232,9 @@ const MAX_AUTO_SHARD_BITS: u32 = 6;
 /// The shards exist from the start, and take up to 4 KiB each.
 const MAX_SHARD_BITS: u32 = 12;
 
-/// The smallest step in which the capacity is lowered, or a charge grows, in bytes, and the number of steps of a larger
-/// change.
+/// The smallest step, in bytes, in which the capacity is lowered or a charge grows.
 const LOWERING_STEP: usize = 1 << 20;
+/// The maximum number of full steps of one change.
 const MAX_STEPS: usize = 1024;
 
 /// The step of a change by `bytes`: a change of any size takes at most [`MAX_STEPS`] and one for the remainder.

@@ -495,6 +495,38 @@ fn no_filter_if_different_bytes_may_be_equal() {
     assert_eq!(versions(&table, b"sTONE", 9).len(), 1);
 }
 
+/// Regression: a comparator can read the memory of the memtable whose range tombstones it compares.
+#[test]
+fn a_comparator_of_range_tombstones_can_read_the_memory() {
+    #[derive(Default)]
+    struct Measuring {
+        table: std::sync::OnceLock<std::sync::Weak<Memtable>>,
+        bytes: AtomicUsize,
+    }
+    impl cairn_types::Comparator for Measuring {
+        fn name(&self) -> &str {
+            "measuring"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            if let Some(table) = self.table.get().and_then(std::sync::Weak::upgrade) {
+                self.bytes.store(table.memory_usage(), Ordering::Relaxed);
+            }
+            a.cmp(b)
+        }
+    }
+    let order = Arc::new(Measuring::default());
+    let custom = KeyOrder::Custom(order.clone());
+    let table = Arc::new(Memtable::new(custom, MemtableOptions::default()));
+    let before = table.memory_usage();
+    table.add(seq(1), ValueKind::RangeDeletion, b"a", b"c");
+    table.add(seq(2), ValueKind::RangeDeletion, b"b", b"d");
+    assert!(table.memory_usage() >= before + 2 * size_of::<Tombstone>());
+    order.table.set(Arc::downgrade(&table)).unwrap();
+    assert!(!table.range_tombstones().is_empty());
+    let measured = order.bytes.load(Ordering::Relaxed);
+    assert_eq!(measured, table.memory_usage());
+}
+
 #[test]
 fn deferred_entries_are_read_and_counted_like_others() {
     let (late, plain) = (memtable(), memtable());

@@ -44,7 +44,11 @@ type Choices = &'static [(&'static str, &'static [&'static str])];
 /// Family options that do not change reads.
 const FAMILY: Choices = &[
     ("write_buffer_size", &["65536", "131072", "262144"]),
-    ("level0_file_num_compaction_trigger", &["1", "2", "5"]),
+    (
+        "level0_file_num_compaction_trigger",
+        // Without compactions by the number of files, writes must not wait for them.
+        &["1", "2", "5", "-1;level0_stop_writes_trigger=1000000"],
+    ),
     ("disable_auto_compactions", &["true", "false"]),
     (
         "compression",

@@ -142,9 +142,9 @@ impl PartialEq for Keeping {
 pub struct Statistics {
     level: AtomicU8,
     inner: Option<Arc<Statistics>>,
-    shards: Shards,
     /// The histograms that get no times: a bit for each, by number.
     ignored: u128,
+    shards: Shards,
 }
 
 const _: () = assert!(Histogram::COUNT <= u128::BITS as usize);
@@ -156,14 +156,15 @@ impl Statistics {
         Statistics {
             level: AtomicU8::new(level as u8),
             inner: None,
-            shards: Shards::new(cores::count()),
             ignored: 0,
+            shards: Shards::new(cores::count()),
         }
     }
 
-    /// Forwards to `inner`: what these statistics count, `inner` counts too, each at its own level. The level of
-    /// `inner` is not asked whether it includes times. A ticker that is set or taken is set in `inner` as well; reads
-    /// and [`Statistics::reset`] concern only these statistics.
+    /// Forwards to `inner`: what these statistics count, `inner` counts too, each at its own level. Times are forwarded if
+    /// the level of these statistics includes them; `inner` then records them at any level that includes histograms. A
+    /// ticker that is set or taken is set in `inner` as well; reads and [`Statistics::reset`] concern only these
+    /// statistics. Each update of forwarding statistics costs time proportional to the number of tickers.
     #[must_use]
     pub fn forwarding_to(self, inner: Arc<Statistics>) -> Statistics {
         Statistics {
@@ -369,8 +370,7 @@ pub struct Update<'a> {
     statistics: &'a Statistics,
     /// A shard that no other thread updates at the same time.
     shard: &'a Shard,
-    /// That of the statistics to which these forward, if they count. It gets samples with these; tickers at the end, so
-    /// that nothing is asked when they are added.
+    /// The update of the inner statistics, if they count. Samples are forwarded immediately, tickers when the update ends.
     inner: Option<&'a Update<'a>>,
     /// The number of the [`StatsLevel`].
     level: u8,

@@ -89,11 +89,13 @@ impl OpenTrace {
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         check_outside_writer()?;
+        // Declared before the guard: after a failure, its writer is dropped without the lock.
+        let mut sink;
         let mut active = self.active.lock();
         if active.is_some() {
             return Err(Error::busy(format!("the {} is active", self.name)));
         }
-        let mut sink = TraceSink::new(untraced(create)?, start.max_file_size, start.header);
+        sink = TraceSink::new(untraced(create)?, start.max_file_size, start.header);
         let has_room = sink.append(start.info)?;
         *active = Some(Active {
             sink,
@@ -114,10 +116,13 @@ impl OpenTrace {
         check_outside_writer()?;
         let mut active = self.active.lock();
         self.switch(false);
-        match active.take() {
-            Some(Active { sink, info, .. }) => sink.end(&info, None),
-            None => Ok(()),
-        }
+        let Some(mut trace) = active.take() else {
+            return Ok(());
+        };
+        let ended = trace.sink.end(&trace.info, None);
+        // The writer is dropped without the lock.
+        drop(active);
+        ended
     }
 
     /// Appends the record that `encode` creates.

@@ -11,7 +11,7 @@ use crate::logger::Logger;
 /// A destination of a trace.
 ///
 /// It is called by one thread at a time, with a lock of the trace held: it must not wait for another thread that uses
-/// the database. Operations on the database in a call are not traced, and writes fail with `Busy`. A destination of a
+/// the database. It is dropped without that lock. Operations on the database in a call are not traced, and writes fail with `Busy`. A destination of a
 /// block-cache or an I/O trace must not use the database at all, because its caller may hold any lock of it.
 pub trait TraceWriter: Send {
     /// Appends a record.
@@ -124,12 +124,13 @@ impl TraceSink {
         self.failed.get_or_insert(error);
     }
 
-    /// Appends the record `last`, if it has one, and completes the trace.
+    /// Appends the record `last`, if it has one, and completes the trace. The caller drops the sink, and with it the
+    /// writer, after it has released the lock of the trace.
     ///
     /// # Errors
     ///
     /// The first error of the trace.
-    pub fn end(mut self, info: &Logger, last: Option<Vec<u8>>) -> Result<()> {
+    pub fn end(&mut self, info: &Logger, last: Option<Vec<u8>>) -> Result<()> {
         if self.failed.is_none()
             && let Some(last) = last
         {
@@ -139,6 +140,6 @@ impl TraceSink {
         }
         let writer = &mut self.writer;
         let closed = call_writer(info, || writer.close());
-        self.failed.map_or(closed, Err)
+        self.failed.take().map_or(closed, Err)
     }
 }

@@ -429,3 +429,51 @@ fn a_trace_in_the_traced_file_system_does_not_record_itself() {
     assert_eq!(all.len(), 1, "{all:?}");
     assert_eq!(all[0].0, "GetChildren");
 }
+
+/// Ends the trace of its recorder when it is dropped.
+struct EndsAgain {
+    tracer: Arc<BlockCacheTracer>,
+    fails: bool,
+    ended: Arc<Mutex<Option<Result<()>>>>,
+}
+
+impl TraceWriter for EndsAgain {
+    fn write(&mut self, _: &[u8]) -> Result<()> {
+        match self.fails {
+            false => Ok(()),
+            true => Err(Error::io_text("planned")),
+        }
+    }
+    fn file_size(&self) -> u64 {
+        0
+    }
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for EndsAgain {
+    fn drop(&mut self) {
+        *self.ended.lock() = Some(self.tracer.end());
+    }
+}
+
+/// Regression: the destructor of a writer can use the recorder, whose lock is not held: after the end of a trace, and after
+/// a start that failed.
+#[test]
+fn a_writer_is_dropped_without_the_lock_of_its_trace() {
+    for fails in [false, true] {
+        let tracer = Arc::new(BlockCacheTracer::new(clock()));
+        let ended: Arc<Mutex<Option<Result<()>>>> = Arc::default();
+        let writer = EndsAgain {
+            tracer: tracer.clone(),
+            fails,
+            ended: ended.clone(),
+        };
+        let options = SampledTraceOptions::default();
+        let started = tracer.start(&info(), VERSION, &options, || Ok(Box::new(writer)));
+        assert_eq!(started.is_err(), fails);
+        tracer.end().unwrap();
+        assert!(matches!(*ended.lock(), Some(Ok(()))));
+    }
+}

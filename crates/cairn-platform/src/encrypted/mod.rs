@@ -102,12 +102,6 @@ impl EncryptedFileSystem {
         self.provider.prefix_len() as u64
     }
 
-    /// The cipher of `file`; `None` if the file is too short to have a prefix because its creation was
-    /// interrupted by a crash.
-    fn stream_of(&self, file: &dyn RandomAccessFile) -> Result<Option<Box<dyn CipherStream>>> {
-        stream_of(&*self.provider, file)
-    }
-
     /// Writes a prefix to `file`, which is empty.
     fn begin(&self, file: Arc<dyn WritableFile>) -> Result<Arc<dyn WritableFile>> {
         let prefix = self.provider.new_prefix(file.path())?;
@@ -136,7 +130,8 @@ impl EncryptedFileSystem {
     }
 }
 
-/// See [`EncryptedFileSystem::stream_of`].
+/// The cipher of `file`; `None` if the file is too short to have a prefix because its creation was interrupted by a
+/// crash.
 fn stream_of(
     provider: &dyn EncryptionProvider,
     file: &dyn RandomAccessFile,
@@ -169,7 +164,7 @@ impl wrapper::FileSystemWrapper for EncryptedFileSystem {
             )));
         }
         let file = self.base.open(path, mode)?;
-        let stream = match self.stream_of(&*file)? {
+        let stream = match stream_of(&*self.provider, &*file)? {
             Some(stream) => OnceLock::from(stream),
             None => OnceLock::new(),
         };
@@ -191,7 +186,8 @@ impl wrapper::FileSystemWrapper for EncryptedFileSystem {
 
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let file = self.base.open_append(path, by_calls(mode))?;
-        let stream = self.stream_of(&*self.base.open(path, FileMode::default())?)?;
+        let written = self.base.open(path, FileMode::default())?;
+        let stream = stream_of(&*self.provider, &*written)?;
         match stream {
             Some(stream) => Ok(self.writer(file, stream)),
             None => {

@@ -2,19 +2,53 @@
 //!
 //! Signal handlers of the application, such as a profiler's, make slow calls fail with `EINTR`, mainly on
 //! network and user-space file systems. The call had no effect, and callers of this layer must not notice.
-//! Every call that may block goes through [`retry_on_eintr`].
+//! Every call that may block goes through [`retry_on_eintr`], or [`retry_io`] if the standard library makes it. Those that
+//! an interruption makes begin again, and that are long, go through [`retry_briefly`].
+
+use std::io;
 
 use rustix::io::{Errno, retry_on_intr};
 
+/// The number of attempts of [`retry_briefly`].
+const BRIEF: usize = 8;
+
 /// Repeats `call` until it is not interrupted.
 pub(super) fn retry_on_eintr<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    retry_on_intr(|| {
+    retry_on_intr(|| interruptible(&mut call))
+}
+
+/// Repeats `call` at most [`BRIEF`] times while it is interrupted: with a timer of a short period, a long call might be
+/// repeated forever.
+pub(super) fn retry_briefly<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..BRIEF {
+        match interruptible(&mut call) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+    interruptible(&mut call)
+}
+
+/// [`retry_on_eintr`] for calls of the standard library.
+pub(super) fn retry_io<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
         #[cfg(test)]
         if injected::comes_now() {
-            return Err(Errno::INTR);
+            continue;
         }
-        call()
-    })
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn interruptible<T>(call: &mut impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    #[cfg(test)]
+    if injected::comes_now() {
+        return Err(Errno::INTR);
+    }
+    call()
 }
 
 /// Injection of signals in tests.
@@ -41,5 +75,31 @@ pub(super) mod injected {
         let comes = asked % 3 != 2;
         STORM.set(Some((came + usize::from(comes), asked + 1)));
         comes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a reservation of space that was always interrupted was repeated forever.
+    #[test]
+    fn a_call_is_repeated_briefly() {
+        let mut calls = 0;
+        let result: Result<(), Errno> = retry_briefly(|| {
+            calls += 1;
+            Err(Errno::INTR)
+        });
+        assert_eq!((result, calls), (Err(Errno::INTR), BRIEF));
+        let mut calls = 0;
+        let result = retry_briefly(|| {
+            calls += 1;
+            if calls < BRIEF {
+                Err(Errno::INTR)
+            } else {
+                Ok(calls)
+            }
+        });
+        assert_eq!(result, Ok(BRIEF));
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             Some(file) => file,
             None => continue,
         };
-        let found = fstat(&file).map_err(|errno| failed(path, errno))?;
+        let found = retry_on_eintr(|| fstat(&file)).map_err(|errno| failed(path, errno))?;
         let identity = identity(&found);
         if held.contains_key(&identity) {
             // The file at `path` was replaced between the check and the open. Closing this descriptor would
@@ -96,7 +96,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             .map_err(|errno| refused(path, errno))?;
         // The file may have been removed or replaced before it was locked. The lock would then exclude no
         // one.
-        match stat(path) {
+        match retry_on_eintr(|| stat(path)) {
             Ok(now) if self::identity(&now) == identity => {}
             _ => continue,
         }
@@ -130,7 +130,7 @@ pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
 fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o644);
-    let opened = match stat(path) {
+    let opened = match retry_on_eintr(|| stat(path)) {
         Ok(found) => {
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(Error::io_text(format!(
@@ -166,7 +166,7 @@ fn place(path: &Path) -> Result<Place> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let directory = stat(parent).map_err(|errno| failed(path, errno))?;
+    let directory = retry_on_eintr(|| stat(parent)).map_err(|errno| failed(path, errno))?;
     let name = path.file_name().unwrap_or_default().to_owned();
     Ok((identity(&directory), name))
 }

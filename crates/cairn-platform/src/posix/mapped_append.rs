@@ -793,13 +793,13 @@ impl WritableFile for MappedWriter {
         let _alone = self.0.unmap();
         let plain = &self.0.plain;
         let len = plain.len();
-        let cut = match plain.allocated() > len {
-            true => plain.truncate(len),
-            false => Ok(()),
-        };
+        if plain.allocated() > len {
+            // Before the lease ends. If this fails, `close` tries again.
+            let _ = plain.truncate(len);
+        }
         // A descriptor inherited by a forked child would keep the lease.
         self.0.give_lease_back();
-        plain.close().and(cut)
+        plain.close()
     }
 }
 

@@ -50,7 +50,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 pub use self::clock::SystemClock;
-use self::eintr::retry_on_eintr;
+use self::eintr::{retry_io, retry_on_eintr};
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
@@ -69,7 +69,7 @@ impl PosixFileSystem {
     /// Opens the existing regular file at `path` with the access of `flags`.
     fn open_existing(&self, path: &Path, mode: FileMode, flags: OFlags) -> Result<(File, Stat)> {
         let look = if mode.no_follow { lstat } else { stat };
-        let before = look(path).map_err(|errno| failed("open", path, errno))?;
+        let before = retry_on_eintr(|| look(path)).map_err(|errno| failed("open", path, errno))?;
         refuse_special(&before, path)?;
         lock::refuse_held(&before, path)?;
         // If a pipe replaces the file at this point, it is opened without waiting for its peer, recognised
@@ -78,7 +78,8 @@ impl PosixFileSystem {
         let descriptor =
             lease::waited(|| retry_on_eintr(|| openat(CWD, path, flags, Mode::empty())))
                 .map_err(|errno| open_failed(path, mode, errno))?;
-        let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
+        let found = retry_on_eintr(|| fstat(&descriptor))
+            .map_err(|errno| failed("look at", path, errno))?;
         refuse_special(&found, path)?;
         Ok((File::from(descriptor), found))
     }
@@ -122,7 +123,8 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn status(&self, path: &Path) -> Result<Status> {
-        let found = stat(path).map_err(|errno| failed("look at", path, errno))?;
+        let found =
+            retry_on_eintr(|| stat(path)).map_err(|errno| failed("look at", path, errno))?;
         Ok(status_of(&found))
     }
 
@@ -131,37 +133,41 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let failed = |error| Error::io("list", dir, error);
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            // All file names of a database are valid UTF-8. Other files are ignored.
-            if let Ok(name) = name.into_string() {
-                names.push(name);
+        let list = || {
+            let mut names = Vec::new();
+            for entry in std::fs::read_dir(dir)? {
+                // All file names of a database are valid UTF-8. Other files are ignored.
+                if let Ok(name) = entry?.file_name().into_string() {
+                    names.push(name);
+                }
             }
-        }
-        Ok(names)
+            Ok(names)
+        };
+        // From the start: the position after an interruption is unknown.
+        retry_io(list).map_err(|error| Error::io("list", dir, error))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))
+        retry_io(|| std::fs::create_dir_all(dir))
+            .map_err(|error| Error::io("create directory", dir, error))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        std::fs::remove_dir(dir).map_err(|error| Error::io("remove directory", dir, error))
+        retry_io(|| std::fs::remove_dir(dir))
+            .map_err(|error| Error::io("remove directory", dir, error))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+        retry_io(|| std::fs::remove_file(path)).map_err(|error| Error::io("remove", path, error))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::rename(from, to)
+        retry_io(|| std::fs::rename(from, to))
             .map_err(|error| Error::io(&format!("rename {} to", from.display()), to, error))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::hard_link(from, to)
+        retry_io(|| std::fs::hard_link(from, to))
             .map_err(|error| Error::io(&format!("link {} to", from.display()), to, error))
     }
 
@@ -174,7 +180,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        std::fs::canonicalize(path).map_err(|error| Error::io("resolve", path, error))
+        retry_io(|| std::fs::canonicalize(path)).map_err(|error| Error::io("resolve", path, error))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
@@ -210,7 +216,10 @@ fn status_of(found: &Stat) -> Status {
     Status {
         len,
         kind,
-        modified_micros: seconds * 1_000_000 + nanos / 1_000,
+        // Some file systems have times of any 64-bit number of seconds.
+        modified_micros: seconds
+            .saturating_mul(1_000_000)
+            .saturating_add(nanos / 1_000),
     }
 }
 

@@ -158,7 +158,7 @@ impl RandomAccessFile for PosixReader {
     }
 
     fn len(&self) -> Result<u64> {
-        match fstat(&self.file) {
+        match retry_on_eintr(|| fstat(&self.file)) {
             Ok(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
             Err(errno) => Err(Error::io("look at", &self.path, errno.into())),
         }

@@ -48,10 +48,10 @@ fn look_at(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
     let opened: Option<OwnedFd> = retry_on_eintr(open).ok();
     let look = |name: &String| {
         let path = || dir.join(name);
-        let found = match &opened {
+        let found = retry_on_eintr(|| match &opened {
             Some(dir) => statat(dir, name.as_str(), AtFlags::empty()),
             None => statat(CWD, path(), AtFlags::empty()),
-        };
+        });
         match found {
             Ok(found) => Ok(status_of(&found)),
             Err(errno) => Err(failed("look at", &path(), errno)),

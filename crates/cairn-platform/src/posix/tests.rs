@@ -335,6 +335,31 @@ fn reserved_space_is_freed_on_close() {
     assert!(after.blocks() * 512 < 1 << 20, "{} blocks", after.blocks());
 }
 
+/// Regression: a log whose space could not be freed made the database read-only.
+#[test]
+fn space_that_cannot_be_freed_does_not_fail_the_close() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let file = memfd_create("sealed", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC);
+    let file = File::from(file.unwrap());
+    let seen = file.try_clone().unwrap();
+    let writer = PosixWriter::new(file, "sealed".into(), 0, false).unwrap();
+    writer.append(b"abc").unwrap();
+    seen.set_len(4096).unwrap();
+    writer.note_allocated(4096);
+    fcntl_add_seals(&seen, SealFlags::SHRINK).unwrap();
+    assert!(seen.set_len(3).is_err());
+    writer.close().unwrap();
+    assert_eq!(seen.metadata().unwrap().len(), 4096);
+}
+
+/// Regression: the time of a file far in the future overflowed.
+#[test]
+fn a_time_far_in_the_future_saturates() {
+    let mut found = stat("/").unwrap();
+    found.st_mtime = i64::MAX;
+    assert_eq!(status_of(&found).modified_micros, u64::MAX);
+}
+
 #[test]
 fn direct_io_supports_any_length_and_offset() {
     let dir = tempfile::tempdir().unwrap();

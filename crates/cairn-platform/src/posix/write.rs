@@ -19,7 +19,7 @@ use rustix::io::{Errno, pwrite};
 use rustix::process::{Resource, getrlimit};
 
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
-use super::eintr::retry_on_eintr;
+use super::eintr::{retry_briefly, retry_on_eintr};
 use super::process::Process;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
@@ -138,7 +138,8 @@ pub(super) fn write_fully(
 /// Reserves space for `len` bytes at `offset` of `file`.
 ///
 /// Fails with `FBIG` if that exceeds the process's limit on the length of files (`RLIMIT_FSIZE`). The kernel would also
-/// send a signal, which by default ends the process, for space that may never be used.
+/// send a signal, which by default ends the process, for space that may never be used. A call that is interrupted again and
+/// again counts as unsupported.
 pub(super) fn reserve(
     file: impl AsFd,
     flags: FallocateFlags,
@@ -149,7 +150,10 @@ pub(super) fn reserve(
     if limit.is_some_and(|limit| offset.saturating_add(len) > limit) {
         return Err(Errno::FBIG);
     }
-    retry_on_eintr(|| fallocate(&file, flags, offset, len))
+    match retry_briefly(|| fallocate(&file, flags, offset, len)) {
+        Err(Errno::INTR) => Err(Errno::OPNOTSUPP),
+        reserved => reserved,
+    }
 }
 
 impl DirectTail {
@@ -327,19 +331,17 @@ impl WritableFile for PosixWriter {
         }
         let flushed = self.flush();
         let len = self.len.load(Ordering::Relaxed);
-        let trimmed = if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
-            // Truncating a file to its current length frees the space reserved after it.
-            self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)))
-        } else {
-            Ok(())
-        };
+        if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
+            // Truncating a file to its current length frees the space reserved after it. An error only wastes the space,
+            // or leaves the zeros of mapped windows after the data, as the end of the process does.
+            let _ = self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)));
+        }
         let closed = match self.file.write().take() {
             // SAFETY: the descriptor is owned and not used afterwards.
             Some(file) => unsafe { rustix::io::try_close(file.into_raw_fd()) },
             None => Ok(()),
         };
         flushed?;
-        trimmed?;
         match closed {
             // On Linux the descriptor is closed even if the call was interrupted.
             Ok(()) | Err(Errno::INTR) => Ok(()),

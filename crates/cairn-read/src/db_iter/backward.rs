@@ -49,8 +49,9 @@ impl DbIter {
                 self.versions.covered_by = range_dels.covering(user)?;
                 // If a child with newer entries is on the same key, it is visited next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
-                if seq < self.versions.covered_by && self.skip_tombstone_range()? {
+                if seq < self.versions.covered_by && self.skip_tombstone_range() {
                     self.counters.counts.back += 1;
+                    self.check_hidden()?;
                     continue;
                 }
             }
@@ -238,7 +239,8 @@ impl DbIter {
     /// One of the versions that were visited and counted is returned, so it is not skipped.
     pub(super) fn count_returned(&mut self) {
         let skipped = &mut self.counters.counts.back_skipped;
-        *skipped = skipped.saturating_sub(1);
+        debug_assert!(*skipped > 0, "a version that is returned was visited");
+        *skipped -= 1;
     }
 
     /// Moves the merging iterator backward to the last entry before all versions of `key`.

@@ -25,29 +25,31 @@ impl DbIter {
             let internal = self.merging.key();
             let user = key::user_key(internal);
             if self.versions.same_key && self.is_same(user, &self.key) {
-                self.skip_entry(SkipReason::OlderVersion)?;
+                self.check_hidden()?;
+                self.skip_entry(SkipReason::OlderVersion);
                 continue;
             }
             if self.is_past_end(user) {
                 self.end_run();
                 return self.set_position(Position::Invalid);
             }
+            self.check_hidden()?;
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
             if seq > self.seq || self.is_too_new(user) {
                 self.counters.counts.recent += 1;
-                self.skip_entry(SkipReason::NotVisible)?;
+                self.skip_entry(SkipReason::NotVisible);
                 continue;
             }
             if let Some(range_dels) = &mut self.range_dels {
                 self.versions.covered_by = range_dels.covering(user)?;
                 if seq < self.versions.covered_by {
-                    if self.skip_tombstone_range()? {
+                    if self.skip_tombstone_range() {
                         continue;
                     }
                     // The tombstone hides all older versions of the key.
                     self.skip_key();
-                    self.count_hidden()?;
+                    self.count_hidden();
                     let _progress = self.merging.next();
                     continue;
                 }
@@ -65,7 +67,7 @@ impl DbIter {
                     }
                     self.skip_key();
                     self.counters.counts.deletions += 1;
-                    self.count_hidden()?;
+                    self.count_hidden();
                     self.count_memtable_hidden();
                     let _progress = self.merging.next();
                     self.skip_deletions();
@@ -382,15 +384,15 @@ impl DbIter {
 
     /// Skips the current entry, by a seek if too many have been skipped.
     #[inline]
-    fn skip_entry(&mut self, reason: SkipReason) -> Result<()> {
-        self.count_hidden()?;
+    fn skip_entry(&mut self, reason: SkipReason) {
+        self.count_hidden();
         if reason == SkipReason::OlderVersion {
             self.count_memtable_hidden();
         }
         self.counters.skipped += 1;
         if self.counters.skipped <= self.view.family.max_sequential_skip {
             let _progress = self.merging.next();
-            return Ok(());
+            return;
         }
         self.counters.skipped = 0;
         match reason {
@@ -411,27 +413,33 @@ impl DbIter {
         } else {
             let _progress = self.merging.next();
         }
-        Ok(())
     }
 
+    /// Counts the current entry as skipped. [`DbIter::check_hidden`] follows at the next entry within the bounds: an
+    /// iteration that ends with hidden entries succeeds.
     #[inline]
-    pub(super) fn count_hidden(&mut self) -> Result<()> {
+    pub(super) fn count_hidden(&mut self) {
         self.counters.hidden += 1;
         self.counters.counts.skipped += 1;
-        self.check_hidden()
     }
 
     /// Returns an error if more entries were skipped than `max_skippable_internal_keys` allows.
     #[inline]
     pub(super) fn check_hidden(&self) -> Result<()> {
-        if self.settings.max_skippable > 0 && self.counters.hidden > self.settings.max_skippable {
-            return Err(Error::incomplete(format!(
-                "the iterator skipped more than {} hidden entries \
-                 (max_skippable_internal_keys)",
-                self.settings.max_skippable
-            )));
+        match self.settings.max_skippable {
+            0 => Ok(()),
+            max if self.counters.hidden <= max => Ok(()),
+            _ => Err(self.too_many_hidden()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn too_many_hidden(&self) -> Error {
+        Error::incomplete(format!(
+            "the iterator skipped more than {} hidden entries \
+             (max_skippable_internal_keys)",
+            self.settings.max_skippable
+        ))
     }
 }
 

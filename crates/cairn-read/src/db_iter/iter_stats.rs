@@ -79,6 +79,13 @@ impl DbIter {
         (self.key().len() + value_len) as u64
     }
 
+    /// Starts the measurement of a seek to the first or last key. Only one to a bound is timed, as in RocksDB.
+    pub(super) fn began_at_end(&self, is_bounded: bool) -> Began {
+        let reading = &self.view.family;
+        let statistics = reading.statistics.as_deref().filter(|_| is_bounded);
+        Began::now(statistics, &*reading.clock)
+    }
+
     /// Records a completed seek.
     pub(super) fn count_seek(&mut self, began: Began) {
         self.update_fast_ranges();

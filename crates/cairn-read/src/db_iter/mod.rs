@@ -317,7 +317,7 @@ impl DbIter {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
-        let began = self.view.family.began();
+        let began = self.began_at_end(self.bounds.lower.is_some());
         self.seek_first();
         self.count_seek(began);
     }
@@ -348,7 +348,7 @@ impl DbIter {
     /// Moves to the last key. With `prefix_same_as_start`, its prefix is that of the iteration; with an upper bound, that is
     /// the prefix of the bound, as in RocksDB.
     pub fn seek_to_last(&mut self) {
-        let began = self.view.family.began();
+        let began = self.began_at_end(self.bounds.upper.is_some());
         let upper = self.bounds.upper.as_deref();
         self.seek_last(upper.and_then(|upper| self.prefix_of(upper)));
         if self.valid() && self.bounds.upper.is_none() {

@@ -50,17 +50,17 @@ impl DbIter {
     /// The current entry is covered by the last tombstone found. Skips the range if all entries of
     /// the child within it are hidden; returns false otherwise.
     #[inline(never)]
-    pub(super) fn skip_tombstone_range(&mut self) -> Result<bool> {
+    pub(super) fn skip_tombstone_range(&mut self) -> bool {
         let (Some(range_dels), true) = (&self.range_dels, self.settings.no_timestamps) else {
-            return Ok(false);
+            return false;
         };
         let back = self.back;
         let skipped = self
             .merging
             .skip_ranges(|at, child| range_dels.hidden_until(at, back, || child.newest()));
         if skipped {
-            self.count_hidden()?;
+            self.count_hidden();
         }
-        Ok(skipped)
+        skipped
     }
 }

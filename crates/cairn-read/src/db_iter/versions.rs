@@ -107,21 +107,21 @@ impl DbIter {
             let internal = self.merging.key();
             let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
             let user = parsed.user_key;
-            if !(self.versions.same_key && self.is_same_version(user)) {
-                if self.is_past_end(user) {
-                    return self.set_position(Position::Invalid);
-                }
-                if parsed.seq <= self.seq && !self.is_out_of_time(user) {
-                    let kind = parsed.kind;
-                    self.save_key();
-                    self.versions.same_key = true;
-                    if !self.is_covered_version()? {
-                        self.note_version();
-                        return self.set_version(kind);
-                    }
+            let is_older = self.versions.same_key && self.is_same_version(user);
+            if !is_older && self.is_past_end(user) {
+                return self.set_position(Position::Invalid);
+            }
+            self.check_hidden()?;
+            if !is_older && parsed.seq <= self.seq && !self.is_out_of_time(user) {
+                let kind = parsed.kind;
+                self.save_key();
+                self.versions.same_key = true;
+                if !self.is_covered_version()? {
+                    self.note_version();
+                    return self.set_version(kind);
                 }
             }
-            self.count_hidden()?;
+            self.count_hidden();
             let _progress = self.merging.next();
         }
     }

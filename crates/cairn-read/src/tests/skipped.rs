@@ -137,6 +137,48 @@ fn operands_are_skipped_as_in_rocksdb() {
     }
 }
 
+/// Regression: hidden entries that end an iteration, by themselves or before a bound, do not exceed the limit: it is
+/// checked at the next entry.
+#[test]
+fn hidden_entries_at_the_end_do_not_exceed_the_limit() {
+    let deleted = [put(1, "1"), Change::Delete(key(1))];
+    let versions = [put(0, "1"), put(0, "2")];
+    let all_deleted = [put(0, "1"), Change::Delete(key(0))];
+    let before = [put(0, "0")];
+    let cases = [
+        ([&before[..], &deleted].concat(), 1),
+        ([&before[..], &versions].concat(), 1),
+        (all_deleted.to_vec(), 0),
+    ];
+    for (mut changes, found) in cases {
+        let last = changes.len() as u64;
+        for layers in [&[][..], &[1], &[2, 1]] {
+            let world = counting(&changes, layers, 8);
+            // Two entries are hidden.
+            let (walked, [skipped, ..]) = walk(&world, last, false, 1);
+            assert_eq!((walked, skipped), ((found, true), 2), "{layers:?}");
+        }
+        // Another entry behind them ends the iteration only if it is within the bounds.
+        changes.push(put(9, "9"));
+        let world = counting(&changes, &[2], 8);
+        let mut options = ReadOptions {
+            max_skippable_internal_keys: 1,
+            ..ReadOptions::default()
+        };
+        for bound in [None, Some(key(9))] {
+            options.iterate_upper_bound = bound;
+            let mut iter = DbIter::new(world.view.clone(), SequenceNumber(last + 1), &options);
+            iter.seek_to_first();
+            for _ in 0..found {
+                assert!(iter.valid());
+                iter.next();
+            }
+            assert!(!iter.valid());
+            assert_eq!(iter.status().is_ok(), options.iterate_upper_bound.is_some());
+        }
+    }
+}
+
 /// Many versions of a key are passed by a seek, in either direction.
 #[test]
 fn versions_passed_by_a_seek_are_not_counted() {

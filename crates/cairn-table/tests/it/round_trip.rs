@@ -339,8 +339,8 @@ fn tables_for_other_readers() {
     }
 }
 
-/// Aligned blocks have at most the size of their alignment, so that none takes two places, and super blocks are padded as far
-/// as the ratio allows.
+/// Aligned blocks have at most the size of their alignment, so that none takes two places, super blocks are padded as far as
+/// the ratio allows, and each block of size 0 has one entry.
 #[test]
 fn blocks_keep_their_alignment() {
     let entries: Vec<Entry> = (0..300_u32)
@@ -367,6 +367,7 @@ fn blocks_keep_their_alignment() {
     assert_eq!(size("block_size=4096;block_align=true"), (150, 150 * 4096));
     // As in RocksDB, a deviation of 100 % means that blocks are closed once they have their size.
     assert_eq!(size("block_size=4096;block_size_deviation=100").0, 100);
+    assert_eq!(size("block_size=0").0, 300);
     let plain = size("block_size=4096");
     let aligned = "block_size=4096;super_block_alignment_size=16384;super_block_alignment_space_overhead_ratio";
     assert_eq!(size(&format!("{aligned}=0")), plain);

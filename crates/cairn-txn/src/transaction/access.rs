@@ -531,24 +531,30 @@ impl Transaction {
     }
 
     /// Locks several keys exclusively and returns their values. If one cannot be locked, its error is that of all; the
-    /// keys before it stay locked.
+    /// keys before it stay locked. If `options` are rejected for one, no key is locked.
     #[must_use]
     pub fn multi_get_for_update(
         &mut self,
         keys: &[(&Family, &[u8])],
         options: &ReadOptions,
     ) -> Vec<Result<Option<Value>>> {
-        let locked = keys
+        let each = keys
             .iter()
-            .try_for_each(|(family, key)| self.lock_for_update(family, key, options, true, true));
-        let get = |(family, key): &(&Family, &[u8])| match &locked {
-            Ok(()) => {
-                let options = self.options_for_update(family, options, true)?;
-                self.get_in(family, key, &options)
+            .map(|(family, _)| self.options_for_update(family, options, true));
+        let locked = each.collect::<Result<Vec<_>>>().and_then(|each| {
+            for ((family, key), options) in keys.iter().zip(&each) {
+                self.lock_for_update(family, key, options, true, true)?;
             }
-            Err(error) => Err(error.clone()),
-        };
-        keys.iter().map(get).collect()
+            Ok(each)
+        });
+        match locked {
+            Ok(each) => {
+                let keys = keys.iter().zip(&each);
+                keys.map(|((family, key), options)| self.get_in(family, key, options))
+                    .collect()
+            }
+            Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     /// Locks the keys of `family` from `start` to `end`, both inclusive, for this transaction alone, whether they exist or
@@ -610,11 +616,15 @@ impl Transaction {
         self.iter_in(self.db.default_family(), options)
     }
 
-    /// [`Transaction::iter`] over `family`.
+    /// [`Transaction::iter`] over `family`. If it belongs to another database, the iterator has no entries, and its status
+    /// is `InvalidArgument`.
     #[must_use]
     pub fn iter_in(&self, family: &Family, options: &ReadOptions) -> BaseDeltaIter {
-        self.batch
-            .iter_over(family, family.iter_with(options), options)
+        let mut base = family.iter_with(options);
+        if let Err(error) = self.db.check_families([family]) {
+            base.disable(error);
+        }
+        self.batch.iter_over(family, base, options)
     }
 
     /// Adds the writes of `batch`, locking or tracking their keys.

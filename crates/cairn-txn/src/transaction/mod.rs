@@ -392,6 +392,15 @@ impl Transaction {
         }
     }
 
+    /// Returns the part of the transaction that others see; `None` for an optimistic transaction, which locks no keys.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Arc<Owner>> {
+        match &self.policy {
+            Policy::Optimistic(_) => None,
+            Policy::Pessimistic(own) => Some(&own.owner),
+        }
+    }
+
     /// Returns the state. An optimistic transaction can always be used again.
     #[must_use]
     pub fn state(&self) -> TransactionState {

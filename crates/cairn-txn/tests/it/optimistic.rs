@@ -1,15 +1,20 @@
 //! Optimistic transactions.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use cairn_db::{Family, WriteBatch};
-use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
+use cairn_db::{Family, OpenRequest, WriteBatch};
+use cairn_observe::EventListener;
+use cairn_observe::listener::MemTableInfo;
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
+use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_txn::{
     LockBuckets, OptimisticTransactionDb, OptimisticTransactionDbOptions,
     OptimisticTransactionOptions, TransactionState, ValidatePolicy,
 };
-use cairn_types::{Code, Subcode};
+use cairn_types::{Code, Result, Subcode};
 
 use crate::{codes, optimistic};
 
@@ -109,6 +114,89 @@ fn a_range_deletion_is_not_written_within_a_commit() {
         });
         assert!(missed.is_empty(), "{missed:?}");
     });
+}
+
+/// Commits and writes a key when a memtable is sealed, until it has an answer.
+#[derive(Default)]
+struct Committer {
+    db: Mutex<Option<OptimisticTransactionDb>>,
+    answers: Mutex<Vec<Result<()>>>,
+}
+
+impl EventListener for Committer {
+    fn on_memtable_sealed(&self, _: &MemTableInfo) {
+        let Some(db) = self.db.lock().take() else {
+            return;
+        };
+        let mut txn = db.begin();
+        txn.put(b"k", b"listener").unwrap();
+        let committed = txn.commit();
+        let written = db.write(&batch(b"k"), &WriteOptions::default());
+        self.answers.lock().extend([committed, written]);
+    }
+}
+
+/// Regression: a listener that is notified because of a commit or a write can write the same key, whose bucket is not locked
+/// any more.
+#[test]
+fn a_listener_can_commit_the_key_of_the_commit_that_notifies_it() {
+    type Write = fn(&OptimisticTransactionDb, &[u8]) -> Result<()>;
+    let ways: [Write; 3] = [
+        |db, value| {
+            let mut txn = db.begin();
+            txn.put(b"k", value)?;
+            txn.commit()
+        },
+        |db, value| {
+            let mut batch = WriteBatch::new();
+            batch.put(b"k", value);
+            db.write(&batch, &WriteOptions::default())
+        },
+        |db, value| {
+            let mut batch = WriteBatch::new();
+            batch.put(b"k", value);
+            batch.delete_range(b"x", b"y");
+            db.write(&batch, &WriteOptions::default())
+        },
+    ];
+    for write in ways {
+        let committer = Arc::new(Committer::default());
+        let mut options = DbOptions {
+            create_if_missing: true,
+            ..DbOptions::default()
+        };
+        options.listeners.push(committer.clone());
+        let family = FamilyOptions {
+            write_buffer_size: 64 << 10,
+            ..FamilyOptions::default()
+        };
+        let request = OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &[],
+            others: Some(&family),
+            read_only: false,
+            world: World::in_memory(),
+        };
+        let buckets = OptimisticTransactionDbOptions {
+            occ_lock_buckets: 1,
+            ..OptimisticTransactionDbOptions::default()
+        };
+        let db = OptimisticTransactionDb::open(&request, &buckets).unwrap();
+        *committer.db.lock() = Some(db.clone());
+        for _ in 0..1000 {
+            write(&db, &[b'v'; 1000]).unwrap();
+            if !committer.answers.lock().is_empty() {
+                break;
+            }
+        }
+        let answers = committer.answers.lock();
+        assert_eq!(answers.len(), 2, "no memtable was sealed");
+        for answer in &*answers {
+            let code = answer.as_ref().err().map(cairn_types::Error::code);
+            assert!(matches!(code, None | Some(Code::Busy)), "{answer:?}");
+        }
+    }
 }
 
 fn batch(key: &[u8]) -> WriteBatch {

@@ -1,11 +1,18 @@
 //! Pessimistic transactions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use cairn_db::WriteBatch;
-use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
+use cairn_db::{OpenRequest, WriteBatch};
+use cairn_indexed::BaseDeltaIter;
+use cairn_observe::EventListener;
+use cairn_observe::listener::MemTableInfo;
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
+use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_sim::PanickingComparator;
 use cairn_txn::{
     Endpoint, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions,
@@ -373,6 +380,88 @@ fn writes_outside_of_transactions_and_without_concurrency_control() {
         codes(other.multi_get_for_update(&both, &read()).remove(1)),
         TIMEOUT
     );
+}
+
+/// Reads with an iterator of a transaction when a memtable is sealed.
+#[derive(Default)]
+struct Reader {
+    iter: Mutex<Option<BaseDeltaIter>>,
+    has_read: AtomicBool,
+}
+
+impl EventListener for Reader {
+    fn on_memtable_sealed(&self, _: &MemTableInfo) {
+        let iter = self.iter.lock().take();
+        if let Some(mut iter) = iter {
+            iter.seek_to_last();
+            self.has_read.store(iter.valid(), SeqCst);
+        }
+    }
+}
+
+/// Regression: a listener that is notified because of a commit can use an iterator of the transaction.
+#[test]
+fn a_listener_can_use_an_iterator_of_the_transaction_that_is_committed() {
+    let reader = Arc::new(Reader::default());
+    let mut options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    options.listeners.push(reader.clone());
+    let family = FamilyOptions {
+        write_buffer_size: 64 << 10,
+        ..FamilyOptions::default()
+    };
+    let request = OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: World::in_memory(),
+    };
+    let db = TransactionDb::open(&request, &TransactionDbOptions::default()).unwrap();
+    let has_read = (0..1000_u32).any(|n| {
+        let mut txn = db.begin();
+        txn.put(&n.to_be_bytes(), &[b'v'; 1000]).unwrap();
+        *reader.iter.lock() = Some(txn.iter(&read()));
+        txn.commit().unwrap();
+        *reader.iter.lock() = None;
+        reader.has_read.load(SeqCst)
+    });
+    assert!(has_read, "no memtable was sealed");
+}
+
+/// Regression: reads of a family of another database, which may have the number of an own family, are refused.
+#[test]
+fn reads_of_a_family_of_another_database_are_refused() {
+    let (db, other) = (open(), open());
+    let foreign = other.db().default_family().clone();
+    put(&other, b"k", b"v").unwrap();
+    let mut txn = db.begin();
+    let refused = [
+        txn.get_in(&foreign, b"k", &read()).map(drop),
+        txn.get_entity_in(&foreign, b"k", &read()).map(drop),
+        txn.multi_get_in(&foreign, &[b"k"], &read(), false)
+            .remove(0)
+            .map(drop),
+        txn.get_for_update_in(&foreign, b"k", &read(), true, true)
+            .map(drop),
+        txn.get_entity_for_update_in(&foreign, b"k", &read(), true, true)
+            .map(drop),
+        txn.multi_get_for_update(&[(&foreign, b"k")], &read())
+            .remove(0)
+            .map(drop),
+    ];
+    for refused in refused {
+        assert_eq!(codes(refused).0, Code::InvalidArgument);
+    }
+    let mut iter = txn.iter_in(&foreign, &read());
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    assert_eq!(codes(iter.status()).0, Code::InvalidArgument);
+    drop(iter);
+    assert!(is_unlocked(&db) && is_unlocked(&other));
 }
 
 #[test]

@@ -245,6 +245,22 @@ fn a_timestamp_in_a_plain_family_is_rejected_before_the_lock() {
     assert_eq!(codes(refused).0, Code::InvalidArgument);
 }
 
+/// Regression: reads of several keys for update lock none of them if the timestamp is rejected for one.
+#[test]
+fn a_timestamp_in_a_plain_family_is_rejected_before_the_locks_of_several_keys() {
+    let db = open(&World::in_memory());
+    let (default, plain) = (db.db().default_family(), family(&db, "plain"));
+    let mut reader = db.begin();
+    reader.set_read_timestamp_for_validation(5).unwrap();
+    let keys = [(default, &b"one"[..]), (&plain, b"two")];
+    for refused in reader.multi_get_for_update(&keys, &at(5)) {
+        assert_eq!(codes(refused).0, Code::InvalidArgument);
+    }
+    let mut writer = db.begin();
+    writer.put(b"one", b"v").unwrap();
+    writer.put_in(&plain, b"two", b"v").unwrap();
+}
+
 #[test]
 fn a_snapshot_is_validated_as_well() {
     let db = open(&World::in_memory());

@@ -21,7 +21,7 @@ use cairn_types::{Code, Error, FileNumber, Result, Subcode};
 
 pub use best_effort::{FileProbe, replay_best_effort};
 pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
-pub use tail::{News, Tail};
+pub use tail::{News, Tail, bytes_before};
 pub use writer::{Contents, FamilyContents, Manifest, WriteFailed};
 
 /// A size larger than any valid CURRENT file.

@@ -525,6 +525,7 @@ impl Replay {
         let files = edit.tree.new_files.iter().map(|file| file.number);
         let blobs = edit.tree.blob_additions.iter().map(|blob| blob.number);
         let logs = edit.log_number.into_iter();
+        let logs = logs.chain(edit.min_log_number_to_keep);
         for number in files.chain(blobs).chain(logs) {
             self.largest_number = self.largest_number.max(number);
         }

@@ -25,8 +25,8 @@ use super::{current, damaged, no_database};
 /// The number of attempts to open the MANIFEST that CURRENT names.
 const TRIES: u32 = 10;
 
-/// The number of bytes before the position that identify the MANIFEST: enough for the records of several flushes, whose
-/// tables have ids of their own.
+/// The number of bytes before the position that identify the MANIFEST or a log: enough for the records of several flushes,
+/// whose tables have ids of their own.
 const IDENTIFYING: u64 = 4096;
 
 /// The position in the MANIFEST of another process, and the state up to it.
@@ -102,6 +102,7 @@ impl Tail {
             self.replay.known = before.known.clone();
             self.replay.known.extend(before.into_files());
             (self.number, self.at) = (number, 0);
+            self.before.clear();
         }
         let begun = self.at;
         let replay = &mut self.replay;
@@ -158,6 +159,7 @@ impl Tail {
         self.replay.known = before.known.clone();
         self.replay.known.extend(before.into_files());
         (self.number, self.at) = (FileNumber(0), 0);
+        self.before.clear();
     }
 
     /// The first log that recovery needs.
@@ -173,8 +175,13 @@ impl Tail {
     }
 }
 
-/// The last bytes of `file` before `at`, at most [`IDENTIFYING`]; fewer if the file ends before.
-fn bytes_before(file: &dyn RandomAccessFile, at: u64) -> Result<Vec<u8>> {
+/// Returns the last bytes of `file` before `at`, at most 4 KiB, which identify a file that is only appended to; fewer if
+/// the file ends before.
+///
+/// # Errors
+///
+/// Those of the file.
+pub fn bytes_before(file: &dyn RandomAccessFile, at: u64) -> Result<Vec<u8>> {
     let len = at.min(IDENTIFYING);
     let mut bytes = vec![0; len as usize];
     let got = file.read_up_to_end(at - len, &mut bytes)?;

@@ -6,12 +6,12 @@ use std::path::Path;
 use cairn_format::key::InternalKey;
 use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
 use cairn_platform::FileSystem;
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, remove_if_there};
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 
-use super::{Contents, FamilyContents, Manifest, Recovered, current, families, replay};
+use super::{Contents, FamilyContents, Manifest, News, Recovered, Tail, current, families, replay};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
 use crate::version::Version;
@@ -366,6 +366,28 @@ fn an_atomic_group_is_applied_completely_or_not_at_all() {
     );
 }
 
+/// Regression: a MANIFEST without a complete record counts as another one only when it is first read.
+#[test]
+fn a_manifest_without_a_record_is_new_once() {
+    let fs = Arc::new(MemFileSystem::new());
+    create(&fs, &empty(), &[]);
+    let whole = bytes(&fs);
+    let mut tail = Tail::open(fs.clone(), Path::new(DIR)).unwrap();
+    let write = |name: &str, content: &[u8]| {
+        let path = Path::new(DIR).join(name);
+        remove_if_there(&*fs, &path).unwrap();
+        let file = fs.create(&path, FileMode::default()).unwrap();
+        file.append(content).unwrap();
+    };
+    write("MANIFEST-000005", &whole[..5]);
+    write("CURRENT", b"MANIFEST-000005\n");
+    assert_eq!(tail.advance().unwrap(), News::Replaced);
+    assert_eq!(tail.advance().unwrap(), News::None);
+    write("MANIFEST-000005", &whole);
+    assert_eq!(tail.advance().unwrap(), News::Edits);
+    assert_eq!(tail.advance().unwrap(), News::None);
+}
+
 /// RocksDB's secondary instances report a column family added in an atomic group as corruption.
 #[test]
 fn a_group_of_families_is_atomic_and_invisible_to_rocksdb() {
@@ -446,6 +468,20 @@ fn families_come_and_go() {
         .append(&[add(2, "three", "leveldb.BytewiseComparator")])
         .unwrap();
     assert!(read_back(&fs).unwrap_err().is_corruption());
+}
+
+/// Regression: an opening panicked, because the first log that recovery needs was above the next file number.
+#[test]
+fn the_next_file_number_is_above_the_first_log_to_keep() {
+    let fs = MemFileSystem::new();
+    let keeps = VersionEdit {
+        min_log_number_to_keep: Some(FileNumber(50)),
+        ..VersionEdit::default()
+    };
+    create(&fs, &empty(), &[keeps]);
+    let recovered = read_back(&fs).unwrap();
+    assert_eq!(recovered.min_log_to_keep, FileNumber(50));
+    assert_eq!(recovered.next_file, FileNumber(51));
 }
 
 #[test]

@@ -120,6 +120,10 @@ fn rejected_by_transactions(foreign: &Family<'_>) {
     for result in results {
         assert_eq!(result.unwrap_err().code(), Code::InvalidArgument);
     }
+    let mut iter = txn.iter_in(foreign, &options);
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    assert_eq!(iter.status().unwrap_err().code(), Code::InvalidArgument);
 }
 
 /// A write through the handle of another database went to the family with the same number, and a flush and a drop acted on

@@ -260,15 +260,12 @@ impl<'a> Repairer<'a> {
         self.lost().sync()
     }
 
-    /// Removes the old names of files linked in `lost`.
-    fn remove_old_names(&self, paths: &[PathBuf]) -> Result<()> {
+    /// Removes the old names of files linked in `lost`, which the current MANIFEST does not have.
+    fn remove_old_names(&self, paths: &[PathBuf]) {
         for path in paths {
-            match self.fs().remove(path) {
-                Err(error) if error.subcode() != Subcode::PathNotFound => return Err(error),
-                _ => {}
-            }
+            // The next opening removes a name that is left: an error would hide the report of a database that is repaired.
+            let _ = self.fs().remove(path);
         }
-        Ok(())
     }
 
     /// Keeps a second name of every log: the following opening replays and deletes them.
@@ -347,7 +344,8 @@ impl<'a> Repairer<'a> {
         if !self.report.lost.is_empty() {
             self.write_manifest(&recovered)?;
         }
-        self.remove_old_names(&gone)
+        self.remove_old_names(&gone);
+        Ok(())
     }
 
     /// Moves tables and blob files aside that are not in the MANIFEST, since the next opening would delete
@@ -407,7 +405,8 @@ impl<'a> Repairer<'a> {
             .sum();
         let number = self.write_manifest(&recovered)?;
         gone.retain(|path| *path != self.path_of(FileName::Manifest(number)));
-        self.remove_old_names(&gone)
+        self.remove_old_names(&gone);
+        Ok(())
     }
 
     /// Writes the state to a new MANIFEST that becomes the current one.

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use cairn_format::key::LookupKey;
 use cairn_memtable::Entry;
-use cairn_options::ReadOptions;
+use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_types::{Code, Error, SequenceNumber};
 
+use super::{MAX_FILTER, memtable_filter};
 use crate::Db;
 use crate::db::open_in_memory;
 
@@ -130,4 +131,16 @@ fn range_deletions_and_operands_are_read_with_checks() {
     assert_eq!(scan(&db, false).unwrap(), 9);
     db.flush().unwrap();
     assert_eq!(scan(&db, true).unwrap(), 9);
+}
+
+/// Regression: with an unlimited write buffer, the filter took all memory.
+#[test]
+fn the_filter_of_a_memtable_is_limited() {
+    let options = FamilyOptions {
+        write_buffer_size: usize::MAX,
+        memtable_prefix_bloom_size_ratio: 0.25,
+        memtable_whole_key_filtering: true,
+        ..FamilyOptions::default()
+    };
+    assert_eq!(memtable_filter(&options).bytes, MAX_FILTER);
 }

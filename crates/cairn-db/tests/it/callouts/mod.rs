@@ -12,6 +12,7 @@ use cairn_db::{
     ColumnFamilyMetaDataOptions, Db, FamilyDescriptor, OpenRequest, Range,
     SizeApproximationOptions, WriteBatch, open,
 };
+use cairn_observe::{Level, LogSink};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, Plugin, ReadOptions, TableFilter,
     WaitForCompactOptions,
@@ -438,6 +439,74 @@ fn use_once(
         *callee.act.lock() = None;
     });
     answer.lock().take()
+}
+
+/// Uses the database for the first line about a stall.
+struct UsesInStall {
+    act: fn(&Db) -> Result<()>,
+    db: Mutex<Option<Db>>,
+    answer: Mutex<Option<Result<()>>>,
+}
+
+impl LogSink for UsesInStall {
+    fn log(&self, _: Level, message: &str) {
+        if !message.contains("Stalling writes") {
+            return;
+        }
+        let db = self.db.lock().take();
+        if let Some(db) = db {
+            let answer = caught(|| (self.act)(&db));
+            *self.answer.lock() = Some(answer);
+        }
+    }
+}
+
+/// Regression: an info log can use the database for lines about stalls, which are written without the lock of the tree.
+#[test]
+fn an_info_log_that_uses_the_database_in_a_stall_is_served_or_gets_the_restriction() {
+    for (what, act) in USES {
+        let name = format!("a line about stalls uses {what}");
+        within_bounds(name.clone(), move || {
+            let sink = Arc::new(UsesInStall {
+                act,
+                db: Mutex::default(),
+                answer: Mutex::default(),
+            });
+            let options = DbOptions {
+                info_log: Some(sink.clone()),
+                ..db_options()
+            };
+            let family = FamilyOptions {
+                level0_file_num_compaction_trigger: 2,
+                level0_slowdown_writes_trigger: 2,
+                ..FamilyOptions::default()
+            };
+            let request = OpenRequest {
+                path: Path::new("/db"),
+                options: &options,
+                families: &[FamilyDescriptor::new("default", family)],
+                others: None,
+                read_only: false,
+                world: World::in_memory(),
+            };
+            let db = open(&request).expect("it opens");
+            *sink.db.lock() = Some(db.clone());
+            for n in 0..3 {
+                db.put(&key(n), b"1").expect("nothing fails");
+                db.flush().expect("nothing fails");
+            }
+            db.wait_until_quiet().expect("nothing fails");
+            let answer = sink.answer.lock().take().expect("writes were stalled");
+            let text = answer.map_err(|error| error.text().to_owned());
+            assert!(
+                text.clone()
+                    .err()
+                    .is_none_or(|text| text.contains("may not")),
+                "{name}: {text:?}"
+            );
+            goes_on(&name, &db);
+        });
+    }
 }
 
 /// Panics at the first record.
