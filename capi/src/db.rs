@@ -190,8 +190,8 @@ fn compact(
     }
 }
 
-/// The same for the family behind `column_family`. An error goes to the LOG of `db`, also that the family is one of
-/// another database.
+/// The same for the family behind `column_family`. Errors are logged by `db`, including that the family belongs to another
+/// database.
 ///
 /// # Safety
 ///

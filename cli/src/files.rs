@@ -12,12 +12,13 @@ use cairn::repair::{Quarantine, RepairReport};
 use cairn::{Db, FamilyOptions, SequenceNumber};
 use cairn_format::names::FileName;
 use cairn_options::{DbOptions, apply_mixed};
-use cairn_platform::fs::{FileMode, parent};
+use cairn_platform::fs::{FileMode, parent, sync_name, unsynced_name};
 use cairn_platform::{FileSystem, PosixFileSystem};
 use cairn_types::{Error, FileNumber, Result};
 use serde_json::{Value, json};
 
 use crate::args::{Checkpoint, Destroy, Export, Import, Ingest, Repair};
+use crate::complain;
 use crate::show::{escaped, hex, unhex};
 use crate::target::{self, Use};
 
@@ -94,7 +95,9 @@ pub fn export(flags: &Export, out: &mut dyn Write) -> Result<()> {
         let _removed = remove_export(&part);
         return Err(error);
     }
-    fs.sync_dir(parent(&to))?;
+    if !sync_name(fs, &to)? {
+        complain(unsynced_name(&to));
+    }
     printed(writeln!(
         out,
         "{} tables in {}",

@@ -902,7 +902,7 @@ pub fn waiting(env: Env, handle: jlong) -> Outcome<Object> {
     )
 }
 
-/// The family, the key and the other holders of the lock for which `owner` waits, or did not wait long enough.
+/// The family, the key and the other holders of the lock for which `owner` waits, or for which its last wait timed out.
 fn waits_for(owner: &Owner, shared: &Transactions) -> Option<(u32, Vec<u8>, Vec<u64>)> {
     if let Some(mut lock) = shared.waits_for(owner.id) {
         // One that waits to make its shared lock exclusive is itself a holder.

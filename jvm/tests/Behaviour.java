@@ -992,7 +992,8 @@ public final class Behaviour {
    */
   private static void familiesOfAnotherDatabase(final String path) throws Exception {
     for (int kind = 0; kind < 3; kind++) {
-      try (Options options = new Options().setCreateIfMissing(true).setMergeOperatorName("stringappend");
+      try (StringAppendOperator append = new StringAppendOperator('-');
+           Options options = new Options().setCreateIfMissing(true).setMergeOperator(append);
            FlushOptions flush = new FlushOptions();
            CompactionOptions compaction = new CompactionOptions();
            IngestExternalFileOptions ingestion = new IngestExternalFileOptions();

@@ -401,6 +401,7 @@ impl Transaction {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
         let space = family.unwrap_or(self.db.bind(py)).get();
+        // Before the scan is registered with its own database.
         if !Arc::ptr_eq(&space.shared, &self.shared) {
             return Err(invalid("family: it belongs to another database"));
         }

@@ -65,9 +65,7 @@ impl Refusal {
         let field = field.or_else(|| self.option.strip_prefix("family."));
         let option = field.unwrap_or(self.option);
         match self.group {
-            None if option == TABLE_FACTORY => {
-                [TABLE_FACTORY, BLOCK_BASED_TABLES, "plain_table_factory"].contains(&name)
-            }
+            None if option == TABLE_FACTORY => name == TABLE_FACTORY,
             None => sets(name, value, option),
             // An object replaces all options of tables, the name of these tables none.
             Some(TABLE_FACTORY) if name == TABLE_FACTORY => value != "BlockBasedTable",

@@ -112,7 +112,7 @@ pub(crate) fn collect_before(change: &mut Change<'_>, private: &Path) -> Result<
 
 fn warn(core: &Core, error: &Error) {
     core.warn(&format!(
-        "a file that no backup lists could not be removed; the next change tries again: {error}"
+        "files that no backup lists could not all be removed; the next change tries again: {error}"
     ));
 }
 

@@ -4,8 +4,7 @@
 //! the last whole record of a growing log: nothing, zeros, a part of a record, a hidden record, or the content of the
 //! log that used the file before. All of these end a read, and the next one continues there.
 //!
-//! After a backup was restored in the place of the primary, it may write another log of the same number, while the reader
-//! has the deleted one. Each catch-up therefore opens the logs that are held again, and compares the last bytes that were
+//! A restored primary may write another log with the same number, while the reader still has the deleted file. Each catch-up therefore opens the logs that are held again, and compares the last bytes that were
 //! read: if they are others, all logs are read from their beginning. Otherwise the reader continues in the file that is
 //! there now, because two logs may begin with the same records. A log without a file was deleted or recycled, and keeps
 //! its reader.

@@ -1,5 +1,5 @@
-//! The states of transactions, and the part of a transaction that others see: its id, its state, its expiration, and the
-//! lock that it did not get in time.
+//! The states of transactions, and the part of a transaction that others see: its id, its state, its expiration, and its
+//! last lock timeout.
 
 use cairn_platform::sync::Ordering;
 

@@ -89,8 +89,7 @@ pub(crate) fn steps<'t, S: Default>(
     }])
 }
 
-/// True if row `name` of `options` has an effect: it does not hold the options of another format than that of new
-/// tables.
+/// True if row `name` of `options` does not hold the options of another format than that of new tables.
 pub(crate) fn is_in_effect<S>(rows: &[Row<S>], options: &S, name: &str) -> bool {
     match TABLE_OPTIONS.iter().find(|(_, row)| *row == name) {
         Some((format, _)) => {

@@ -154,7 +154,7 @@ impl Editor<'_> {
         // The largest id is never used: an opening rejects a MANIFEST with it.
         if u64::from(families.max_id()) + new.len() as u64 >= u64::from(u32::MAX) {
             return Err(Error::not_supported(format!(
-                "all ids of column families are in use: the largest is {}",
+                "no ids of column families are left (the largest was {}); export the families to a new database",
                 families.max_id()
             )));
         }

@@ -337,12 +337,14 @@ impl Shared {
         );
         let mut tree = self.tree.lock();
         let version = family.view().version.clone();
-        // Files of the last level cannot move down.
-        for level in 0..version.num_non_empty_levels().saturating_sub(1) {
-            for file in version.overlapping(level, begin, end) {
-                file.hints.suggested.get_or_init(|| ());
+        self.picking(|| {
+            // Files of the last level cannot move down.
+            for level in 0..version.num_non_empty_levels().saturating_sub(1) {
+                for file in version.overlapping(level, begin, end) {
+                    file.hints.suggested.get_or_init(|| ());
+                }
             }
-        }
+        });
         self.schedule(&mut tree);
         Ok(())
     }

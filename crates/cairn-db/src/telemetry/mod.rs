@@ -181,7 +181,7 @@ impl Telemetry {
     /// Queues a line of the info log for the next [`Telemetry::write_lines`].
     #[track_caller]
     pub(crate) fn log_later(&self, level: Level, message: impl fmt::Display) {
-        // Without a look at the level, for which a sink is called.
+        // The level is checked when the line is written: the check calls the sink.
         self.lines.lock().push_back(LogLine::new(level, message));
     }
 

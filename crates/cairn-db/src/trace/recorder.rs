@@ -146,9 +146,13 @@ impl QueryTrace {
         create: impl FnOnce() -> Result<Box<dyn TraceWriter>>,
     ) -> Result<()> {
         check_outside_writer()?;
+        // Declared before the guard, and so dropped after it if `create` panics: the destructor of a writer may use the
+        // database.
+        let mut before;
+        let mut sink = None;
         let mut active = self.active.lock();
         may_start()?;
-        let mut before = active.take();
+        before = active.take();
         let ended = match &mut before {
             Some(before) => {
                 self.on.store(false, Ordering::Relaxed);
@@ -157,7 +161,6 @@ impl QueryTrace {
             None => Ok(()),
         };
         // Not before: both traces may have the same file.
-        let mut sink = None;
         let started = self.begin(&mut active, &mut sink, context, options, create);
         // A sink of the info log may end the trace, and the destructor of a writer may use the database.
         drop(active);

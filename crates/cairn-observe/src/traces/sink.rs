@@ -11,8 +11,9 @@ use crate::logger::Logger;
 /// A destination of a trace.
 ///
 /// It is called by one thread at a time, with a lock of the trace held: it must not wait for another thread that uses
-/// the database. It is dropped without that lock. Operations on the database in a call are not traced, and writes fail with `Busy`. A destination of a
-/// block-cache or an I/O trace must not use the database at all, because its caller may hold any lock of it.
+/// the database. It is dropped without that lock. Operations on the database in a call are not traced, and writes fail
+/// with `Busy`. A destination of a block-cache or an I/O trace must not use the database at all, because its caller may
+/// hold any lock of it.
 pub trait TraceWriter: Send {
     /// Appends a record.
     ///

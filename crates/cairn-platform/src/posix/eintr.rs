@@ -2,8 +2,9 @@
 //!
 //! Signal handlers of the application, such as a profiler's, make slow calls fail with `EINTR`, mainly on
 //! network and user-space file systems. The call had no effect, and callers of this layer must not notice.
-//! Every call that may block goes through [`retry_on_eintr`], or [`retry_io`] if the standard library makes it. Those that
-//! an interruption makes begin again, and that are long, go through [`retry_briefly`].
+//! Every call that may block goes through [`retry_on_eintr`], or [`retry_io`] if the standard library makes it. The
+//! reservation of space, which can take longer than the interval of a profiler's signals and starts over after each,
+//! uses [`retry_briefly`].
 
 use std::io;
 
