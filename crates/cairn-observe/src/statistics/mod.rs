@@ -216,33 +216,33 @@ impl Statistics {
         let level = self.level.load(Ordering::Relaxed);
         let counts = level > StatsLevel::DisableAll as u8;
         if counts {
-            if self.inner.is_some() {
-                let mut change = Some(change);
-                self.update_both(level, &mut |update| {
-                    if let Some(change) = change.take() {
-                        change(update);
-                    }
-                });
-            } else {
-                match thread_slots::current() {
-                    Some(slot) => change(&Update {
-                        statistics: self,
-                        shard: self.shards.of_slot(slot),
-                        inner: None,
-                        level,
-                    }),
-                    None => self.update_by_core(level, change),
-                }
+            match thread_slots::current() {
+                Some(slot) if self.inner.is_none() => change(&Update {
+                    statistics: self,
+                    shard: self.shards.of_slot(slot),
+                    inner: None,
+                    level,
+                }),
+                _ => self.update_in_shard(level, change),
             }
         }
         counts
     }
 
-    /// [`Statistics::update`] for a thread without a slot.
+    /// [`Statistics::update`] for a thread without a slot, and of statistics that forward: in the shard of a core.
     #[inline(never)]
-    fn update_by_core(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
+    fn update_in_shard(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
+        let mut change = Some(change);
+        let mut change_once = |update: &Update<'_>| {
+            if let Some(change) = change.take() {
+                change(update);
+            }
+        };
+        if self.inner.is_some() {
+            return self.update_both(level, &mut change_once);
+        }
         let held = self.shards.of_core(cores::current());
-        change(&Update {
+        change_once(&Update {
             statistics: self,
             shard: held.shard(),
             inner: None,
