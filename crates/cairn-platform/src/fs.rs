@@ -59,9 +59,19 @@ pub fn parent(path: &Path) -> &Path {
 ///
 /// Those of [`FileSystem::sync_dir`] except `PermissionDenied`.
 pub fn sync_name(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
-    match fs.sync_dir(parent(path)) {
-        Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(false),
-        done => done.map(|()| true),
+    let is_denied = |done: &Result<()>| {
+        let error = done.as_ref().err();
+        error.and_then(Error::io_kind) == Some(ErrorKind::PermissionDenied)
+    };
+    let mut done = fs.sync_dir(parent(path));
+    if is_denied(&done) {
+        // A directory without permission refuses every attempt. A file system that refused the first one for another
+        // reason must not leave a database whose name can be lost.
+        done = fs.sync_dir(parent(path));
+    }
+    match is_denied(&done) {
+        true => Ok(false),
+        false => done.map(|()| true),
     }
 }
 
