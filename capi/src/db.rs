@@ -19,7 +19,11 @@ use crate::options::{
     AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
 
-/// The families of a database to open, which two C arrays specify. As in RocksDB, the default family is one of them.
+/// The families of an open, specified by two C arrays.
+///
+/// # Errors
+///
+/// `InvalidArgument` if the default family is not among them, as in RocksDB.
 ///
 /// # Safety
 ///

@@ -37,9 +37,7 @@ pub unsafe fn report_or<T>(
     otherwise: T,
     body: impl FnOnce() -> Result<T>,
 ) -> T {
-    let result =
-        catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
-    match result {
+    match caught(body) {
         Ok(value) => value,
         Err(error) => {
             // SAFETY: guaranteed by the caller.
@@ -49,10 +47,11 @@ pub unsafe fn report_or<T>(
     }
 }
 
-/// Runs `body` in a function that cannot report an error to C. A panic becomes an error.
-#[inline]
-pub(crate) fn caught(body: impl FnOnce()) -> Result<()> {
-    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| panicked(&*panic))
+/// Runs `body`. A panic becomes an error.
+// Inlined for the same reason as `report_or`.
+#[inline(always)]
+pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
 /// [`report_or`] that returns the type's default on an error.

@@ -2,9 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
-use cairn_options::{
-    CuckooTableOptions, DefaultCache, PlainEncodingType, PlainTableOptions, TableKind,
-};
+use cairn_options::{CuckooTableOptions, PlainEncodingType, PlainTableOptions, TableKind};
 
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{TABLE_FACTORY, rocksdb_options_t};
@@ -43,8 +41,7 @@ c_functions! {
             }
         };
         options.accept(TABLE_FACTORY);
-        options.family.table_factory = TableKind::Plain;
-        options.db.default_block_cache = Some(DefaultCache::default());
+        options.set_table_kind(TableKind::Plain);
         options.family.plain_table = PlainTableOptions {
             user_key_len,
             bloom_bits_per_key,
@@ -112,8 +109,7 @@ c_functions! {
         if let Some(table) = maybe(table_options.cast_const()) {
             let options = of_mut(opt);
             options.accept(TABLE_FACTORY);
-            options.family.table_factory = TableKind::Cuckoo;
-            options.db.default_block_cache = Some(DefaultCache::default());
+            options.set_table_kind(TableKind::Cuckoo);
             options.family.cuckoo_table = table.clone();
         }
     }

@@ -139,11 +139,14 @@ impl IteratorHandle {
     ) {
         // SAFETY: guaranteed by the caller.
         let (object, _mark) = unsafe { enter(handle) };
-        let moved = caught(|| match &mut object.cursor {
-            // The cached location is not read while the cursor moves.
-            Cursor::Family(iter) => family(iter),
-            Cursor::Joined(iter) => joined(iter),
-            Cursor::Refused(_) => {}
+        let moved = caught(|| {
+            match &mut object.cursor {
+                // The cached location is not read while the cursor moves.
+                Cursor::Family(iter) => family(iter),
+                Cursor::Joined(iter) => joined(iter),
+                Cursor::Refused(_) => {}
+            }
+            Ok(())
         });
         if let Err(error) = moved {
             object.cursor = Cursor::Refused(error);

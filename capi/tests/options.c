@@ -1,7 +1,7 @@
 /* Options: what is set is what is got, texts, presets, files, values that do not exist. */
 #include "check.h"
 
-/* The memory of the block cache of a database. */
+/* The usage of the block cache of a database in bytes. */
 static unsigned long long cached(rocksdb_t* db) {
   char* text = rocksdb_property_value(db, "rocksdb.block-cache-usage");
   CHECK(text != NULL);
@@ -10,16 +10,20 @@ static unsigned long long cached(rocksdb_t* db) {
   return bytes;
 }
 
+static rocksdb_options_t* creating(void) {
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  return o;
+}
+
 /* Databases that are opened with one options object, or with a copy of it, share a block cache if no other is set. A
    table factory has a new one. */
 static void check_default_caches(const char* dir) {
   static const char* const NAMES[] = {"one", "two", "copied", "other", "changed"};
   char* err = NULL;
-  rocksdb_options_t* o = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_t* o = creating();
   rocksdb_options_t* copy = rocksdb_options_create_copy(o);
-  rocksdb_options_t* other = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(other, 1);
+  rocksdb_options_t* other = creating();
   rocksdb_options_t* changed = rocksdb_options_create_copy(o);
   rocksdb_block_based_table_options_t* table = rocksdb_block_based_options_create();
   rocksdb_options_set_block_based_table_factory(changed, table);
@@ -35,12 +39,10 @@ static void check_default_caches(const char* dir) {
   unsigned long long before = cached(dbs[3]);
   rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
   rocksdb_readoptions_t* r = rocksdb_readoptions_create();
-  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
   static char value[100000];
   rocksdb_put(dbs[0], w, "k", 1, value, sizeof value, &err);
   CHECK_OK(err);
-  rocksdb_flush(dbs[0], f, &err);
-  CHECK_OK(err);
+  flush(dbs[0]);
   size_t len = 0;
   rocksdb_free(rocksdb_get(dbs[0], r, "k", 1, &len, &err));
   CHECK_OK(err);
@@ -59,15 +61,13 @@ static void check_default_caches(const char* dir) {
   rocksdb_options_destroy(changed);
   rocksdb_writeoptions_destroy(w);
   rocksdb_readoptions_destroy(r);
-  rocksdb_flushoptions_destroy(f);
 }
 
 /* A database is opened with families of which one is the default family. */
 static void check_default_family(const char* dir) {
   char* err = NULL;
   char* path = below(dir, "families");
-  rocksdb_options_t* o = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_t* o = creating();
   rocksdb_options_set_create_missing_column_families(o, 1);
   const char* names[] = {"default", "stones"};
   const rocksdb_options_t* options[] = {o, o};
@@ -95,12 +95,6 @@ static void check_default_family(const char* dir) {
   CHECK_ERROR(err, refused);
   rocksdb_options_destroy(o);
   free(path);
-}
-
-static rocksdb_options_t* creating(void) {
-  rocksdb_options_t* o = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(o, 1);
-  return o;
 }
 
 /* A database opens with these options, which are then freed. */
@@ -232,10 +226,7 @@ static void check_replaced_tables(const char* dir) {
   rocksdb_t* db = rocksdb_open(o, path, &err);
   CHECK_OK(err);
   put(db, "a", "1");
-  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
-  rocksdb_flush(db, flush, &err);
-  CHECK_OK(err);
-  rocksdb_flushoptions_destroy(flush);
+  flush(db);
   unsigned long long before = cached(db);
   rocksdb_readoptions_t* read = rocksdb_readoptions_create();
   CHECK_GET(db, read, "a", "1");
@@ -253,7 +244,7 @@ static void count_line(void* state, unsigned level, char* line, size_t len) {
   lines++;
 }
 
-/* Null changes nothing where RocksDB ignores it. */
+/* Setters that ignore null in RocksDB ignore it here. */
 static void check_ignored_nulls(const char* dir) {
   char* err = NULL;
   char* path = below(dir, "nulls");
@@ -283,14 +274,11 @@ static void check_ignored_nulls(const char* dir) {
   rocksdb_t* db = rocksdb_open(o, path, &err);
   CHECK_OK(err);
   CHECK(lines > 0);
-  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
   for (int round = 0; round < 2; round++) {
     put(db, "a", "1");
     put(db, "b", "2");
-    rocksdb_flush(db, flush, &err);
-    CHECK_OK(err);
+    flush(db);
   }
-  rocksdb_flushoptions_destroy(flush);
   rocksdb_compact_range(db, NULL, 0, NULL, 0);
   const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
   CHECK(rocksdb_livefiles_count(files) == 2);

@@ -253,7 +253,7 @@ fn print_row(
     }
 }
 
-/// The size of a batch, beyond its last entry, at which `load` writes it.
+/// The size in bytes from which `load` writes a batch, whatever its number of entries.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Loads a file into a database.

@@ -123,8 +123,8 @@ fn check_database(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result
     }
 }
 
-/// Opens the database for reading: the end of a log may be torn or lost in a crash, but an opening rejects the state before
-/// it if tables are ahead of that state, or a log is missing.
+/// Opens the database for reading. A crash may tear or lose the end of a log, which is no damage of the file; an open
+/// rejects the remaining logs if tables are ahead of them, or if a log is missing.
 fn check_opening(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<()> {
     let target = Target {
         db: dir.to_owned(),
@@ -135,7 +135,7 @@ fn check_opening(dir: &Path, options: &str, found: &mut Findings<'_>) -> Result<
     match target::open(&target, target::Use::Read) {
         Ok(db) => db.close(),
         Err(error) => match error.code() {
-            // The options of the database are not those of this command, such as its comparator.
+            // The command lacks an option of the database, such as its comparator.
             Code::InvalidArgument | Code::NotSupported => {
                 found.note(&format!("note: not opened for reading: {error}"))
             }
@@ -172,7 +172,7 @@ fn check_known(
     }
 }
 
-/// The most attempts to read the MANIFEST that CURRENT names.
+/// The maximum number of attempts to read the MANIFEST that CURRENT names.
 const TRIES: u32 = 10;
 
 /// Returns the number of the MANIFEST that CURRENT names, and the state that it describes.
@@ -286,13 +286,13 @@ fn check_missing(
     found: &mut Findings<'_>,
 ) -> Result<()> {
     let names: BTreeSet<FileName> = files.iter().map(|(_, name)| *name).collect();
-    let exists = |file: &FileName| names.contains(file);
+    let is_listed = |file: &FileName| names.contains(file);
     let mut missing = Vec::new();
     for family in &recovered.families {
         let tables = family.version.files().map(|(_, file)| file.number);
         missing.extend(
             tables
-                .filter(|number| !exists(&FileName::LegacyTable(*number)))
+                .filter(|number| !is_listed(&FileName::LegacyTable(*number)))
                 .map(FileName::Table),
         );
         missing.extend(
@@ -304,11 +304,11 @@ fn check_missing(
                 .map(FileName::Blob),
         );
     }
-    missing.retain(|file| !exists(file));
-    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    missing.retain(|file| !is_listed(file));
     if missing.is_empty() {
         return Ok(());
     }
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     let now = state(dir)?;
     for file in missing.into_iter().filter(|file| is_needed(&now, *file)) {
         found.damage(&Error::corruption(format!(
@@ -359,6 +359,7 @@ fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
     found.take(file_len(path), result)
 }
 
+/// Verifies a file called `name` on its own, without metadata from a MANIFEST.
 fn check_file(path: &Path, name: FileName, found: &mut Findings<'_>) -> Result<()> {
     match name {
         FileName::Table(_) | FileName::LegacyTable(_) => check_table(path, None),

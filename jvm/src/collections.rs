@@ -1,4 +1,4 @@
-//! Arrays of objects, lists, maps and boxed numbers of Java.
+//! Java's object arrays, lists, maps and boxed numbers.
 
 use jni_sys::{jint, jlong, jvalue};
 

@@ -8,8 +8,8 @@
 //!     descriptor (`build.rs` derives the parameters from it).
 //! J3. No function of the environment except those that the specification allows is called while an exception is
 //!     pending: each call that may throw is followed by [`Env::check`].
-//! J4. A program does not write to a direct buffer during a native method that uses it, neither in Java nor by another
-//!     native method. A native method refers to the content of a buffer only until it returns.
+//! J4. A program does not write to a direct buffer while a native method uses it, neither in Java nor through another
+//!     native method. A native method does not refer to the content of a buffer after it returns.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -895,7 +895,7 @@ impl Drop for Global {
     }
 }
 
-/// A direct buffer, which lives at least as long.
+/// A direct `ByteBuffer`, kept alive by a global reference.
 pub struct Buffer {
     data: *mut u8,
     capacity: usize,
@@ -908,12 +908,12 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// The number of bytes.
+    /// The capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The bytes `[from, to)`, as far as the buffer has them. The caller uses them only until the method returns.
+    /// The bytes `[from, to)`, clamped to the capacity. Valid until the native method returns (J4).
     pub fn bytes(&self, from: usize, to: usize) -> &[u8] {
         let to = to.min(self.capacity);
         let from = from.min(to);

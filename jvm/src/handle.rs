@@ -18,7 +18,7 @@ struct Cell<T> {
     kind: Option<TypeId>,
     /// Destroys a cell of this type.
     destroy: fn(jlong) -> Outcome<()>,
-    /// What other threads may use while one thread changes the object.
+    /// State that other threads may use while one thread changes the object.
     shared: Option<Shared>,
     object: T,
 }
@@ -31,7 +31,7 @@ pub fn create<T: 'static>(object: T) -> jlong {
     cell_of(object, None)
 }
 
-/// Creates a handle of `object` and of what other threads may use while one thread changes the object.
+/// Creates a handle of `object` and of `shared`, which other threads may use while one thread changes the object.
 pub fn create_with<T: 'static, S: Any + Send + Sync>(object: T, shared: S) -> jlong {
     cell_of(object, Some(Box::new(shared)))
 }
@@ -99,8 +99,8 @@ pub fn of_mut<'a, T: 'static>(handle: jlong) -> Outcome<&'a mut T> {
     cell(handle).map(|cell| unsafe { &mut (*cell).object })
 }
 
-/// What [`create_with`] was given beside an object, which another thread may be changing; `None` if `create` made the
-/// handle.
+/// The `shared` that was passed to [`create_with`], also while another thread changes the object; `None` if the handle
+/// has none of type `S`.
 pub fn shared_of<'a, T: 'static, S: 'static>(handle: jlong) -> Outcome<Option<&'a S>> {
     let cell = cell::<T>(handle)?;
     // SAFETY: the cell is live (H1), and this part is never changed. No reference to the object is made.

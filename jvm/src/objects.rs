@@ -635,7 +635,7 @@ pub fn new_statistics_without_of(
     ))
 }
 
-/// The histograms with the numbers in an array. Those of other releases, which Cairn does not have, are left out.
+/// The histograms with RocksJava's `numbers`. Numbers that Cairn does not have are skipped.
 fn histograms(env: Env, numbers: ByteArray) -> Outcome<Vec<Histogram>> {
     let numbers = env.all_bytes(numbers)?;
     let known = numbers

@@ -119,33 +119,33 @@ impl AllOptions {
 /// The object of `ReadOptions`: the options, and the handles that its getters return.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// The options without those that are slices; see [`ReadOptions::current`].
+    /// The options except the slices, which [`ReadOptions::current`] adds.
     pub options: cairn_options::ReadOptions,
     snapshot: jlong,
-    upper: Given,
-    lower: Given,
-    timestamp: Given,
-    start_timestamp: Given,
+    upper: SliceOption,
+    lower: SliceOption,
+    timestamp: SliceOption,
+    start_timestamp: SliceOption,
     /// `managed`, which RocksDB no longer has.
     pub managed: bool,
 }
 
-/// A slice in read options. As in RocksDB, a read uses the content that the slice then has.
+/// An option of a read that is a slice. As in RocksDB, each read uses the content of the slice at that time.
 #[derive(Clone, Default)]
-struct Given {
+struct SliceOption {
     /// For the getter only: Java may have closed it.
     handle: jlong,
     slice: Option<Slice>,
 }
 
-impl Given {
+impl SliceOption {
     fn bytes(&self) -> Option<Vec<u8>> {
         self.slice.as_ref().map(|slice| slice.bytes().to_vec())
     }
 }
 
 impl ReadOptions {
-    /// The options of an iterator that is created now.
+    /// The options for an iterator, with the current content of the slices.
     pub fn current(&self) -> Cow<'_, cairn_options::ReadOptions> {
         let mut options = self.for_lookup();
         if self.upper.slice.is_some() || self.lower.slice.is_some() {
@@ -159,7 +159,7 @@ impl ReadOptions {
         options
     }
 
-    /// The options of a lookup of keys, which has no bounds.
+    /// The options for a point lookup, which has no bounds, with the current timestamp.
     #[inline]
     pub fn for_lookup(&self) -> Cow<'_, cairn_options::ReadOptions> {
         match self.timestamp.slice {
@@ -270,7 +270,7 @@ macro_rules! bounds {
                 0 => None,
                 handle => Some(crate::handle::of::<Slice>(handle)?.clone()),
             };
-            options.$get = Given { handle, slice };
+            options.$get = SliceOption { handle, slice };
             Ok(())
         }
         pub fn $get(_env: Env, options: Ref<ReadOptions>) -> jlong {

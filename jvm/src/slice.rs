@@ -8,23 +8,23 @@ use jni_sys::{jint, jlong};
 use crate::env::{Buffer, ByteArray, ByteBuffer, Env, JString, Object, Outcome, illegal};
 use crate::handle::{New, Ref};
 
-/// The object of a slice: a part of some memory. Clones share both, so that read options follow the slices that were
-/// set in them, also after Java has closed them.
+/// The object of a slice: a range of some memory. Clones share the memory and the range, so read options see later
+/// changes of the slices that were set in them, and keep them after Java has closed them.
 #[derive(Clone)]
 pub struct Slice(Arc<Content>);
 
 struct Content {
     memory: Memory,
-    /// The place of the first byte.
+    /// The offset of the first byte.
     from: AtomicUsize,
-    /// The place after the last byte, at most the length of the memory.
+    /// The offset after the last byte, at most the length of the memory.
     to: AtomicUsize,
 }
 
 enum Memory {
     /// A copy of bytes.
     Owned(Vec<u8>),
-    /// A direct buffer, which is kept alive: neither Java's `DirectSlice` nor its `ReadOptions` refers to it.
+    /// A direct buffer. Nothing else keeps it alive: neither Java's `DirectSlice` nor its `ReadOptions` refers to it.
     Direct(Buffer),
 }
 
@@ -67,14 +67,14 @@ impl Slice {
         Ok(New(slice))
     }
 
-    /// The places of the first byte and after the last one. They are in order even if threads change both at once.
+    /// The offsets of the first byte and after the last one, in order even if threads change both concurrently.
     fn range(&self) -> (usize, usize) {
         // Relaxed: both are clamped to the memory; a concurrent change is seen before or after.
         let to = self.0.to.load(Relaxed);
         (self.0.from.load(Relaxed).min(to), to)
     }
 
-    /// The bytes. The caller uses them only until the native method returns: Java may then change a direct buffer.
+    /// The bytes. Valid until the native method returns: then Java may change a direct buffer (J4).
     pub fn bytes(&self) -> &[u8] {
         let (from, to) = self.range();
         match &self.0.memory {
@@ -96,7 +96,7 @@ impl Slice {
         self.0.from.store(from.saturating_add(len).min(to), Relaxed);
     }
 
-    /// Makes the slice empty for good.
+    /// Makes the slice empty; a later `set_len` has no effect.
     fn clear(&self) {
         let end = self.0.memory.len();
         self.0.from.store(end, Relaxed);

@@ -128,7 +128,7 @@ pub fn begin_with(
 fn restart(handle: jlong, mut new: Txn) -> Outcome<jlong> {
     let old = of_mut::<Txn>(handle)?;
     new.adopt_handles(old)?;
-    new.announce(handle)?;
+    new.publish(handle)?;
     *old = new;
     Ok(handle)
 }
@@ -253,7 +253,7 @@ pub fn prepared(env: Env, db: Ref<Database>) -> Outcome<LongArray> {
     env.long_array(&db.transactions.prepared())
 }
 
-/// A `long[]` of the ids of transactions.
+/// A `long[]` of transaction ids.
 pub fn ids(env: Env, ids: &[u64]) -> Outcome<LongArray> {
     let ids: Vec<jlong> = ids.iter().map(|id| *id as jlong).collect();
     env.long_array(&ids)

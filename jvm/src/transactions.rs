@@ -1,4 +1,5 @@
-//! What the transactions of a database share: a clock, the locks, and the register of those with a name and a handle.
+//! State shared by the transactions of a database: a clock, the locks, and a registry of the transactions that have a
+//! name and a handle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use jni_sys::jlong;
 /// See the module's documentation.
 pub struct Transactions {
     pub clock: Arc<dyn Clock>,
-    /// The database with their locks, if they take any.
+    /// The owner of the locks; `None` if the transactions take none.
     locking: Option<TransactionDb>,
     named: Mutex<BTreeMap<Vec<u8>, Named>>,
 }
@@ -33,7 +34,7 @@ impl Transactions {
         }
     }
 
-    /// The key for which the transaction `id` waits, and the holders of its lock.
+    /// The key whose lock the transaction `id` waits for, and the holders of that lock.
     pub fn waits_for(&self, id: u64) -> Option<LockStatus> {
         self.locking.as_ref()?.waits_for(id)
     }

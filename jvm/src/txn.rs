@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_db::{Db, Family, Snapshot, Value, WriteBatch};
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Mutex;
-use cairn_txn::{Owner, Transaction, TransactionState};
+use cairn_txn::{LockObserver, Transaction, TransactionState};
 use cairn_types::{Error, Result};
 use jni_sys::{jint, jlong, jvalue};
 
@@ -89,15 +89,15 @@ pub struct Txn {
     commit_time: jlong,
 }
 
-/// A transaction as other threads see it while one thread uses the object, which it may replace.
-struct Waiter(Mutex<Seen>);
+/// The part of a transaction that other threads can read while one thread uses or replaces the [`Txn`].
+struct Waiter(Mutex<LockState>);
 
-/// The owner of its locks, unless it is optimistic, and what it shares with the other transactions of the database.
-type Seen = (Option<Arc<Owner>>, Arc<Transactions>);
+/// The transaction's lock requests (`None` if it is optimistic), and the state that all transactions of the database share.
+type LockState = (Option<LockObserver>, Arc<Transactions>);
 
 /// Creates the handle of a transaction.
 pub fn create(txn: Txn) -> jlong {
-    let waiter = Waiter(Mutex::new(txn.seen()));
+    let waiter = Waiter(Mutex::new(txn.lock_state()));
     create_with(txn, waiter)
 }
 
@@ -125,16 +125,16 @@ impl Txn {
         }
     }
 
-    /// What other threads see.
-    fn seen(&self) -> Seen {
-        let owner = self.txn.as_ref().and_then(Transaction::owner);
-        (owner.cloned(), self.shared.clone())
+    /// The state for the handle's [`Waiter`].
+    fn lock_state(&self) -> LockState {
+        let locks = self.txn.as_ref().and_then(Transaction::lock_observer);
+        (locks, self.shared.clone())
     }
 
-    /// Lets other threads see this transaction as that of `handle`.
-    pub fn announce(&self, handle: jlong) -> Outcome<()> {
-        if let Some(Waiter(seen)) = shared_of::<Txn, Waiter>(handle)? {
-            *seen.lock() = self.seen();
+    /// Publishes this transaction to other threads, before it replaces the object of `handle`.
+    pub fn publish(&self, handle: jlong) -> Outcome<()> {
+        if let Some(Waiter(state)) = shared_of::<Txn, Waiter>(handle)? {
+            *state.lock() = self.lock_state();
         }
         Ok(())
     }
@@ -501,8 +501,8 @@ pub fn get_for_update_direct(
     }
 }
 
-/// The array of the values that `found` reads, preferably one at a time: values pin their blocks. As in RocksJava, an
-/// error is a null value.
+/// A `byte[][]` of values; null for a missing value and, as in RocksJava, for an error. A value pins its block, so a lazy
+/// iterator keeps one block pinned at a time.
 fn values(
     env: Env,
     found: impl ExactSizeIterator<Item = Result<Option<Value>>>,
@@ -881,12 +881,12 @@ pub fn state(_env: Env, txn: Ref<Txn>) -> Outcome<i8> {
     Ok(txn.get()?.state() as i8)
 }
 
-/// The key for which the transaction waits in another thread, or else the last whose lock it did not get in time, and the
-/// transactions that hold or held its lock; an empty key and no transactions, if there is none. The object is not used,
-/// because that thread has it.
+/// The key whose lock the transaction waits for in another thread, or else the key of its last lock timeout, with the
+/// ids of the transactions that hold or held that lock; an empty key and no ids if there is neither. Reads only the
+/// [`Waiter`], because the waiting thread uses the object.
 pub fn waiting(env: Env, handle: jlong) -> Outcome<Object> {
-    let seen = shared_of::<Txn, Waiter>(handle)?.map(|Waiter(seen)| seen.lock().clone());
-    let found = seen.and_then(|(owner, shared)| waits_for(&*owner?, &shared));
+    let state = shared_of::<Txn, Waiter>(handle)?.map(|Waiter(state)| state.lock().clone());
+    let found = state.and_then(|(locks, shared)| waits_for(&locks?, &shared));
     let (family, key, holders) = found.unwrap_or_default();
     let (key, holders) = (key_text(env, &key)?, ids(env, &holders)?);
     env.create(
@@ -902,14 +902,14 @@ pub fn waiting(env: Env, handle: jlong) -> Outcome<Object> {
     )
 }
 
-/// The family, the key and the other holders of the lock for which `owner` waits, or for which its last wait timed out.
-fn waits_for(owner: &Owner, shared: &Transactions) -> Option<(u32, Vec<u8>, Vec<u64>)> {
-    if let Some(mut lock) = shared.waits_for(owner.id) {
-        // One that waits to make its shared lock exclusive is itself a holder.
-        lock.holders.retain(|holder| *holder != owner.id);
+/// The family, the key and the other holders of the lock that a transaction waits for, or of its last lock timeout.
+fn waits_for(locks: &LockObserver, shared: &Transactions) -> Option<(u32, Vec<u8>, Vec<u64>)> {
+    if let Some(mut lock) = shared.waits_for(locks.id()) {
+        // A transaction that waits to upgrade its shared lock is itself a holder.
+        lock.holders.retain(|holder| *holder != locks.id());
         return Some((lock.family, lock.key, lock.holders));
     }
-    let timeout = owner.last_timeout()?;
+    let timeout = locks.last_timeout()?;
     Some((timeout.family, timeout.key, timeout.holders))
 }
 

@@ -703,7 +703,7 @@ public final class Behaviour {
     }
   }
 
-  /** Properties are maps of their own names; those that are only texts have none. */
+  /** Properties with named parts are returned as maps; the others are not found. */
   private static void propertiesAsMaps(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
          RocksDB db = RocksDB.open(options, path); FlushOptions flush = new FlushOptions()) {
@@ -769,7 +769,7 @@ public final class Behaviour {
     return new String(copy);
   }
 
-  /** A direct slice has any length up to the end of its buffer, also one that it did not have before. */
+  /** The length of a direct slice can be set to any value up to the end of its buffer, also to a larger one. */
   private static void lengthsOfDirectSlices(final String path) throws Exception {
     final ByteBuffer zeroed = ByteBuffer.allocateDirect(8);
     try (DirectSlice slice = new DirectSlice(zeroed)) {
@@ -877,7 +877,7 @@ public final class Behaviour {
     }
   }
 
-  /** An iterator has the bounds that the slices of its options contain when it is created. */
+  /** An iterator takes its bounds from the content of the slices at the time of its creation. */
   private static void boundsOfReusedSlices(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
          TransactionDBOptions locking = new TransactionDBOptions();
@@ -925,7 +925,7 @@ public final class Behaviour {
     }
   }
 
-  /** Another thread sees the key for which a transaction waits, and the transactions that hold its lock. */
+  /** Another thread can read the key that a transaction waits for and the ids of the holders of its lock. */
   private static void waitingTransactions(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
          TransactionDBOptions locking = new TransactionDBOptions();
@@ -959,7 +959,7 @@ public final class Behaviour {
       check(Arrays.equals(ids, new long[] {id}), "the holders " + Arrays.toString(ids));
       check(waits.getKey().equals("k") && waits.getColumnFamilyId() == 0, "the key " + waits.getKey());
       check(waiter.getWaitingTxns().getTransactionIds().length == 0, "it has the lock");
-      // A lock that it did not get in time is kept.
+      // The lock of the last timeout is still reported.
       for (final long timeout : new long[] {0, 1}) {
         try (Transaction late = db.beginTransaction(write, new TransactionOptions().setLockTimeout(timeout))) {
           fails(RocksDBException.class, "locked by another transaction", () -> late.put(bytes("k"), bytes("3")));
@@ -987,8 +987,8 @@ public final class Behaviour {
   }
 
   /**
-   * Regression: a change through a family of another database was accepted, and made in one of the two, depending on the
-   * call and the kind of the database.
+   * Regression: a change through a family of another database was accepted, and changed one of the two databases, depending
+   * on the method and the kind of database.
    */
   private static void familiesOfAnotherDatabase(final String path) throws Exception {
     for (int kind = 0; kind < 3; kind++) {
@@ -1367,7 +1367,7 @@ public final class Behaviour {
     }
   }
 
-  /** The number of threads for background work is also that of the environment. */
+  /** setIncreaseParallelism also sizes the thread pools of the environment. */
   private static void parallelism(final String path) {
     final Env env = Env.getDefault();
     try (Options options = new Options(); DBOptions db = new DBOptions()) {
@@ -1522,8 +1522,8 @@ public final class Behaviour {
   }
 
   /**
-   * Statistics forward to other ones what they count; taken tickers are set there too, a reset is not. Ignored histograms
-   * get no times.
+   * Statistics forward their counts to the inner ones. getAndResetTickerCount resets the inner ticker too; reset does
+   * not. Ignored histograms record no times.
    */
   private static void statisticsThatForward(final String path) throws Exception {
     final EnumSet<HistogramType> ignored = EnumSet.of(HistogramType.DB_GET, HistogramType.BYTES_PER_READ);

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cairn::{
-    Code, Family as RustFamily, KeyOrder, Range, ReadOptions, Value, WriteBatch, WriteOptions,
-};
+use cairn::{Code, Family as RustFamily, KeyOrder, Range, ReadOptions, Value, WriteBatch};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -339,18 +337,16 @@ impl Space {
         let cell: &FamilyCell = &cell;
         let family = cell.borrow_dependent();
         let (key, value): (&[u8], &[u8]) = (&key, &value);
-        let written = py.detach(|| match (&**cell.borrow_owner(), &special) {
+        let written = py.detach(|| match (&**cell.borrow_owner(), special) {
             (Engine::Plain(_), None) => family.put(key, value),
-            (Engine::Plain(_), Some(options)) => family.put_with(key, value, options),
+            (Engine::Plain(_), Some(options)) => family.put_with(key, value, &options),
             (Engine::Locking(db), options) => {
-                let default = WriteOptions::default();
-                db.put_in(family, key, value, options.as_ref().unwrap_or(&default))
+                db.put_in(family, key, value, &options.unwrap_or_default())
             }
             (Engine::Optimistic(db), options) => {
                 let mut batch = WriteBatch::new();
                 batch.put_in(family, key, value);
-                let default = WriteOptions::default();
-                db.write(&batch, options.as_ref().unwrap_or(&default))
+                db.write(&batch, &options.unwrap_or_default())
             }
         });
         written.map_err(|error| raise(py, error))

@@ -155,7 +155,7 @@ impl Bridge {
         let ready = std::mem::take(&mut *self.queue.ready.lock());
         let mut outcome = Ok(());
         for task in ready {
-            // The remaining tasks must still run: they have left the queue.
+            // After an error the remaining tasks still run, because they are no longer in the queue.
             let done = task.go_on(py);
             outcome = outcome.and(done);
         }

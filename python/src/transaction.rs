@@ -401,12 +401,12 @@ impl Transaction {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Scan> {
         let space = family.unwrap_or(self.db.bind(py)).get();
-        // Before the scan is registered with its own database.
+        // Checked here, before the scan is registered with the database of `family`.
         if !Arc::ptr_eq(&space.shared, &self.shared) {
             return Err(invalid("family: it belongs to another database"));
         }
         let mut options = space.range_options((start, stop, prefix), None, options)?;
-        // Each chunk seeks the last key of the one before, whose prefix need not be that of the next.
+        // Each chunk begins with a seek to the last key of the chunk before, and may continue with other prefixes.
         options.total_order_seek |= !options.prefix_same_as_start;
         let family = space.cell()?.clone();
         let of_transaction = self.with(py, |transaction| Ok(transaction.snapshot()))?;

@@ -12,7 +12,7 @@ use cairn_options::struct_options::{FifoCompactionOptions, UniversalCompactionOp
 use cairn_options::text::unbraced;
 use cairn_options::{
     CompactRangeOptions, DbOptions, DefaultCache, FamilyOptions, FlushOptions, ReadOptions,
-    TableOptions, WriteOptions,
+    TableKind, TableOptions, WriteOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Error, Result};
@@ -31,7 +31,7 @@ pub mod table_scalars;
 
 /// The option that each setter of a kind of table changes.
 pub const TABLE_FACTORY: &str = "table_factory";
-/// The options of block-based tables in a text.
+/// The name under which a text sets options of block-based tables.
 const BLOCK_BASED_TABLES: &str = "block_based_table_factory";
 
 /// Options, the invalid values passed to setters, and the options that have no effect.
@@ -45,7 +45,7 @@ pub struct Checked<T> {
 /// An option whose last value is invalid.
 #[derive(Clone)]
 struct Refusal {
-    /// The option whose value is an object with this option.
+    /// The option whose value is a struct with `option` as a member, if there is one.
     group: Option<&'static str>,
     option: &'static str,
     /// The value, if it is a single number.
@@ -67,7 +67,7 @@ impl Refusal {
         match self.group {
             None if option == TABLE_FACTORY => name == TABLE_FACTORY,
             None => sets(name, value, option),
-            // An object replaces all options of tables, the name of these tables none.
+            // `{...}` replaces all options of the tables; the mere name of the factory replaces none.
             Some(TABLE_FACTORY) if name == TABLE_FACTORY => value != "BlockBasedTable",
             Some(TABLE_FACTORY) => [TABLE_FACTORY, BLOCK_BASED_TABLES]
                 .iter()
@@ -141,7 +141,7 @@ impl<T> Checked<T> {
         }
     }
 
-    /// Records that a text has given these valid values to options.
+    /// Records that a text has set options to these valid values.
     fn accept_texts(&mut self, values: &[(&str, &str)]) {
         self.refused.retain(|refusal| {
             let mut values = values.iter();
@@ -204,6 +204,12 @@ impl AllOptions {
     /// The file system, clock and threads; the default environment if none is set.
     pub fn world(&self) -> World {
         self.world.clone().unwrap_or_else(World::posix)
+    }
+
+    /// Sets the format of new tables. As in RocksDB, each table factory has its own default cache.
+    pub fn set_table_kind(&mut self, kind: TableKind) {
+        self.family.table_factory = kind;
+        self.db.default_block_cache = Some(DefaultCache::default());
     }
 }
 
@@ -327,9 +333,8 @@ c_functions! {
         if let Some(table) = crate::handle::maybe(table_options.cast_const()) {
             let options = of_mut(opt);
             options.inherit(TABLE_FACTORY, table);
-            options.family.table_factory = cairn_options::TableKind::BlockBased;
+            options.set_table_kind(TableKind::BlockBased);
             options.family.table = table.value.clone();
-            options.db.default_block_cache = Some(DefaultCache::default());
         }
     }
     /// Sets the options of universal compaction, which are copied.

@@ -40,7 +40,7 @@ impl Page<'_> {
         writeln!(self.out, "{text}").map_err(|error| Error::io_text(format!("print: {error}")))
     }
 
-    /// Writes a text of [`from_bytes`] as its bytes, and ends the line.
+    /// Writes a line with the bytes that [`from_bytes`] turned into `text`.
     fn raw_line(&mut self, text: &str) -> Result<()> {
         let mut line = to_bytes(text.trim_end()).into_owned();
         line.push(b'\n');

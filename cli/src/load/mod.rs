@@ -72,7 +72,7 @@ pub fn entries<'a>(
     }
 }
 
-/// The mark with which some programs begin a file in UTF-8.
+/// The byte order mark that some programs write at the start of a UTF-8 file.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Parses CSV: the first field is the key, the second the value.
@@ -99,7 +99,7 @@ fn quoted(input: impl Read, header: bool) -> impl Iterator<Item = Result<Entry>>
         }
         Some(
             record?
-                .map_err(csv_error)
+                .map_err(|error| Error::invalid_argument(error.to_string()))
                 .and_then(|record| match (record.get(0), record.get(1)) {
                     (Some(key), Some(value)) => Ok(Entry {
                         family: None,
@@ -118,10 +118,6 @@ fn quoted(input: impl Read, header: bool) -> impl Iterator<Item = Result<Entry>>
     })
 }
 
-fn csv_error(error: csv::Error) -> Error {
-    Error::invalid_argument(error.to_string())
-}
-
 /// The position of a byte in CSV.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -132,13 +128,13 @@ enum Place {
     AfterQuote,
 }
 
-/// A reader of CSV that notes whether it ends within quotes, which the parser does not report.
+/// Passes CSV through, and detects an unclosed quote at the end, which the parser does not report.
 struct Quotes<R> {
     input: R,
     place: Place,
-    /// The number of bytes of a byte order mark that begin the input.
+    /// The number of leading bytes that match the byte order mark; its length once the first field has begun.
     marked: usize,
-    /// Set at the end.
+    /// Set at the end of the input: true if it is within quotes.
     is_cut: Rc<Cell<bool>>,
 }
 
@@ -239,7 +235,7 @@ fn from_tsv(line: &[u8]) -> std::result::Result<Entry, String> {
 
 /// Parses an object with `key` and `value`, or with `k` and `v` in hexadecimal.
 fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
-    // The members as they are: a number parsed and printed again may be another.
+    // Members are kept as text: a number that is parsed and printed may change.
     let object: BTreeMap<String, &RawValue> =
         serde_json::from_slice(line).map_err(|error| error.to_string())?;
     if object.contains_key("cols") || object.contains_key("ts") {

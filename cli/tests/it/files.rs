@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_options::{CompactRangeOptions, FamilyOptions};
@@ -116,13 +116,6 @@ fn files_in_other_directories_are_verified() {
         refused(&verify[..3]).contains("refers to 00"),
         "the paths are not recorded"
     );
-    let only = |dir: &Path, kind: &str| {
-        let files = fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let mut files = files.filter(|path| path.extension().is_some_and(|end| end == kind));
-        files.next().unwrap()
-    };
     let damaged = |path: &Path, at: usize| {
         let intact = fs::read(path).unwrap();
         let mut bytes = intact.clone();
@@ -197,7 +190,7 @@ fn only_damage_is_reported() {
     );
 }
 
-/// Regression: the interrupted append of a MANIFEST was damage; it is, if complete records follow it.
+/// Regression: a torn tail of a MANIFEST was reported as damage. It is one only if complete records follow.
 #[test]
 fn a_torn_manifest_is_intact() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,6 +220,14 @@ fn a_torn_manifest_is_intact() {
     assert!(refused(&["verify", text(&manifest)]).contains("1 damage"));
 }
 
+/// The file in `dir` with the extension `kind`.
+fn only(dir: &Path, kind: &str) -> PathBuf {
+    let files = fs::read_dir(dir).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|end| end == kind));
+    file.unwrap()
+}
+
 fn file_len(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
@@ -237,8 +238,8 @@ fn shorten(path: &Path, by: u64) {
     file.set_len(file_len(path) - by).unwrap();
 }
 
-/// Regression: a database without a part of its logs was intact, though tables were ahead of them and every opening
-/// rejected it.
+/// Regression: a database that had lost a part of its logs was reported as intact, although every open rejected it because
+/// its tables were ahead of the logs.
 #[test]
 fn logs_that_an_opening_rejects_are_damage() {
     let dir = tempfile::tempdir().unwrap();
@@ -309,9 +310,7 @@ fn a_directory_with_the_name_of_a_log_does_not_hide_damage() {
     printed(&["put", "--db", text(&db), "--create", "a", "1"]);
     printed(&["flush", "--db", text(&db)]);
     fs::create_dir(db.join("000999.log")).unwrap();
-    let files = fs::read_dir(&db).unwrap();
-    let mut files = files.map(|entry| entry.unwrap().path());
-    let table = files.find(|path| text(path).ends_with(".sst")).unwrap();
+    let table = only(&db, "sst");
     let mut bytes = fs::read(&table).unwrap();
     bytes[3] ^= 1;
     fs::write(&table, bytes).unwrap();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cairn_format::checksum::crc32c_extend;
+use cairn_observe::logger::Logger;
 use cairn_platform::fs::{
     Access, FileMode, missing_dirs, remove_if_there, sync_name, unsynced_name,
 };
@@ -173,19 +174,16 @@ fn create_with(
     done
 }
 
-/// Creates a directory and its missing parents. With `sync`, the new names are durable, except those for which `warn` is
-/// called.
-pub(crate) fn create_dir(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    sync: bool,
-    warn: impl Fn(&str),
-) -> Result<()> {
+/// Creates a directory and its missing parents. With `sync`, the new names are durable, except those that `info` gets a
+/// warning about.
+pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, sync: bool, info: &Logger) -> Result<()> {
     let missing = missing_dirs(fs, dir)?;
     fs.create_dir_all(dir)?;
-    for new in missing.into_iter().filter(|_| sync) {
-        if !sync_name(fs, new)? {
-            warn(&unsynced_name(new));
+    if sync {
+        for new in missing {
+            if !sync_name(fs, new)? {
+                info.warn(unsynced_name(new));
+            }
         }
     }
     Ok(())

@@ -388,7 +388,7 @@ impl Creation {
             if core.catalog.lock().is_empty() {
                 // The process that created the directory may have ended before it synced the name.
                 if !sync_name(fs, core.dir())? {
-                    core.warn(&unsynced_name(core.dir()));
+                    core.info.warn(unsynced_name(core.dir()));
                 }
             }
         }

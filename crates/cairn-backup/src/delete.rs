@@ -111,7 +111,7 @@ pub(crate) fn collect_before(change: &mut Change<'_>, private: &Path) -> Result<
 }
 
 fn warn(core: &Core, error: &Error) {
-    core.warn(&format!(
+    core.info.warn(format_args!(
         "files that no backup lists could not all be removed; the next change tries again: {error}"
     ));
 }

@@ -29,7 +29,7 @@ pub(crate) struct Core {
     /// The environment of the directory of backups.
     pub(crate) world: World,
     pub(crate) options: BackupEngineOptions,
-    info: Logger,
+    pub(crate) info: Logger,
     pub(crate) backup_limiter: Option<Arc<RateLimiter>>,
     pub(crate) restore_limiter: Option<Arc<RateLimiter>>,
     pub(crate) catalog: Mutex<Catalog>,
@@ -80,10 +80,7 @@ impl Core {
                 .clone()
                 .unwrap_or_else(|| world.clone()),
             options: options.clone(),
-            info: options
-                .info_log
-                .clone()
-                .map_or_else(Logger::silent, Logger::to),
+            info: logger(options),
             backup_limiter: limiter(&options.backup_rate_limiter, options.backup_rate_limit),
             restore_limiter: limiter(&options.restore_rate_limiter, options.restore_rate_limit),
             catalog: Mutex::default(),
@@ -131,11 +128,6 @@ impl Core {
     /// The file system of the directory of backups.
     pub(crate) fn fs(&self) -> &dyn FileSystem {
         &*self.world.fs
-    }
-
-    /// Writes a warning to the info log.
-    pub(crate) fn warn(&self, text: &str) {
-        self.info.warn(format_args!("{text}"));
     }
 
     /// The directory of backups.
@@ -449,14 +441,16 @@ impl std::fmt::Debug for BackupEngine {
     }
 }
 
+/// The info log of an engine.
+fn logger(options: &BackupEngineOptions) -> Logger {
+    let sink = options.info_log.clone();
+    sink.map_or_else(Logger::silent, Logger::to)
+}
+
 /// Creates the directory of backups and its subdirectories. The names in it become durable with the first backup.
 fn create_dirs(fs: &dyn FileSystem, options: &BackupEngineOptions) -> Result<()> {
     let dir = &options.backup_dir;
-    create_dir(fs, dir, options.sync, |text| {
-        if let Some(sink) = &options.info_log {
-            Logger::to(sink.clone()).warn(format_args!("{text}"));
-        }
-    })?;
+    create_dir(fs, dir, options.sync, &logger(options))?;
     let shared = match options.share_files_with_checksum {
         true => backup::SHARED_CHECKSUM_DIR,
         false => backup::SHARED_DIR,

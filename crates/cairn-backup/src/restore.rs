@@ -96,7 +96,7 @@ pub(crate) fn restore(
     check_complete(core, &backup)?;
     let fs = &*core.db_world.fs;
     for dir in [db_dir, wal_dir] {
-        create_dir(fs, dir, core.options.sync, |text| core.warn(text))?;
+        create_dir(fs, dir, core.options.sync, &core.info)?;
         check_outside_backups(core, dir)?;
     }
     let target = Target {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use cairn_observe::Logger;
 use cairn_observe::traces::{BlockCacheTracer, IoTracer};
+use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Clock, Io, Process, World};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -40,6 +41,13 @@ pub enum Follows {
     Copies,
 }
 
+/// Returns the number of a new opening; see [`DbContext`].
+pub(crate) fn next_opening() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: the number orders no other access.
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// Constants of an open database.
 pub(crate) struct DbContext {
     /// The database directory.
@@ -53,6 +61,8 @@ pub(crate) struct DbContext {
     pub(crate) db_id: String,
     /// The session id of this opening; tables record it.
     pub(crate) session_id: String,
+    /// The number of this opening, from 1; no other one in the process has it.
+    pub(crate) number: u64,
     /// The host name; tables record it.
     pub(crate) host_id: String,
     /// The time of the opening, in nanoseconds of the monotonic clock.

@@ -150,7 +150,7 @@ impl Position {
         news.map(drop)
     }
 
-    /// The logs are not those that were read, and have to be read from their beginning.
+    /// Records that the logs are not those that were read, and have to be read from their beginning.
     fn note_replaced(&mut self) {
         self.is_half = true;
         self.is_replaced = true;

@@ -4,10 +4,10 @@
 //! the last whole record of a growing log: nothing, zeros, a part of a record, a hidden record, or the content of the
 //! log that used the file before. All of these end a read, and the next one continues there.
 //!
-//! A restored primary may write another log with the same number, while the reader still has the deleted file. Each catch-up therefore opens the logs that are held again, and compares the last bytes that were
-//! read: if they are others, all logs are read from their beginning. Otherwise the reader continues in the file that is
-//! there now, because two logs may begin with the same records. A log without a file was deleted or recycled, and keeps
-//! its reader.
+//! A restored primary may write another log with the same number, while the reader still has the deleted file. Each
+//! catch-up therefore opens the logs that are held again, and compares the last bytes that were read: if they differ, all
+//! logs are read from their beginning. Otherwise the reader continues in the file that is there now, because two logs may
+//! begin with the same records. A log without a file was deleted or recycled, and keeps its reader.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -36,8 +36,6 @@ pub(crate) struct Logs {
 /// The end of one log.
 struct LogEnd {
     reader: WalReader,
-    /// The file of the reader.
-    file: Arc<dyn RandomAccessFile>,
     /// The position of the reader after the last catch-up.
     at: u64,
     /// The last bytes before `at`; see [`bytes_before`].
@@ -123,8 +121,7 @@ impl Logs {
                     continue;
                 };
                 let end = LogEnd {
-                    reader: WalReader::new(file.clone(), log.number),
-                    file,
+                    reader: WalReader::new(file, log.number),
                     at: 0,
                     before: Vec::new(),
                     sizes: RecordedSizes::new(),
@@ -219,16 +216,15 @@ impl Logs {
 }
 
 impl LogEnd {
-    /// True if the file at the path of the log is another one than what was read. Otherwise the reader continues there.
+    /// True if the file at the path of the log is not the one that was read. Otherwise the reader continues in it.
     fn is_replaced(&mut self, fs: &dyn FileSystem) -> Result<bool> {
-        let Some(file) = open_log(fs, self.file.path())? else {
+        let Some(file) = open_log(fs, self.reader.path())? else {
             return Ok(false);
         };
         if self.at > 0 && bytes_before(&*file, self.at)? != self.before {
             return Ok(true);
         }
-        self.reader.continue_in(file.clone());
-        self.file = file;
+        self.reader.continue_in(file);
         Ok(false)
     }
 
@@ -236,7 +232,7 @@ impl LogEnd {
     fn note_position(&mut self) -> Result<()> {
         let at = self.reader.whole_up_to();
         if at != self.at {
-            self.before = bytes_before(&*self.file, at)?;
+            self.before = bytes_before(self.reader.file(), at)?;
             self.at = at;
         }
         Ok(())

@@ -237,8 +237,8 @@ impl IndexedBatch {
         self.shared.lock().batch().data().len()
     }
 
-    /// Calls `look` with the underlying batch. `look` may write it: the indexed batch and its iterators can be used
-    /// meanwhile, by callbacks of the write as well, and changes of it do not affect `look`.
+    /// Calls `look` with the underlying batch, without a lock: the indexed batch and its iterators can be used meanwhile,
+    /// also by callbacks if `look` writes the batch. Such changes do not affect `look`.
     pub fn with_batch<T>(&self, look: impl FnOnce(&WriteBatch) -> T) -> T {
         look(&self.share_batch())
     }
@@ -304,7 +304,8 @@ impl IndexedBatch {
         self.shared.lock().batch_mut().pop_save_point()
     }
 
-    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form.
+    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form. The maximum size and the protection
+    /// of this batch are kept.
     ///
     /// # Errors
     ///
@@ -312,14 +313,12 @@ impl IndexedBatch {
     pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
         let mut indexed = self.shared.lock();
         indexed.clear();
-        let max_bytes = indexed.batch().max_bytes();
         let mut copy = WriteBatch::from_data(batch.data())?;
         copy.set_origin_of(batch);
-        copy.set_max_bytes(max_bytes);
         if let Some(error) = batch.refused() {
             copy.refuse(error.clone());
         }
-        *indexed.batch_mut() = copy;
+        indexed.replace_batch(copy)?;
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }
 

@@ -252,8 +252,26 @@ impl Indexed {
             .is_some_and(|range| range.contains(&at))
     }
 
+    /// Replaces the records by those of `batch`, and keeps the settings. The index is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WriteBatch::set_protected`].
+    pub(crate) fn replace_batch(&mut self, mut batch: WriteBatch) -> Result<()> {
+        batch.set_max_bytes(self.batch.max_bytes());
+        batch.set_protected(self.batch.is_protected())?;
+        self.batch = Arc::new(batch);
+        Ok(())
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.batch_mut().clear();
+        match Arc::get_mut(&mut self.batch) {
+            Some(batch) => batch.clear(),
+            // Not copied by `batch_mut` only to be cleared.
+            None => self
+                .replace_batch(WriteBatch::new())
+                .expect("an empty batch has no damaged records"),
+        }
         self.unindexed.clear();
         for index in self.families.values_mut() {
             index.keys.clear();

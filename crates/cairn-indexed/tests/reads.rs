@@ -339,12 +339,38 @@ fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
     batch.put(b"d", b"");
     assert_eq!((batch.count(), batch.refused().is_some()), (1, true));
 
-    // A batch of which a write was refused stays refused.
+    // A batch with a refused write stays refused.
     other.set_max_bytes(60);
     other.put(b"d", &[7; 40]);
     batch.rebuild_from(&other).unwrap();
     assert_eq!(batch.refused().as_ref(), other.refused());
     assert!(batch.refused().is_some());
+}
+
+/// Regression: a batch lost its protection when its content was replaced.
+#[test]
+fn a_batch_in_use_can_be_cleared_and_replaced_and_keeps_its_settings() {
+    let batch = IndexedBatch::new(true);
+    batch.set_max_bytes(100);
+    batch.set_protected(true).unwrap();
+    let mut other = WriteBatch::new();
+    other.put(b"b", b"2");
+    other.put(b"c", b"3");
+    for count in [0, 2] {
+        batch.put(b"a", b"1");
+        batch.with_batch(|used| {
+            let data = used.data().to_vec();
+            match count {
+                0 => batch.clear(),
+                _ => batch.rebuild_from(&other).unwrap(),
+            }
+            assert_eq!(used.data(), data);
+        });
+        batch.with_batch(|now| {
+            assert_eq!((now.count(), now.max_bytes()), (count, 100));
+            assert!(now.is_protected());
+        });
+    }
 }
 
 #[test]

@@ -371,7 +371,7 @@ impl LockManager {
         if request.timeout == Some(Duration::ZERO) {
             let holders = stripe
                 .get(key)
-                .map_or(Vec::new(), |held| held.holders.as_slice().to_vec());
+                .map_or_else(Vec::new, |held| held.holders.as_slice().to_vec());
             drop(stripe);
             return Err(timed_out(key, holders, request));
         }
@@ -680,10 +680,10 @@ impl LockManager {
     }
 }
 
-/// The error of a request for the lock of `key`, which `holders` have. Its owner keeps them.
+/// Records in the owner of `request` that the lock of `key`, held by `holders`, was not free in time. Returns the error.
 #[cold]
 fn timed_out(key: &LockKey, mut holders: Vec<u64>, request: &Request<'_>) -> Error {
-    // One that could not make its shared lock exclusive is itself a holder.
+    // A transaction that could not make its shared lock exclusive is itself a holder.
     holders.retain(|holder| *holder != request.owner.id);
     request.owner.set_last_timeout(Some(LockTimeout {
         family: key.family(),

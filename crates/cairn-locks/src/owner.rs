@@ -42,7 +42,7 @@ impl TransactionState {
     }
 }
 
-/// A key whose lock was not free in time.
+/// A request for the lock of a key that timed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockTimeout {
     /// The id of the column family.
@@ -76,13 +76,13 @@ impl Owner {
         }
     }
 
-    /// The last key whose lock it did not get in time; `None` if it has waited for a lock since.
+    /// Returns the last key whose lock the owner did not get in time; `None` if it has waited for a lock since.
     #[must_use]
     pub fn last_timeout(&self) -> Option<LockTimeout> {
         self.last_timeout.lock().as_deref().cloned()
     }
 
-    /// Notes a timeout, or with `None` that it waits for a lock.
+    /// Records a timeout; `None` when the owner begins to wait for a lock.
     pub(crate) fn set_last_timeout(&self, timeout: Option<LockTimeout>) {
         *self.last_timeout.lock() = timeout.map(Box::new);
     }

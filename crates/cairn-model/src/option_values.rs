@@ -39,7 +39,7 @@ const FAMILY_OPTIONS: [Values; 30] = [
     ("max_bytes_for_level_multiplier", &["2", "10"]),
     (
         "level0_file_num_compaction_trigger",
-        // Without compactions by the number of files, writes must not wait for them.
+        // If the number of files triggers no compaction, it must not stop writes either.
         &["1", "2", "4", "-1;level0_stop_writes_trigger=1000000"],
     ),
     ("level_compaction_dynamic_level_bytes", &["true", "false"]),

@@ -89,7 +89,7 @@ pub(crate) fn steps<'t, S: Default>(
     }])
 }
 
-/// True if row `name` of `options` does not hold the options of another format than that of new tables.
+/// False if row `name` holds the options of a table format other than that of new tables in `options`.
 pub(crate) fn is_in_effect<S>(rows: &[Row<S>], options: &S, name: &str) -> bool {
     match TABLE_OPTIONS.iter().find(|(_, row)| *row == name) {
         Some((format, _)) => {

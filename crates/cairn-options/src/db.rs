@@ -157,8 +157,8 @@ options! {
         /// `db_write_buffer_size` is set, and charges all other memory. Cairn's own option. Its text form is
         /// its size in bytes, or `auto` for a share of the available memory.
         memory_budget: Option<Arc<MemoryBudget>> = None, unwritten;
-        /// The block cache of families without one, which databases with copies of these options share; `None` for
-        /// one of the database's own. Unused with a `memory_budget`. Cairn's own option, set in code.
+        /// The block cache of families without one, shared by the databases with copies of these options; `None` for a
+        /// private cache of each database. Unused with a `memory_budget`. Cairn's own option, set in code.
         default_block_cache: Option<DefaultCache> = None, unwritten;
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.

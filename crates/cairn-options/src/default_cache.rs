@@ -1,4 +1,4 @@
-//! The block cache of databases whose options name none.
+//! The block cache of databases without one in their options.
 
 use std::sync::{Arc, OnceLock};
 

@@ -42,8 +42,8 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the option does not exist, the value is invalid, or it is an option of another format than
-    /// that of new tables.
+    /// `InvalidArgument` if the option does not exist, the value is invalid, or the option belongs to a table format other
+    /// than that of new tables.
     fn set(&mut self, name: &str, text: &str) -> Result<()> {
         if is_retired(Self::WHAT, name) {
             return Ok(());
@@ -138,8 +138,8 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(unknown)
     }
 
-    /// Returns every option with its value, in the form that [`Options::from_text`] parses, without the options of other
-    /// formats than that of new tables.
+    /// Returns every option with its value, in the form that [`Options::from_text`] parses, except the options of table
+    /// formats other than that of new tables.
     fn to_text(&self) -> String {
         let mut text = String::new();
         let rows = Self::rows().iter();

@@ -93,7 +93,7 @@ mod tracker;
 mod transaction;
 
 pub use cairn_locks::{
-    DeadlockInfo, DeadlockPath, Endpoint, LockStatus, LockTimeout, Owner, RangeLockStatus,
+    DeadlockInfo, DeadlockPath, Endpoint, LockStatus, LockTimeout, RangeLockStatus,
     TransactionState,
 };
 pub use optimistic::{LockBuckets, OptimisticTransactionDb};
@@ -103,4 +103,4 @@ pub use options::{
 };
 pub use pessimistic::TransactionDb;
 pub use secondary_index::{SecondaryIndex, SecondaryIndexIter, SimpleSecondaryIndex};
-pub use transaction::{SnapshotNotifier, Transaction, WriteCounts};
+pub use transaction::{LockObserver, SnapshotNotifier, Transaction, WriteCounts};

@@ -47,7 +47,7 @@ impl TransactionDb {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Option<Result<()>> {
-        // The records that were added are not all writes of the batch.
+        // A rejected write is not among the records.
         if let Some(error) = batch.refused() {
             return Some(Err(error.clone()));
         }

@@ -98,6 +98,12 @@ impl WalReader {
         }
     }
 
+    /// The file of the log.
+    #[must_use]
+    pub fn file(&self) -> &dyn RandomAccessFile {
+        &*self.file
+    }
+
     /// The path of the log, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {

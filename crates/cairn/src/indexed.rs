@@ -167,7 +167,7 @@ impl IndexedBatch {
         self.inner.pop_save_point()
     }
 
-    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form.
+    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form. The maximum size is kept.
     ///
     /// # Errors
     ///

@@ -73,8 +73,8 @@ impl<'db> Snapshot<'db> {
         self.db.iter_with(&self.options(&ReadOptions::default()))
     }
 
-    /// An iterator over `family` at the time of the snapshot. If `family` belongs to another database, its status is
-    /// `InvalidArgument`, and it shows nothing.
+    /// An iterator over `family` at the time of the snapshot. If `family` belongs to another database, the iterator is
+    /// empty, and its status is `InvalidArgument`.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> Iter<'_> {
         self.iter_over(family, &ReadOptions::default())
@@ -92,8 +92,7 @@ impl<'db> Snapshot<'db> {
         })
     }
 
-    /// Checks that `family` belongs to the database of the snapshot: in another one, its sequence number means another
-    /// state, or one that is not kept.
+    /// Checks that `family` belongs to the database of the snapshot: sequence numbers of different databases are unrelated.
     pub(crate) fn check(&self, family: &Family<'_>) -> Result<()> {
         self.db.inner.check_families([&family.inner])
     }

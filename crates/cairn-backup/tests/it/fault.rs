@@ -149,7 +149,7 @@ fn a_failed_deletion_leaves_other_backups_complete() {
     );
 }
 
-/// Regression: no backup could be created below a directory that may be searched and not read.
+/// Regression: no backup could be created below a directory that may be searched but not read.
 #[test]
 fn the_directory_above_backups_need_not_be_readable() {
     let above = |fault| FaultRule {

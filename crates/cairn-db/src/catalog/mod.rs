@@ -109,7 +109,7 @@ impl Catalog {
         Catalog {
             families: FamilyTable::default(),
             manifest: locks.mutex(Rank::Manifest, None),
-            snapshots: Arc::new(Snapshots::new(locks)),
+            snapshots: Arc::new(Snapshots::new(locks, context.number)),
             numbers: FileNumbers::new(next_file),
             deletions,
             sources,
@@ -155,8 +155,7 @@ impl Catalog {
         };
         match self.context.follows {
             Some(_) => {
-                // After a restore, the leader may have written another file of the same number: the path is that of the
-                // other file.
+                // After a restore, the leader may have written another file with the same number, which now has the path.
                 let live = self.live_among(&unread);
                 unread
                     .tables
@@ -171,7 +170,7 @@ impl Catalog {
         self.deletions.delete_unread(unread);
     }
 
-    /// Returns the numbers of the files that a current version has, too.
+    /// Returns the numbers of those files that a current version also has.
     fn live_among(&self, unread: &Unread) -> BTreeSet<FileNumber> {
         let tables = unread.tables.iter().map(|(_, file)| file.number);
         let blobs = unread.blobs.iter().map(|(_, number)| *number);

@@ -31,6 +31,8 @@ pub(crate) struct Snapshots {
     /// The release of a snapshot up to this number makes no entry at the bottommost level droppable, because the
     /// files there have no newer entries.
     bottom: AtomicU64,
+    /// The number of the opening of their database.
+    database: u64,
     /// The process that took the snapshots.
     process: Process,
 }
@@ -82,8 +84,8 @@ impl Drop for Pause<'_> {
 }
 
 impl Snapshots {
-    /// Creates an empty list for a database with `locks`.
-    pub(crate) fn new(locks: Locks) -> Snapshots {
+    /// Creates an empty list for the opening with the number `database`, which has `locks`.
+    pub(crate) fn new(locks: Locks, database: u64) -> Snapshots {
         Snapshots {
             live: locks.mutex(Rank::Snapshots, BTreeMap::new()),
             released: AtomicBool::new(false),
@@ -91,6 +93,7 @@ impl Snapshots {
             resumed: Condvar::new(),
             on_release: OnceLock::new(),
             bottom: AtomicU64::new(0),
+            database,
             process: Process::default(),
         }
     }
@@ -114,7 +117,6 @@ impl Snapshots {
         live.entry(seq).or_insert_with(Taken::by_this_thread).count += 1;
         Snapshot {
             seq,
-            database: 0,
             list: self.clone(),
         }
     }
@@ -209,8 +211,6 @@ impl Snapshots {
 /// A state of the database that stays readable while this value exists.
 pub struct Snapshot {
     seq: SequenceNumber,
-    /// The number of the opening of its database, which [`Db::snapshot`](crate::Db::snapshot) sets.
-    pub(crate) database: u64,
     list: Arc<Snapshots>,
 }
 
@@ -219,6 +219,11 @@ impl Snapshot {
     #[must_use]
     pub fn sequence(&self) -> SequenceNumber {
         self.seq
+    }
+
+    /// The number of the opening of its database; see [`DbContext`](crate::context::DbContext).
+    pub(crate) fn database(&self) -> u64 {
+        self.list.database
     }
 }
 
@@ -231,7 +236,6 @@ impl Clone for Snapshot {
         drop(live);
         Snapshot {
             seq: self.seq,
-            database: self.database,
             list: self.list.clone(),
         }
     }
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_listed_until_its_last_copy_is_dropped() {
-        let list = Arc::new(Snapshots::new(Locks::new()));
+        let list = Arc::new(Snapshots::new(Locks::new(), 1));
         let first = list.take(|| SequenceNumber(7));
         let copy = first.clone();
         let _later = list.take(|| SequenceNumber(9));
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn released_snapshots_leave_no_state() {
-        let list = Arc::new(Snapshots::new(Locks::new()));
+        let list = Arc::new(Snapshots::new(Locks::new(), 1));
         let oldest = list.take(|| SequenceNumber(1));
         list.note_time(oldest.sequence(), 100);
         for seq in 2..1_000 {

@@ -220,7 +220,7 @@ impl Sources {
             .then(|| self.context.world.random.clone())
     }
 
-    /// Returns another source of the blob files of `family`, without open files and with cached blobs of its own.
+    /// Returns a new source of the blob files of `family`, which has no open files and finds none of the cached blobs.
     pub(crate) fn new_blobs(&self, family: &FamilyState) -> Arc<BlobSource> {
         Arc::new(self.blob_source(&family.options(), &family.tables()))
     }
@@ -367,8 +367,8 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
 }
 
 /// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
-/// `known`: an earlier opening may have failed between creating and syncing it. Returns the directories, of these, whose
-/// names could not be synced, for [`warn_of_unsynced`].
+/// `known`: an earlier opening may have failed between creating and syncing it. Returns the directories whose names
+/// could not be synced, for [`warn_of_unsynced`].
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<Vec<PathBuf>> {
     let mut names = missing_dirs(fs, dir)?;
     match names.is_empty() {

@@ -112,6 +112,7 @@ impl Ground {
             info: Arc::new(Logger::silent()),
             db_id: "an id".to_owned(),
             session_id: "a session".to_owned(),
+            number: 1,
             host_id: String::new(),
             opened_at: 0,
             read_only: false,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use cairn_options::FamilyOptions;
 use cairn_platform::Priority;
-use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
+use cairn_platform::sync::Mutex;
 use cairn_types::{Error, Result};
 
 use crate::catalog::family::FamilyState;
@@ -24,21 +24,17 @@ struct OpenDb {
     handle: Weak<Handle>,
 }
 
-/// The number of the last database that was opened.
-static LAST: AtomicU64 = AtomicU64::new(0);
-
 /// The state shared by all handles of a database. Dropping the last handle closes the database.
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
-    /// A number of this opening, from 1, that no other opening in the process has.
+    /// The number of this opening: that of its context.
     pub(crate) number: u64,
 }
 
 impl Handle {
     /// Creates the first handle of an opened database.
     pub(crate) fn new(shared: Arc<Shared>) -> Arc<Handle> {
-        // Relaxed: the number orders no other access.
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = shared.context.number;
         let handle = Arc::new(Handle { shared, number });
         let context = &handle.shared.context;
         let open = OpenDb {

@@ -301,9 +301,7 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        let mut snapshot = shared.catalog.snapshot(|| shared.published());
-        snapshot.database = self.handle.number;
-        snapshot
+        shared.catalog.snapshot(|| shared.published())
     }
 
     /// Returns the sequence number of the last write.

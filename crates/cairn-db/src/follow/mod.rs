@@ -205,8 +205,8 @@ impl Intake {
         shared.ok_or_else(|| Error::shutdown("the database is closed"))
     }
 
-    /// Returns a function that writes a line to the database's LOG. It needs no lock of the caller, which a sink of the LOG
-    /// may need.
+    /// Returns a function that writes a line to the database's LOG. The caller can release its locks before it calls the
+    /// function: a sink of the LOG may need them.
     pub fn line_writer(&self) -> impl Fn(&str) + use<> {
         let shared = self.shared.clone();
         move |line| {

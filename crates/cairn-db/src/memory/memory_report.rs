@@ -190,14 +190,9 @@ impl Shared {
     fn caches(&self) -> Vec<CacheMemory> {
         let mut caches: Vec<CacheMemory> = Vec::new();
         for family in self.catalog.families().clone().iter() {
-            let (blobs, rows) = {
-                let reading = family.view().family.clone();
-                let rows = reading.row_cache.as_ref();
-                (
-                    reading.blobs.cache().cloned(),
-                    rows.map(|rows| rows.cache.clone()),
-                )
-            };
+            let reading = family.view().family.clone();
+            let blobs = reading.blobs.cache().cloned();
+            let rows = reading.row_cache.as_ref().map(|rows| rows.cache.clone());
             for cache in family.cache().into_iter().chain(blobs).chain(rows) {
                 let known = caches.iter_mut();
                 let known = known.into_iter().find(|it| Arc::ptr_eq(&it.cache, &cache));

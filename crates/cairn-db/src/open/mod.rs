@@ -46,7 +46,7 @@ use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::{create_dir, warn_of_unsynced};
 use crate::close::lifecycle::Lifecycle;
-use crate::context::{DbContext, Tracers};
+use crate::context::{DbContext, Tracers, next_opening};
 use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::files::handoff;
@@ -736,6 +736,7 @@ fn context_of(
         opened_at: world.clock.monotonic_nanos(),
         db_id,
         session_id: session.to_string(),
+        number: next_opening(),
         host_id: files::host_id(options, &*world.fs),
         read_only: request.read_only,
         follows: secondary.map(|place| place.follows),

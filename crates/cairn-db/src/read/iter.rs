@@ -180,8 +180,8 @@ impl Iter {
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.check_enabled()?;
         let db = &self.family.db;
-        if snapshot.database != db.number {
-            return Err(foreign(&db.shared, "the snapshot", snapshot.database));
+        if snapshot.database() != db.number {
+            return Err(foreign(&db.shared, "the snapshot", snapshot.database()));
         }
         if self.options.tailing {
             return Err(Error::invalid_argument(

@@ -42,7 +42,7 @@ struct Deferral {
 }
 
 thread_local! {
-    /// The innermost such call that the thread is in.
+    /// The innermost such call of this thread.
     static DEFERRAL: Cell<Option<Deferral>> = const { Cell::new(None) };
 }
 

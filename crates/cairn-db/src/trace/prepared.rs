@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 use cairn_format::batch::{BatchRef, PreparePolicy, Record, WriteBatch as Encoded};
 use cairn_types::{Malformed, Result};
 
+use crate::write::two_phase::plain_writes;
+
 /// The sections of a trace that have no effect yet, by the names of their transactions. Batches must be passed in their
 /// order in the trace.
 #[derive(Default)]
@@ -62,16 +64,13 @@ impl PreparedSections {
     ///
     /// `Corruption` if it is malformed.
     pub(super) fn effect(&mut self, batch: &[u8]) -> Result<Option<Encoded>> {
-        let malformed = |malformed: Malformed| malformed.in_file("a write batch of the trace", 0);
+        let name = "a write batch of the trace";
+        let malformed = |malformed: Malformed| malformed.in_file(name, 0);
         let batch = BatchRef::parse(batch).map_err(malformed)?;
         let Some(markers) = Markers::of(&batch).map_err(malformed)? else {
             return Ok(None);
         };
-        let mut writes = Encoded::new();
-        for record in batch.records() {
-            // Markers are not copied.
-            writes.push(&record.map_err(malformed)?)?;
-        }
+        let mut writes = plain_writes(&batch, name)?;
         if let Some(name) = markers.rolls_back {
             self.0.remove(name);
         }

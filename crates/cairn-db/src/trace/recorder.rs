@@ -310,7 +310,7 @@ impl Shared {
 
     /// Calls `write` of `batch`, in its stored form, and records it: before `write`, or if the order matters or the write
     /// is conditional, after the check that `write` is given, which runs when all earlier writes are visible. A database
-    /// without writes does not record it.
+    /// that rejects all writes does not record them.
     #[cold]
     #[inline(never)]
     pub(crate) fn trace_write<T>(
@@ -319,7 +319,7 @@ impl Shared {
         check: Option<&mut dyn FnMut() -> Result<()>>,
         write: impl FnOnce(Option<&mut dyn FnMut() -> Result<()>>) -> Result<T>,
     ) -> Result<T> {
-        if self.context.read_only || self.context.follows.is_some() {
+        if self.context.read_only {
             return write(check);
         }
         let record = || self.trace.record(&self.context, &Query::Write(batch));

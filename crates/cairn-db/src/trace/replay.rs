@@ -43,7 +43,7 @@ pub struct TraceRecord {
     /// The record with its metadata.
     bytes: Vec<u8>,
     versions: Arc<TraceVersions>,
-    /// The writes that take effect with a batch that has markers of prepared transactions.
+    /// The writes that take effect with a batch that has markers of prepared transactions; `None` for other records.
     effect: Result<Option<Encoded>>,
 }
 

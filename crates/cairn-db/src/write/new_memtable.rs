@@ -10,7 +10,7 @@ use cairn_types::SequenceNumber;
 use crate::shared::Shared;
 
 /// The maximum size of the Bloom filter of a memtable, in bytes. RocksDB counts the bits of a filter in 32 bits.
-const MAX_FILTER: usize = u32::MAX as usize / 8;
+const MAX_FILTER_BYTES: usize = u32::MAX as usize / 8;
 
 /// The least number of blocks of memtables in their budget.
 const BLOCKS_OF_BUDGET: usize = 32;
@@ -59,7 +59,7 @@ fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
     let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     FilterOptions {
         // A share of a length in memory: the loss of precision is irrelevant.
-        bytes: ((options.write_buffer_size as f64 * ratio) as usize).min(MAX_FILTER),
+        bytes: ((options.write_buffer_size as f64 * ratio) as usize).min(MAX_FILTER_BYTES),
         whole_keys: options.memtable_whole_key_filtering,
         prefix_extractor: options.prefix_extractor.clone(),
     }

@@ -254,8 +254,8 @@ impl Shared {
         });
     }
 
-    /// True if the logs that recovery needs exceed `max_total_wal_size`. Logs that only undecided transactions need do not count,
-    /// since flushes would not release them.
+    /// True if the logs that recovery needs exceed `max_total_wal_size`. Logs that only undecided transactions need do not
+    /// count, since flushes would not release them.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
         let finished = {

@@ -286,19 +286,20 @@ mod tests {
         assert_eq!(condition(load, &options), Condition::Normal);
     }
 
+    /// The load of compactions that are due.
+    fn due(level_zero_files: usize, pending_bytes: u64) -> Load {
+        Load {
+            level_zero_files,
+            pending_bytes,
+            ..Load::default()
+        }
+    }
+
     #[test]
     fn compactions_count_as_behind_well_before_writes_slow_down() {
         let options = FamilyOptions::default();
-        let with = |level_zero_files, pending_bytes| {
-            let load = Load {
-                level_zero_files,
-                pending_bytes,
-                ..Load::default()
-            };
-            is_behind(load, &options)
-        };
-        assert!(!with(7, 0) && with(8, 0));
-        assert!(!with(0, 1 << 30) && with(0, 16 << 30));
+        assert!(!is_behind(due(7, 0), &options) && is_behind(due(8, 0), &options));
+        assert!(!is_behind(due(0, 1 << 30), &options) && is_behind(due(0, 16 << 30), &options));
         assert_eq!(low_pri_rate(&DbOptions::default()), 2 << 20);
     }
 
@@ -308,15 +309,7 @@ mod tests {
             level0_file_num_compaction_trigger: -1,
             ..FamilyOptions::default()
         };
-        let with = |level_zero_files, pending_bytes| {
-            let load = Load {
-                level_zero_files,
-                pending_bytes,
-                ..Load::default()
-            };
-            is_behind(load, &options)
-        };
-        assert!(!with(1000, 0) && with(0, 16 << 30));
+        assert!(!is_behind(due(1000, 0), &options) && is_behind(due(0, 16 << 30), &options));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cairn_format::batch::{HEADER_LEN, PreparePolicy, WriteBatch as Encoded};
+use cairn_format::batch::{BatchRef, HEADER_LEN, PreparePolicy, WriteBatch as Encoded};
 use cairn_options::WriteOptions;
 use cairn_types::{Error, FileNumber, Result};
 
@@ -154,7 +154,7 @@ impl Shared {
             };
             let written = match is_commit && self.trace.is_on() {
                 false => write(None),
-                true => plain_writes(&section)
+                true => plain_writes(&section.view(), "a prepared section")
                     .and_then(|plain| self.trace_write(plain.as_bytes(), None, write)),
             };
             match written {
@@ -285,13 +285,13 @@ fn logged(options: &WriteOptions) -> WriteOptions {
     }
 }
 
-/// Returns the writes of a section that is committed as one plain batch.
+/// Returns the writes of `batch` without its markers. `name` is that of the batch in errors.
 #[cold]
-fn plain_writes(section: &Encoded) -> Result<Encoded> {
+pub(crate) fn plain_writes(batch: &BatchRef<'_>, name: &str) -> Result<Encoded> {
     let mut plain = Encoded::new();
-    for record in section.view().records() {
+    for record in batch.records() {
         // Markers are not copied.
-        plain.push(&record.map_err(|malformed| malformed.in_file("a prepared section", 0))?)?;
+        plain.push(&record.map_err(|malformed| malformed.in_file(name, 0))?)?;
     }
     Ok(plain)
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Db, FamilyDescriptor, Range, SizeApproximationOptions};
+use cairn_db::{Db, FamilyDescriptor, Iter, Range, SizeApproximationOptions};
 use cairn_memory::{BlockCache, CacheOptions, CacheRole};
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::Ticker;
@@ -84,13 +84,8 @@ fn all(policy: BlobGarbageCollectionPolicy, cutoff: f64) -> CompactRangeOptions 
     }
 }
 
-/// The number of entries that an iterator returns with `max_skippable_internal_keys` of 1.
-fn walk(db: &Db, back: bool, allow_unprepared_value: bool) -> usize {
-    let mut iter = db.iter_with(&ReadOptions {
-        max_skippable_internal_keys: 1,
-        allow_unprepared_value,
-        ..ReadOptions::default()
-    });
+/// The number of entries that `iter` returns in a walk over all of its family, backwards if `back` is true.
+pub(super) fn walk(mut iter: Iter, back: bool) -> usize {
     let mut found = 0;
     match back {
         false => iter.seek_to_first(),
@@ -127,7 +122,12 @@ fn entries_with_values_in_blob_files_are_not_skipped() {
             let before = statistics.ticker(Ticker::NumberIterSkip);
             perf::set_level(PerfLevel::EnableCount);
             perf::reset();
-            assert_eq!(walk(&db, back, deferred), 20 - deleted, "{back} {deferred}");
+            let iter = db.iter_with(&ReadOptions {
+                max_skippable_internal_keys: 1,
+                allow_unprepared_value: deferred,
+                ..ReadOptions::default()
+            });
+            assert_eq!(walk(iter, back), 20 - deleted, "{back} {deferred}");
             let left = perf::metric(PerfMetric::InternalKeySkippedCount);
             perf::set_level(PerfLevel::Disable);
             let skipped = statistics.ticker(Ticker::NumberIterSkip) - before;

@@ -35,16 +35,21 @@ pub(super) fn synced() -> WriteOptions {
 
 /// The injected failures: operations of `call` on files with this suffix, `lasts` times.
 pub(super) fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultPlan {
+    FaultPlan::new(vec![failure(call, name_end, fault, lasts)])
+}
+
+/// The rule of such a plan.
+pub(super) fn failure(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultRule {
     let trigger = Trigger::Class {
         call,
         name_end: name_end.to_owned(),
         count: 0,
     };
-    FaultPlan::new(vec![FaultRule {
+    FaultRule {
         trigger,
         fault,
         lasts,
-    }])
+    }
 }
 
 /// Lets background work proceed for a simulated minute.

@@ -14,7 +14,7 @@ use cairn_sim::{DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result};
 
 use super::basic::{db_options, open_at, small};
-use super::errors::{after_power_cut, failing, get, open_on, synced};
+use super::errors::{after_power_cut, failing, failure, get, open_on, synced};
 use super::hooked_files::{Operation, hooked};
 use super::wal::open_with;
 
@@ -374,7 +374,7 @@ fn a_read_only_opening_starts_again_if_the_database_changes() {
 }
 
 /// A read-only opening of the database in `/db`.
-fn read_only(world: &World, options: &DbOptions, families: &[&str]) -> Result<Db> {
+pub(super) fn read_only(world: &World, options: &DbOptions, families: &[&str]) -> Result<Db> {
     let families = families.iter();
     let families = families.map(|name| FamilyDescriptor::new(*name, FamilyOptions::default()));
     open(&OpenRequest {
@@ -503,15 +503,7 @@ fn a_new_directory_of_logs_is_created() {
         wal_dir: "/logs".into(),
         ..db_options()
     };
-    let request = OpenRequest {
-        path: Path::new("/db"),
-        options: &moved,
-        families: &[],
-        others: None,
-        read_only: true,
-        world: world.clone(),
-    };
-    let error = open(&request).map(drop).unwrap_err();
+    let error = read_only(&world, &moved, &[]).map(drop).unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
     assert!(!world.fs.exists(Path::new("/logs")).unwrap());
     let db = open_with(&world, &moved, false);
@@ -689,15 +681,7 @@ fn an_obsolete_file_that_cannot_be_deleted_is_left_to_the_next_opening() {
         let path = Path::new("/db").join(name);
         sim.fs.create(&path, FileMode::default()).unwrap();
     }
-    let denied = |name: &str| FaultRule {
-        trigger: Trigger::Class {
-            call: Call::Remove,
-            name_end: name.to_owned(),
-            count: 0,
-        },
-        fault: Fault::Denied,
-        lasts: usize::MAX,
-    };
+    let denied = |name: &str| failure(Call::Remove, name, Fault::Denied, usize::MAX);
     let left = || {
         let names = sim.fs.list(Path::new("/db")).unwrap();
         let left = stale.iter();

@@ -14,6 +14,7 @@ use cairn_options::{
 use cairn_platform::World;
 
 use crate::basic::{db_options, small};
+use crate::blobs::walk;
 
 fn open_with(world: &World, path: &str, statistics: Keeping) -> Db {
     let mut family = small();
@@ -380,20 +381,7 @@ fn iterators_count_skipped_entries() {
     perf::set_level(PerfLevel::EnableCount);
     let walked = |back: bool| {
         perf::reset();
-        let mut iter = db.iter();
-        let mut found = 0;
-        match back {
-            false => iter.seek_to_first(),
-            true => iter.seek_to_last(),
-        }
-        while iter.valid() {
-            found += 1;
-            match back {
-                false => iter.next(),
-                true => iter.prev(),
-            }
-        }
-        assert_eq!(found, 5);
+        assert_eq!(walk(db.iter(), back), 5);
         let counts = [
             PerfMetric::InternalKeySkippedCount,
             PerfMetric::InternalDeleteSkippedCount,

@@ -18,6 +18,7 @@ use cairn_sim::{Fault, SimWorld};
 use cairn_types::{Code, Error, Result};
 
 use crate::basic::{db_options, small};
+use crate::opening::read_only;
 
 const TRACE: &str = "/queries.trace";
 
@@ -614,16 +615,7 @@ fn the_writes_of_a_read_only_database_are_not_recorded() {
     let db = open_db(&world, "/db");
     db.put(b"k", b"v").unwrap();
     db.close().unwrap();
-    let families = ["default", "other"].map(|name| FamilyDescriptor::new(name, small()));
-    let reader = open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &db_options(),
-        families: &families,
-        others: None,
-        read_only: true,
-        world: world.clone(),
-    });
-    let reader = reader.unwrap();
+    let reader = read_only(&world, &db_options(), &["default", "other"]).unwrap();
     for preserve_write_order in [false, true] {
         let options = TraceOptions {
             preserve_write_order,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch};
+use cairn_db::{Db, FamilyDescriptor, Iter, OpenRequest, WriteBatch};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
@@ -104,17 +104,20 @@ impl Saved {
             file.read_up_to_end(0, &mut bytes).unwrap();
             (name, bytes)
         };
+        Saved(Saved::names(fs).into_iter().map(read).collect())
+    }
+
+    /// The names of the primary's files, except those that a backup leaves out.
+    fn names(fs: &dyn FileSystem) -> Vec<String> {
         let mut names = fs.list(PRIMARY.as_ref()).unwrap();
         names.retain(|name| name != "LOCK" && !name.starts_with("LOG"));
-        Saved(names.into_iter().map(read).collect())
+        names
     }
 
     /// Replaces the files of the primary, which is closed.
     fn restore(&self, fs: &dyn FileSystem) {
-        for name in fs.list(PRIMARY.as_ref()).unwrap() {
-            if name != "LOCK" && !name.starts_with("LOG") {
-                fs.remove(&Path::new(PRIMARY).join(name)).unwrap();
-            }
+        for name in Saved::names(fs) {
+            fs.remove(&Path::new(PRIMARY).join(name)).unwrap();
         }
         for (name, bytes) in &self.0 {
             let path = Path::new(PRIMARY).join(name);
@@ -142,13 +145,20 @@ fn content(db: &Db) -> Result<Content> {
     let iterators = db.iterators(&[a, b], &cairn_options::ReadOptions::default())?;
     for (mut iter, entries) in iterators.into_iter().zip(&mut found) {
         iter.seek_to_first();
-        while iter.valid() {
-            entries.insert(iter.key().to_vec(), iter.value().to_vec());
-            iter.next();
-        }
-        iter.status()?;
+        *entries = rest(&mut iter)?;
     }
     Ok(found)
+}
+
+/// Returns the entries from the position of `iter` on.
+fn rest(iter: &mut Iter) -> Result<Entries> {
+    let mut entries = Entries::new();
+    while iter.valid() {
+        entries.insert(iter.key().to_vec(), iter.value().to_vec());
+        iter.next();
+    }
+    iter.status()?;
+    Ok(entries)
 }
 
 /// Returns the number of the last batch in `content`.

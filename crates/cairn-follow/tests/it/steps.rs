@@ -15,7 +15,7 @@ use cairn_types::{Code, Error, Result};
 use crate::watched::{Hook, Watched};
 use crate::{
     Saved, Writer, check_prefix, content, open_follower, open_primary, open_secondary, process,
-    write_and_close,
+    rest, write_and_close,
 };
 
 /// Options of primaries.
@@ -70,12 +70,7 @@ impl Observer {
         let now = check_prefix(&content(&self.db).unwrap(), &history);
         assert!(now >= *last, "batch {now} after batch {}", *last);
         // An iterator keeps its state.
-        let mut kept = crate::Entries::new();
-        while iterator.valid() {
-            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
-            iterator.next();
-        }
-        iterator.status().unwrap();
+        let kept = rest(&mut iterator).unwrap();
         assert!(kept == before[0], "an iterator keeps its state");
         *last = now;
         now
@@ -289,14 +284,17 @@ fn killed(text: &str, seed: u64, at: usize) -> bool {
     !ended
 }
 
-/// Regression: the MANIFEST and the blob files of a restored primary, which may have the same numbers as before, are read
-/// from their beginnings.
+/// Options of primaries whose tables stay as they are flushed.
+const UNCOMPACTED: [&str; 2] = [
+    "disable_auto_compactions=true",
+    "enable_blob_files=true;min_blob_size=100;disable_auto_compactions=true",
+];
+
+/// Regression: the MANIFEST and the blob files of a restored primary are read from their beginnings, even if their numbers
+/// are the same as before.
 #[test]
 fn a_secondary_follows_a_primary_that_was_restored() {
-    for text in [
-        "disable_auto_compactions=true",
-        "enable_blob_files=true;min_blob_size=100;disable_auto_compactions=true",
-    ] {
+    for text in UNCOMPACTED {
         let sim = SimWorld::new(1);
         let fs = &*sim.fs;
         let open = |seed| open_primary(&process(&sim, seed), text).unwrap();
@@ -321,20 +319,15 @@ fn a_secondary_follows_a_primary_that_was_restored() {
             "{text}"
         );
         // A reader keeps its files.
-        let mut kept = crate::Entries::new();
-        while iterator.valid() {
-            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
-            iterator.next();
-        }
-        iterator.status().unwrap();
+        let kept = rest(&mut iterator).unwrap();
         assert_eq!(kept, before[0], "{text}");
         drop(iterator);
         secondary.close().unwrap();
     }
 }
 
-/// Regression: the logs of a restored primary are read, which may have the same numbers as before, or records in common
-/// with them, also if the MANIFEST is the same as before.
+/// Regression: the logs of a restored primary are read from their beginnings, even if their numbers, their first records or
+/// the MANIFEST are the same as before.
 #[test]
 fn a_secondary_reads_the_logs_of_a_primary_that_was_restored() {
     for text in ["", "wal_compression=kZSTD", "recycle_log_file_num=2"] {
@@ -391,10 +384,7 @@ fn follow_restored_logs(text: &str, flushes: bool, repeats: bool) {
 /// number.
 #[test]
 fn a_reader_keeps_a_file_whose_number_a_restored_primary_uses_again() {
-    for text in [
-        "disable_auto_compactions=true",
-        "enable_blob_files=true;min_blob_size=100;disable_auto_compactions=true",
-    ] {
+    for text in UNCOMPACTED {
         let sim = SimWorld::new(1);
         let fs = &*sim.fs;
         let open = |seed| open_primary(&process(&sim, seed), text).unwrap();
@@ -414,12 +404,7 @@ fn a_reader_keeps_a_file_whose_number_a_restored_primary_uses_again() {
             primary.flush().unwrap();
         }
         secondary.try_catch_up_with_primary().unwrap();
-        let mut kept = crate::Entries::new();
-        while iterator.valid() {
-            kept.insert(iterator.key().to_vec(), iterator.value().to_vec());
-            iterator.next();
-        }
-        iterator.status().unwrap();
+        let kept = rest(&mut iterator).unwrap();
         assert_eq!(kept, before[0], "{text}");
         drop(iterator);
         for key in [b"c", b"d"] {

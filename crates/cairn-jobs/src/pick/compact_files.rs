@@ -341,9 +341,9 @@ fn being_written() -> Error {
 /// A range of user keys; `None` is unbounded.
 pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// Returns the deletion of all files below level 0 whose keys are entirely within one of `ranges`,
-/// except inputs of running compactions; damaged files, which are not read, are deleted too. Range ends are inclusive if `include_end`. `None` if there
-/// is no such file.
+/// Returns the deletion of all files below level 0 whose keys are entirely within one of `ranges`, except inputs of running
+/// compactions; damaged files, which are not read, are deleted too. Range ends are inclusive if `include_end`. `None` if
+/// there is no such file.
 #[must_use]
 pub fn delete_in_ranges(
     tree: &Tree<'_>,

@@ -194,7 +194,7 @@ impl Charges {
     }
 
     pub(super) fn sum(&self) -> usize {
-        // Capacities are charged, too, which may be larger than any memory.
+        // Charged capacities may be larger than any memory.
         let each = MemoryUse::ALL.iter().map(|&what| self.of(what));
         each.fold(0, usize::saturating_add)
     }

@@ -19,7 +19,8 @@ const CHUNK: usize = 1 << 20;
 /// Returns the capacity of the compressed tier out of `total` bytes, of which `charged` are used otherwise.
 #[must_use]
 pub fn compressed_share(total: usize, charged: usize, ratio: f64) -> usize {
-    // Programs pass the largest number for an unlimited cache. The share is added to other charges.
+    // Programs pass the largest number for an unlimited cache; the limit keeps sums of the share and other charges from
+    // overflowing.
     let total = total.min(isize::MAX as usize);
     let divided = total.saturating_sub(charged / CHUNK * CHUNK);
     // A share of a length in memory: the loss of precision is irrelevant.

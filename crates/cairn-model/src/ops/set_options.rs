@@ -46,7 +46,7 @@ const FAMILY: Choices = &[
     ("write_buffer_size", &["65536", "131072", "262144"]),
     (
         "level0_file_num_compaction_trigger",
-        // Without compactions by the number of files, writes must not wait for them.
+        // If the number of files triggers no compaction, it must not stop writes either.
         &["1", "2", "5", "-1;level0_stop_writes_trigger=1000000"],
     ),
     ("disable_auto_compactions", &["true", "false"]),

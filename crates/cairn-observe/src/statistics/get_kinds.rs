@@ -140,9 +140,7 @@ impl Gets {
     pub(super) fn add(&self, kind: Kind) {
         self.0[usize::from(kind.0)].add(1);
     }
-}
 
-impl Gets {
     pub(super) fn counts(&self) -> [u64; KINDS] {
         self.0.each_ref().map(Sum::get)
     }

@@ -161,7 +161,7 @@ impl Statistics {
         }
     }
 
-    /// Forwards to `inner`: what these statistics count, `inner` counts too, each at its own level. Times are forwarded if
+    /// Makes `inner` count everything that these statistics count, each at its own level. Times are forwarded if
     /// the level of these statistics includes them; `inner` then records them at any level that includes histograms. A
     /// ticker that is set or taken is set in `inner` as well; reads and [`Statistics::reset`] concern only these
     /// statistics. Each update of forwarding statistics costs time proportional to the number of tickers.
@@ -250,8 +250,8 @@ impl Statistics {
         });
     }
 
-    /// [`Statistics::update`] of statistics that forward. `change` is called once. It is not generic, because each of a
-    /// chain of statistics would need another instance of it.
+    /// [`Statistics::update`] of statistics that forward. `change` is called once. Not generic, because each member of a
+    /// chain of statistics would need another instance of this function.
     #[cold]
     #[inline(never)]
     fn update_both(&self, level: u8, change: &mut dyn FnMut(&Update<'_>)) {

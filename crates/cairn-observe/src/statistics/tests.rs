@@ -528,7 +528,7 @@ fn statistics_forward_at_the_levels_of_both() {
             let own = Statistics::new(outer_level);
             get_once(&own);
             assert_eq!(counts(&outer), counts(&own), "{outer_level:?}");
-            // The inner ones take whatever the outer ones count, times included, if they have histograms.
+            // The inner statistics get everything that the outer ones count, times included, if their level has histograms.
             let expected = match inner_level {
                 StatsLevel::DisableAll => [0; 3],
                 StatsLevel::ExceptHistogramOrTimers => [counts(&own)[0], 0, 0],
@@ -547,7 +547,7 @@ fn a_chain_of_statistics_forwards_to_the_last() {
     let middle = Statistics::new(StatsLevel::All).forwarding_to(last.clone());
     let middle = Arc::new(middle);
     let first = Statistics::new(StatsLevel::All).forwarding_to(middle.clone());
-    // Enough to lease a slot, with histograms that the shard of a slot has and has not.
+    // Enough to lease a slot; the shard of a slot has room for one of the two histograms only.
     for n in 0..2 * UPDATES_BEFORE_LEASE as u64 {
         read_key(&first, n);
     }
@@ -558,12 +558,12 @@ fn a_chain_of_statistics_forwards_to_the_last() {
             assert_eq!(other.histogram(histogram), first.histogram(histogram));
         }
     }
-    // What the middle one disables does not reach the last.
+    // Disabled statistics forward nothing.
     let before = last.tickers();
     middle.set_level(StatsLevel::DisableAll);
     get_once(&first);
     assert_eq!(last.tickers(), before);
-    // Counts go inward only.
+    // Inner statistics do not forward to outer ones.
     get_once(&last);
     assert_eq!(middle.tickers(), before);
 }
@@ -601,7 +601,7 @@ fn ignored_histograms_get_no_times() {
         assert_eq!(counts(one), [1, 1, 0]);
         assert_eq!(one.histogram(Histogram::DbWrite).count, 1);
     }
-    // What the inner ones ignore is the outer ones' to decide.
+    // Only the outer statistics decide which times are dropped: the inner ones record a forwarded time that they ignore.
     let outer = Statistics::new(StatsLevel::All).forwarding_to(inner.clone());
     get_once(&outer);
     assert_eq!(counts(&inner), [2, 2, 1]);

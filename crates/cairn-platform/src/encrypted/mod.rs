@@ -318,7 +318,7 @@ impl RandomAccessFile for EncryptedReader {
             }
             self.file.start_reads(reads, queue);
         }
-        // The prefix may be there when the reads end.
+        // The prefix may be appended before the reads end.
         reads.note(u64::from(has_prefix));
     }
 

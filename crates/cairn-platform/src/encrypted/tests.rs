@@ -112,7 +112,7 @@ fn a_file_with_a_partial_prefix_is_empty() {
     }
 }
 
-/// Regression: a reader that opened a file between its creation and the append of its prefix found it empty for ever.
+/// Regression: a reader that opened a file between its creation and the append of its prefix found it empty forever.
 #[test]
 fn a_reader_finds_a_prefix_that_is_appended_later() {
     let (plain, encrypted) = files();

@@ -11,17 +11,17 @@ use std::io;
 use rustix::io::{Errno, retry_on_intr};
 
 /// The number of attempts of [`retry_briefly`].
-const BRIEF: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// Repeats `call` until it is not interrupted.
 pub(super) fn retry_on_eintr<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     retry_on_intr(|| interruptible(&mut call))
 }
 
-/// Repeats `call` at most [`BRIEF`] times while it is interrupted: with a timer of a short period, a long call might be
+/// Repeats `call` at most [`MAX_ATTEMPTS`] times while it is interrupted: with a timer of a short period, a long call might be
 /// repeated forever.
 pub(super) fn retry_briefly<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    for _ in 1..BRIEF {
+    for _ in 1..MAX_ATTEMPTS {
         match interruptible(&mut call) {
             Err(Errno::INTR) => {}
             result => return result,
@@ -91,16 +91,16 @@ mod tests {
             calls += 1;
             Err(Errno::INTR)
         });
-        assert_eq!((result, calls), (Err(Errno::INTR), BRIEF));
+        assert_eq!((result, calls), (Err(Errno::INTR), MAX_ATTEMPTS));
         let mut calls = 0;
         let result = retry_briefly(|| {
             calls += 1;
-            if calls < BRIEF {
+            if calls < MAX_ATTEMPTS {
                 Err(Errno::INTR)
             } else {
                 Ok(calls)
             }
         });
-        assert_eq!(result, Ok(BRIEF));
+        assert_eq!(result, Ok(MAX_ATTEMPTS));
     }
 }

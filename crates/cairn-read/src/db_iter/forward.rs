@@ -148,7 +148,7 @@ impl DbIter {
                 return self.merge_into(Below::Nothing);
             }
             let value = self.merging.value_pin();
-            // Operands and what they end at make up the value and are not hidden.
+            // The operands and the entry below them make up the value: none of them is hidden.
             self.versions.on_returned = parsed.kind != ValueKind::Merge;
             return match parsed.kind {
                 ValueKind::Merge => {

@@ -23,7 +23,7 @@ pub(super) struct IterCounts {
     pub recent: u64,
     /// Entries visited by backward iteration, including those returned.
     pub back: u64,
-    /// Those among them that were skipped: all but one for each key returned.
+    /// Skipped entries among them: all but one for each key returned.
     pub back_skipped: u64,
     /// Deletions among them.
     pub back_deletions: u64,

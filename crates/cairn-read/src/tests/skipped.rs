@@ -92,7 +92,7 @@ fn walk(world: &World, seq: u64, back: bool, max: u64) -> ((usize, bool), [u64; 
 fn versions_are_skipped_as_in_rocksdb() {
     let (changes, until) = versions();
     let last = changes.len() as u64;
-    // By limit: what RocksDB counts forward and backward at the end, and before the last writes.
+    // By limit: RocksDB's results, forward and backward, at the end and before the last writes.
     let expected = [
         (0, [(8, true), (8, true), (10, true), (10, true)]),
         (1, [(1, false), (0, false), (1, false), (0, false)]),
@@ -114,7 +114,8 @@ fn versions_are_skipped_as_in_rocksdb() {
     }
 }
 
-/// Forward, operands and what they end at are not skipped, only what is below; backward, all versions but one are.
+/// Forward iteration skips the versions below the entry that ends the operands; backward iteration skips all versions but
+/// one.
 #[test]
 fn operands_are_skipped_as_in_rocksdb() {
     let changes = operands();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, Family, Snapshot, WriteBatch};
 use cairn_indexed::IndexedBatch;
-use cairn_locks::{Owner, Range, TransactionState};
+use cairn_locks::{LockTimeout, Owner, Range, TransactionState};
 use cairn_options::WriteOptions;
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -31,6 +31,24 @@ use save_points::SavePoint;
 use timestamps::Timestamps;
 pub(crate) use two_phase::Parked;
 use two_phase::{BypassThresholds, PreparedPart};
+
+/// A handle for other threads to observe the lock requests of a pessimistic transaction.
+#[derive(Clone)]
+pub struct LockObserver(Arc<Owner>);
+
+impl LockObserver {
+    /// Returns the id among the transactions of the database.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Returns the last key whose lock the transaction did not get in time; `None` if it has waited for a lock since.
+    #[must_use]
+    pub fn last_timeout(&self) -> Option<LockTimeout> {
+        self.0.last_timeout()
+    }
+}
 
 /// The numbers of writes of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -392,12 +410,12 @@ impl Transaction {
         }
     }
 
-    /// Returns the part of the transaction that others see; `None` for an optimistic transaction, which locks no keys.
+    /// Returns a handle for other threads; `None` for an optimistic transaction, which locks no keys.
     #[must_use]
-    pub fn owner(&self) -> Option<&Arc<Owner>> {
+    pub fn lock_observer(&self) -> Option<LockObserver> {
         match &self.policy {
             Policy::Optimistic(_) => None,
-            Policy::Pessimistic(own) => Some(&own.owner),
+            Policy::Pessimistic(own) => Some(LockObserver(own.owner.clone())),
         }
     }
 

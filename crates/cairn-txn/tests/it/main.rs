@@ -18,9 +18,11 @@ mod timestamps;
 mod two_phase;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_db::OpenRequest;
-use cairn_options::DbOptions;
+use cairn_observe::EventListener;
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
 use cairn_txn::{
     OptimisticTransactionDb, OptimisticTransactionDbOptions, TransactionDb, TransactionDbOptions,
@@ -34,14 +36,35 @@ fn with_request<T>(world: World, open: impl FnOnce(&OpenRequest<'_>) -> T) -> T 
         create_if_missing: true,
         ..DbOptions::default()
     };
-    open(&OpenRequest {
+    open(&request(world, &options, &FamilyOptions::default()))
+}
+
+/// Calls `open` with the request for a new database in memory, with small memtables and `listener`.
+fn with_listener<T>(
+    listener: Arc<dyn EventListener>,
+    open: impl FnOnce(&OpenRequest<'_>) -> T,
+) -> T {
+    let mut options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    options.listeners.push(listener);
+    let family = FamilyOptions {
+        write_buffer_size: 64 << 10,
+        ..FamilyOptions::default()
+    };
+    open(&request(World::in_memory(), &options, &family))
+}
+
+fn request<'a>(world: World, options: &'a DbOptions, family: &'a FamilyOptions) -> OpenRequest<'a> {
+    OpenRequest {
         path: Path::new("/db"),
-        options: &options,
+        options,
         families: &[],
-        others: Some(&cairn_options::FamilyOptions::default()),
+        others: Some(family),
         read_only: false,
         world,
-    })
+    }
 }
 
 fn pessimistic(options: &TransactionDbOptions) -> TransactionDb {

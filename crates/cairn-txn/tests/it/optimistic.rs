@@ -1,14 +1,12 @@
 //! Optimistic transactions.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use cairn_db::{Family, OpenRequest, WriteBatch};
+use cairn_db::{Family, WriteBatch};
 use cairn_observe::EventListener;
 use cairn_observe::listener::MemTableInfo;
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
-use cairn_platform::World;
+use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_txn::{
     LockBuckets, OptimisticTransactionDb, OptimisticTransactionDbOptions,
@@ -16,7 +14,7 @@ use cairn_txn::{
 };
 use cairn_types::{Code, Result, Subcode};
 
-use crate::{codes, optimistic};
+use crate::{codes, optimistic, with_listener};
 
 fn each_policy(test: impl Fn(&OptimisticTransactionDb)) {
     for validate_policy in [ValidatePolicy::Serial, ValidatePolicy::Parallel] {
@@ -116,7 +114,7 @@ fn a_range_deletion_is_not_written_within_a_commit() {
     });
 }
 
-/// Commits and writes a key when a memtable is sealed, until it has an answer.
+/// Commits and writes a key when the first memtable is sealed, and keeps the results.
 #[derive(Default)]
 struct Committer {
     db: Mutex<Option<OptimisticTransactionDb>>,
@@ -161,28 +159,13 @@ fn a_listener_can_commit_the_key_of_the_commit_that_notifies_it() {
     ];
     for write in ways {
         let committer = Arc::new(Committer::default());
-        let mut options = DbOptions {
-            create_if_missing: true,
-            ..DbOptions::default()
-        };
-        options.listeners.push(committer.clone());
-        let family = FamilyOptions {
-            write_buffer_size: 64 << 10,
-            ..FamilyOptions::default()
-        };
-        let request = OpenRequest {
-            path: Path::new("/db"),
-            options: &options,
-            families: &[],
-            others: Some(&family),
-            read_only: false,
-            world: World::in_memory(),
-        };
         let buckets = OptimisticTransactionDbOptions {
             occ_lock_buckets: 1,
             ..OptimisticTransactionDbOptions::default()
         };
-        let db = OptimisticTransactionDb::open(&request, &buckets).unwrap();
+        let db = with_listener(committer.clone(), |request| {
+            OptimisticTransactionDb::open(request, &buckets).unwrap()
+        });
         *committer.db.lock() = Some(db.clone());
         for _ in 0..1000 {
             write(&db, &[b'v'; 1000]).unwrap();

@@ -1,17 +1,15 @@
 //! Pessimistic transactions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use cairn_db::{OpenRequest, WriteBatch};
+use cairn_db::WriteBatch;
 use cairn_indexed::BaseDeltaIter;
 use cairn_observe::EventListener;
 use cairn_observe::listener::MemTableInfo;
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions};
-use cairn_platform::World;
+use cairn_options::{FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_sim::PanickingComparator;
 use cairn_txn::{
@@ -20,7 +18,7 @@ use cairn_txn::{
 };
 use cairn_types::{Code, KeyOrder, Result, Subcode};
 
-use crate::{codes, pessimistic};
+use crate::{codes, pessimistic, with_listener};
 
 const TIMEOUT: (Code, Subcode) = (Code::TimedOut, Subcode::LockTimeout);
 
@@ -403,24 +401,9 @@ impl EventListener for Reader {
 #[test]
 fn a_listener_can_use_an_iterator_of_the_transaction_that_is_committed() {
     let reader = Arc::new(Reader::default());
-    let mut options = DbOptions {
-        create_if_missing: true,
-        ..DbOptions::default()
-    };
-    options.listeners.push(reader.clone());
-    let family = FamilyOptions {
-        write_buffer_size: 64 << 10,
-        ..FamilyOptions::default()
-    };
-    let request = OpenRequest {
-        path: Path::new("/db"),
-        options: &options,
-        families: &[],
-        others: Some(&family),
-        read_only: false,
-        world: World::in_memory(),
-    };
-    let db = TransactionDb::open(&request, &TransactionDbOptions::default()).unwrap();
+    let db = with_listener(reader.clone(), |request| {
+        TransactionDb::open(request, &TransactionDbOptions::default()).unwrap()
+    });
     let has_read = (0..1000_u32).any(|n| {
         let mut txn = db.begin();
         txn.put(&n.to_be_bytes(), &[b'v'; 1000]).unwrap();

@@ -26,7 +26,7 @@ use super::{current, damaged, no_database};
 const TRIES: u32 = 10;
 
 /// The number of bytes before the position that identify the MANIFEST or a log: enough for the records of several flushes,
-/// whose tables have ids of their own.
+/// which contain the unique ids of their tables.
 const IDENTIFYING: u64 = 4096;
 
 /// The position in the MANIFEST of another process, and the state up to it.
@@ -98,11 +98,7 @@ impl Tail {
         let file = self.fs.open(&path, FileMode::default())?;
         let is_new = number != self.number || bytes_before(&*file, self.at)? != self.before;
         if is_new {
-            let before = std::mem::replace(&mut self.replay, Replay::new(number));
-            self.replay.known = before.known.clone();
-            self.replay.known.extend(before.into_files());
-            (self.number, self.at) = (number, 0);
-            self.before.clear();
+            self.begin(number);
         }
         let begun = self.at;
         let replay = &mut self.replay;
@@ -121,7 +117,7 @@ impl Tail {
             Ok(at)
         });
         // Some edits may have been applied.
-        self.at = read.inspect_err(|_| self.start_over())?;
+        self.at = read.inspect_err(|_| self.begin(FileNumber(0)))?;
         self.replay.known.clear();
         Ok(match (is_new, self.at == begun) {
             (true, _) => News::Replaced,
@@ -145,7 +141,7 @@ impl Tail {
         let at = self.at;
         let state = self.replay.state(order, at);
         state.map_err(|error| {
-            self.start_over();
+            self.begin(FileNumber(0));
             match error.is_corruption() {
                 true => damaged(&path, at, error.text()),
                 false => error,
@@ -153,12 +149,12 @@ impl Tail {
         })
     }
 
-    /// Returns to the beginning of the MANIFEST.
-    fn start_over(&mut self) {
-        let before = std::mem::replace(&mut self.replay, Replay::new(FileNumber(0)));
+    /// Moves to the beginning of MANIFEST `number`; with 0, the next [`Tail::advance`] begins the current one.
+    fn begin(&mut self, number: FileNumber) {
+        let before = std::mem::replace(&mut self.replay, Replay::new(number));
         self.replay.known = before.known.clone();
         self.replay.known.extend(before.into_files());
-        (self.number, self.at) = (FileNumber(0), 0);
+        (self.number, self.at) = (number, 0);
         self.before.clear();
     }
 

@@ -215,7 +215,7 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
     }
 }
 
-/// The deliberately corrupt databases. A torn end of a MANIFEST is no damage: the database opens.
+/// The deliberately corrupt databases. A MANIFEST with a torn tail is not damaged: the database opens.
 const DAMAGED: [&str; 2] = ["_corrupt_block", "_wal_corrupt_mid"];
 
 /// `verify` reports corruption where there is some and nowhere else; `inspect` shows every file.

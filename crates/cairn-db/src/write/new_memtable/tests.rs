@@ -7,7 +7,7 @@ use cairn_memtable::Entry;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_types::{Code, Error, SequenceNumber};
 
-use super::{MAX_FILTER, memtable_filter};
+use super::{MAX_FILTER_BYTES, memtable_filter};
 use crate::Db;
 use crate::db::open_in_memory;
 
@@ -142,5 +142,5 @@ fn the_filter_of_a_memtable_is_limited() {
         memtable_whole_key_filtering: true,
         ..FamilyOptions::default()
     };
-    assert_eq!(memtable_filter(&options).bytes, MAX_FILTER);
+    assert_eq!(memtable_filter(&options).bytes, MAX_FILTER_BYTES);
 }

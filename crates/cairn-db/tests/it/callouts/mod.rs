@@ -156,6 +156,19 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{:04}", n * 37 % 100).into_bytes()
 }
 
+/// Creates a database with the default family only.
+fn open_in_memory(options: &DbOptions, family: FamilyOptions) -> Db {
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[FamilyDescriptor::new("default", family)],
+        others: None,
+        read_only: false,
+        world: World::in_memory(),
+    })
+    .expect("it opens")
+}
+
 /// Creates a database with the callback of `kind`, with data in memory and in two tables.
 fn database(kind: &'static str, callee: &Arc<Callee>) -> Db {
     let mut options = db_options();
@@ -166,15 +179,7 @@ fn database(kind: &'static str, callee: &Arc<Callee>) -> Db {
         ..FamilyOptions::default()
     };
     install(kind, callee, &mut options, &mut family);
-    let db = open(&OpenRequest {
-        path: Path::new("/db"),
-        options: &options,
-        families: &[FamilyDescriptor::new("default", family)],
-        others: None,
-        read_only: false,
-        world: World::in_memory(),
-    })
-    .expect("it opens");
+    let db = open_in_memory(&options, family);
     for _ in 0..2 {
         for n in 0..20 {
             db.put(&key(n), b"before").expect("nothing fails");
@@ -481,15 +486,7 @@ fn an_info_log_that_uses_the_database_in_a_stall_is_served_or_gets_the_restricti
                 level0_slowdown_writes_trigger: 2,
                 ..FamilyOptions::default()
             };
-            let request = OpenRequest {
-                path: Path::new("/db"),
-                options: &options,
-                families: &[FamilyDescriptor::new("default", family)],
-                others: None,
-                read_only: false,
-                world: World::in_memory(),
-            };
-            let db = open(&request).expect("it opens");
+            let db = open_in_memory(&options, family);
             *sink.db.lock() = Some(db.clone());
             for n in 0..3 {
                 db.put(&key(n), b"1").expect("nothing fails");
