@@ -52,7 +52,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use cairn_options::DbOptions;
+use cairn_options::{DbOptions, DefaultCache};
 use cairn_types::{FileNumber, SequenceNumber};
 use cairn_version::manifest::Manifest;
 
@@ -94,6 +94,7 @@ impl Catalog {
         telemetry: Arc<Telemetry>,
         settings: Arc<Settings>,
         budget: Option<Arc<Budget>>,
+        default_cache: Option<DefaultCache>,
         next_file: FileNumber,
     ) -> Catalog {
         let locks = context.locks;
@@ -104,6 +105,7 @@ impl Catalog {
             telemetry.clone(),
             settings.clone(),
             budget,
+            default_cache,
             deletions.view_end(),
         );
         Catalog {

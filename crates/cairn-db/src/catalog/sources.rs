@@ -17,7 +17,7 @@ use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
 use cairn_observe::logger::Logger;
 use cairn_observe::statistics::Ticker;
-use cairn_options::{DbOptions, FamilyOptions, TableOptions};
+use cairn_options::{DbOptions, DefaultCache, FamilyOptions, TableOptions};
 use cairn_platform::fs::{FileMode, missing_dirs, sync_name, unsynced_name};
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, LazySeeks, Reading, RowCache, View, ViewEnd};
@@ -65,22 +65,21 @@ fn open_table_limit(
 }
 
 impl Sources {
-    /// Creates the sources of a database without families. `view_end` is the mark set by views.
+    /// Creates the sources of a database without families. Without a budget, the default block cache is `default_cache`, if
+    /// it is given: the current options do not refer to it, so that it is released when the database is closed. `view_end`
+    /// is the mark set by views.
     pub(super) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
         settings: Arc<Settings>,
         budget: Option<Arc<Budget>>,
+        default_cache: Option<DefaultCache>,
         view_end: ViewEnd,
     ) -> Sources {
         let options = settings.get();
         let default_cache = match &budget {
             Some(budget) => budget.of.cache().clone(),
-            None => options
-                .default_block_cache
-                .clone()
-                .unwrap_or_default()
-                .get(),
+            None => default_cache.unwrap_or_default().get(),
         };
         let (limit, keeps) = open_table_limit(&context, &options, budget.as_deref());
         Sources {

@@ -149,6 +149,7 @@ impl Fixture {
             telemetry.clone(),
             settings.clone(),
             None,
+            None,
             recovered.next_file,
         );
         let default = &recovered.families[0];

@@ -603,7 +603,7 @@ fn assemble(
     names: &[String],
 ) -> Result<Shared> {
     let Foundation {
-        options,
+        mut options,
         dir,
         lock,
         threads,
@@ -611,6 +611,7 @@ fn assemble(
         policies,
         secondary,
     } = foundation;
+    let default_cache = options.default_block_cache.take();
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
     let budget = options.memory_budget.clone();
     let budget = budget.map(|budget| Arc::new(Budget::new(budget)));
@@ -637,6 +638,7 @@ fn assemble(
         telemetry.clone(),
         settings.clone(),
         budget.clone(),
+        default_cache,
         recovered.next_file,
     );
     let shared = Shared {

@@ -89,7 +89,14 @@ impl Fixture {
         let space = Arc::new(Space::new(&ground.settings.get(), false));
         let deletions = Deletions::new(context.clone(), telemetry.clone(), space.clone());
         let settings = ground.settings.clone();
-        let sources = Sources::new(context, telemetry, settings, None, deletions.view_end());
+        let sources = Sources::new(
+            context,
+            telemetry,
+            settings,
+            None,
+            None,
+            deletions.view_end(),
+        );
         let files = TreeEdit {
             added: (1..=3).map(|number| (0, table(number))).collect(),
             added_blobs: vec![blob()],

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cairn_memory::{CacheOptions, MemoryBudget, MemoryUse};
-use cairn_options::{CompactionStyle, DbPath};
+use cairn_options::{CompactionStyle, DbPath, DefaultCache};
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, FileNumber, KeyOrder};
@@ -17,14 +17,16 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(options: DbOptions) -> Fixture {
+    fn new(mut options: DbOptions) -> Fixture {
         let budget = options.memory_budget.clone();
+        let default_cache = options.default_block_cache.take();
         let ground = Ground::new(options);
         let sources = Sources::new(
             ground.context.clone(),
             ground.telemetry.clone(),
             ground.settings.clone(),
             budget.map(|budget| Arc::new(Budget::new(budget))),
+            default_cache,
             ViewEnd::default(),
         );
         Fixture { ground, sources }
@@ -78,6 +80,21 @@ fn families_without_a_cache_share_one_until_it_is_released() {
     let weak = Arc::downgrade(&shared);
     it.sources.release();
     drop((one, two, shared));
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn a_given_default_cache_is_used_until_it_is_released() {
+    let shared = DefaultCache::default();
+    let it = Fixture::new(DbOptions {
+        default_block_cache: Some(shared.clone()),
+        ..DbOptions::default()
+    });
+    let family = it.family(FamilyOptions::default());
+    assert!(Arc::ptr_eq(&family.cache().unwrap(), &shared.get()));
+    let weak = Arc::downgrade(&shared.get());
+    it.sources.release();
+    drop((family, shared));
     assert!(weak.upgrade().is_none());
 }
 
