@@ -189,6 +189,16 @@ impl BaseDeltaIter {
         }
     }
 
+    /// Reads the value of the entry if that was deferred (`allow_unprepared_value`). Returns false if it cannot be read; the
+    /// error is then the status, and the iterator is not valid.
+    pub fn prepare_value(&mut self) -> bool {
+        if matches!(self.at, At::Base) && !self.base.prepare_value() {
+            self.at = At::Nowhere;
+            self.error = self.base.status().err();
+        }
+        self.valid()
+    }
+
     /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
@@ -301,8 +311,11 @@ impl BaseDeltaIter {
         }
     }
 
-    /// Returns the entry of the base iterator.
-    fn base_found(&self) -> Result<Found> {
+    /// Returns the entry of the base iterator, whose value may not have been read.
+    fn base_found(&mut self) -> Result<Found> {
+        if !self.base.prepare_value() {
+            self.base.status()?;
+        }
         let Some(columns) = self.base.columns() else {
             return Err(Error::corruption("an entity below cannot be decoded"));
         };

@@ -74,6 +74,14 @@ fn lacks_base() -> Error {
     )
 }
 
+/// Checks that a read of `family` with `options` has a timestamp if keys have one, also if the batch alone answers it.
+fn check_timestamp(family: &Family, options: &ReadOptions) -> Result<()> {
+    match family.timestamp_size() > 0 && options.timestamp.is_none() {
+        true => Err(Error::invalid_argument("Must specify timestamp")),
+        false => Ok(()),
+    }
+}
+
 impl IndexedBatch {
     fn batch_effect(&self, family: u32, key: &[u8]) -> Result<BatchEffect> {
         resolve(&self.shared.lock(), family, key)
@@ -154,9 +162,7 @@ impl IndexedBatch {
     }
 
     fn find_over(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Found> {
-        if family.timestamp_size() > 0 && options.timestamp.is_none() {
-            return Err(Error::invalid_argument("Must specify timestamp"));
-        }
+        check_timestamp(family, options)?;
         match self.batch_effect(family.id(), key)? {
             BatchEffect::Nothing => family.find(key, options),
             BatchEffect::Found(found) => Ok(found),
@@ -208,6 +214,9 @@ impl IndexedBatch {
         options: &ReadOptions,
         sorted: bool,
     ) -> Vec<Result<Found>> {
+        if let Err(error) = check_timestamp(family, options) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
         let said: Vec<Result<BatchEffect>> = {
             let indexed = self.shared.lock();
             let said = |key: &K| resolve(&indexed, family.id(), key.as_ref());

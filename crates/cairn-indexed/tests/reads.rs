@@ -14,10 +14,17 @@ use proptest::prelude::*;
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn database(order: &KeyOrder) -> Db {
-    let options = FamilyOptions {
+    database_with(FamilyOptions {
         comparator: order.clone(),
-        merge_operator: merge_operators::from_text("stringappend").ok(),
         ..FamilyOptions::default()
+    })
+}
+
+/// A new database with the options `family`, whose operator concatenates.
+fn database_with(family: FamilyOptions) -> Db {
+    let options = FamilyOptions {
+        merge_operator: merge_operators::from_text("stringappend").ok(),
+        ..family
     };
     open(&OpenRequest {
         path: Path::new("/db"),
@@ -309,6 +316,99 @@ fn an_iterator_behind_the_last_key_of_the_batch_sees_later_additions_after_a_see
     iter.seek(b"a");
     iter.next();
     assert_eq!(iter.key(), b"b");
+}
+
+/// Operands of the batch are merged with values in blob files, also if an iterator defers their reads; the program prepares
+/// the others.
+#[test]
+fn values_whose_reads_are_deferred_are_merged_and_prepared() {
+    let db = database_with(FamilyOptions {
+        enable_blob_files: true,
+        ..FamilyOptions::default()
+    });
+    let family = db.default_family();
+    for key in [b"a", b"b", b"c", b"d"] {
+        db.put(key, &[b"base-", &key[..]].concat()).unwrap();
+    }
+    let columns: [(&[u8], &[u8]); 2] = [(b"", b"base-e"), (b"other", b"column")];
+    db.put_entity(b"e", &columns).unwrap();
+    db.flush().unwrap();
+    let batch = IndexedBatch::new(true);
+    batch.merge(b"b", b"operand");
+    batch.merge(b"d", b"operand");
+    batch.merge(b"e", b"operand");
+    batch.merge(b"f", b"operand");
+    for deferred in [false, true] {
+        let options = ReadOptions {
+            allow_unprepared_value: deferred,
+            ..ReadOptions::default()
+        };
+        let mut iter = batch.iter_over(family, db.iter_with(&options), &options);
+        assert!(!iter.prepare_value());
+        for back in [false, true] {
+            let mut found = Pairs::new();
+            match back {
+                false => iter.seek_to_first(),
+                true => iter.seek_to_last(),
+            }
+            while iter.valid() {
+                assert!(iter.prepare_value());
+                let columns = iter.columns().unwrap();
+                assert_eq!(columns.get(b"").unwrap(), iter.value());
+                found.push((iter.key().to_vec(), iter.value().to_vec()));
+                match back {
+                    false => iter.next(),
+                    true => iter.prev(),
+                }
+            }
+            iter.status().unwrap();
+            if back {
+                found.reverse();
+            }
+            let expected = ["a", "b", "c", "d", "e", "f"].map(|key| {
+                let value = batch.get_over(family, key.as_bytes(), &ReadOptions::default());
+                (key.into(), value.unwrap().unwrap().to_vec())
+            });
+            assert_eq!(found, expected, "deferred: {deferred}, back: {back}");
+            assert_eq!(found[1].1, b"base-b,operand");
+        }
+    }
+}
+
+/// A read of many keys needs a timestamp if a read of one does, also if the batch has all of them.
+#[test]
+fn reads_of_keys_with_timestamps_need_one() {
+    let db = database(&KeyOrder::BytewiseU64Ts);
+    let family = db.default_family();
+    let batch = IndexedBatch::with_order(KeyOrder::BytewiseU64Ts, true);
+    batch.put_in(family, b"a", b"1");
+    let options = ReadOptions::default();
+    let keys = [b"a", b"b"];
+    let mut refused: Vec<_> = keys
+        .iter()
+        .map(|key| batch.get_over(family, *key, &options).map(drop))
+        .collect();
+    let many = batch.multi_get_over(family, &keys, &options, true);
+    refused.extend(many.into_iter().map(|found| found.map(drop)));
+    let many = batch.multi_get_entity_over(family, &keys, &options, true);
+    refused.extend(many.into_iter().map(|found| found.map(drop)));
+    assert_eq!(refused.len(), 6);
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(
+            error.to_string().contains("Must specify timestamp"),
+            "{error}"
+        );
+    }
+    let options = ReadOptions {
+        timestamp: Some(vec![0xff; 8]),
+        ..options
+    };
+    let many = batch.multi_get_over(family, &keys, &options, true);
+    let found: Vec<_> = many.into_iter().map(Result::unwrap).collect();
+    assert_eq!(found[0].as_deref(), Some(&b"1"[..]));
+    assert!(found[1].is_none());
 }
 
 #[test]

@@ -9,6 +9,7 @@
 mod blobs;
 mod future;
 mod result;
+mod stored_versions;
 mod traced;
 mod waiting;
 mod written;
@@ -41,6 +42,7 @@ use crate::view::{Reading, View};
 pub(crate) use blobs::BlobReads;
 pub use future::{get_async, try_get};
 pub(crate) use future::{open_blob_files, opens_apart, start_opening};
+pub use stored_versions::{StoredVersions, stored_versions};
 use traced::next_traced;
 pub(crate) use traced::next_traced_get;
 pub use written::{is_written_after, is_written_since};

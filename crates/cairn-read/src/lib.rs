@@ -33,8 +33,8 @@ pub use child::Child;
 pub use columns::Columns;
 pub use db_iter::DbIter;
 pub use get::{
-    Found, GetScratch, get, get_async, get_in, get_with_timestamp, is_written_after,
-    is_written_since, operands, try_get,
+    Found, GetScratch, StoredVersions, get, get_async, get_in, get_with_timestamp,
+    is_written_after, is_written_since, operands, stored_versions, try_get,
 };
 pub use level::{LevelIter, Tables};
 pub use merging_iter::{LazySeeks, MergingIter};

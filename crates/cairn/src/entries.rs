@@ -124,7 +124,7 @@ macro_rules! cursors {
 cursors! {
     Iter, Iter::prepare_value;
     SstIter, |_: &mut SstIter<'_>| true;
-    BaseDeltaIter, |_: &mut BaseDeltaIter<'_>| true;
+    BaseDeltaIter, BaseDeltaIter::prepare_value;
 }
 
 /// The position of the cursor of a [`Walk`].

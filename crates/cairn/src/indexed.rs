@@ -363,6 +363,12 @@ impl BaseDeltaIter<'_> {
         self.inner.columns()
     }
 
+    /// Reads the value of the entry, if that was deferred (`allow_unprepared_value`). Returns false
+    /// if it cannot be read; the error is then the status, and the iterator is not valid.
+    pub fn prepare_value(&mut self) -> bool {
+        self.inner.prepare_value()
+    }
+
     /// The error that ended the iteration, if any.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_options::FamilyOptions;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
-use cairn_version::manifest::{Recovered, RecoveredFamily};
+use cairn_version::manifest::{Recovered, RecoveredFamily, WriteFailed};
 use cairn_version::{TreeEdit, Version};
 
 use super::Catalog;
@@ -141,22 +141,23 @@ impl Editor<'_> {
     /// # Errors
     ///
     /// `InvalidArgument` if a name is in use; `NotSupported` if no ids are left; `Corruption` if the tables of one are
-    /// inconsistent; `IoError` of the MANIFEST.
+    /// inconsistent; `IoError` of the MANIFEST. It may be in doubt whether the families are durable: their tables must then
+    /// be kept until the next MANIFEST is in use.
     pub(crate) fn create_families(
         mut self,
         env: &impl CatalogEnv,
         new: Vec<NewFamily>,
         log: FileNumber,
         new_memtable: impl Fn(&FamilyOptions) -> Arc<Memtable>,
-    ) -> Result<Vec<Arc<FamilyState>>> {
+    ) -> Result<Vec<Arc<FamilyState>>, WriteFailed> {
         let catalog = self.catalog;
         let mut families = (**catalog.families()).clone();
         // The largest id is never used: an opening rejects a MANIFEST with it.
         if u64::from(families.max_id()) + new.len() as u64 >= u64::from(u32::MAX) {
-            return Err(Error::not_supported(format!(
+            return Err(WriteFailed::before(Error::not_supported(format!(
                 "no ids of column families are left (the largest was {}); export the families to a new database",
                 families.max_id()
-            )));
+            ))));
         }
         let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
@@ -165,14 +166,15 @@ impl Editor<'_> {
         let mut created = Vec::new();
         for (id, family) in (first_id..u32::MAX).zip(new) {
             if families.named(&family.name).is_some() {
-                return Err(Error::invalid_argument(format!(
+                return Err(WriteFailed::before(Error::invalid_argument(format!(
                     "column family {:?} exists already",
                     family.name
-                )));
+                ))));
             }
             records.extend(family.records(id, log));
             let memtable = new_memtable(&family.options);
-            let state = Arc::new(family.state(&catalog.sources, id, log, memtable)?);
+            let state = family.state(&catalog.sources, id, log, memtable);
+            let state = Arc::new(state.map_err(WriteFailed::before)?);
             assert!(
                 families.max_id() < id,
                 "the id {id} was never used: the largest is {}",

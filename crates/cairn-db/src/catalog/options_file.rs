@@ -19,7 +19,8 @@ use super::scan::old_options;
 use crate::context::DbContext;
 use crate::options::settings::{OptionsFileLock, Settings};
 
-/// Durably replaces `path` with a file that contains `content`, which is first written to `temporary`.
+/// Durably replaces `path` with a file that contains `content`, which is first written to `temporary`. After an error,
+/// `temporary` does not exist, unless it cannot be removed.
 pub(crate) fn replace(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -30,10 +31,15 @@ pub(crate) fn replace(
         fs.remove(temporary)?;
     }
     let file = fs.create(temporary, FileMode::default())?;
-    file.append(content)?;
-    file.sync(false)?;
-    file.close()?;
-    fs.rename(temporary, path)?;
+    let named = file
+        .append(content)
+        .and_then(|()| file.sync(false))
+        .and_then(|()| file.close())
+        .and_then(|()| fs.rename(temporary, path));
+    named.inspect_err(|_| {
+        // The error is reported; one that stays is removed by the next opening.
+        let _ = fs.remove(temporary);
+    })?;
     fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 

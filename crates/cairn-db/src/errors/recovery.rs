@@ -311,7 +311,15 @@ impl Shared {
         drop(lead);
         self.telemetry.deliver();
         // The data of the old log must be flushed, atomically, before anything is written to a new log.
-        let failed = self.tree.lock().logs.take_failed_syncs();
+        let blocked = self.context.unsynced_blobs.block_syncs();
+        let failed = {
+            let logs = &mut self.tree.lock().logs;
+            match blocked {
+                // The sync of any of them would fail.
+                true => logs.take_unsynced(),
+                false => logs.take_failed_syncs(),
+            }
+        };
         failed.iter().for_each(|log| log.forget());
         // A failure from here on is one of the new log.
         self.errors.log_was_replaced();

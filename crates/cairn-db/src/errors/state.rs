@@ -150,13 +150,26 @@ impl Errors {
 
     /// True if `error` is the current error, or one that was reset where it occurred: a job that fails
     /// because of it has nothing new to report.
+    ///
+    /// Errors are compared by their text, so that one of a log may be that of another log, such as one that a
+    /// recovery has to replace as well, or of another file. It is recorded in any case that a log failed, and an
+    /// error of a log is new if the current one does not stop writes.
     pub(super) fn is_known(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
         let mut state = self.state.lock();
         let reset_by_listener = state
             .reset_by_listener
-            .take_if(|(before, reset_by_listener)| *before != reason && reset_by_listener == error);
+            .take_if(|(before, reset_by_listener)| *before != reason && reset_by_listener == error)
+            .is_some();
         let current = state.current.as_ref();
-        reset_by_listener.is_some() || current.is_some_and(|current| current.error == *error)
+        let severity = current
+            .filter(|current| current.error == *error)
+            .map(|current| current.severity);
+        let is_current = match is_of_log(reason) {
+            true => severity >= Some(Severity::Hard),
+            false => severity.is_some(),
+        };
+        state.recovery.log_failed |= is_current && is_of_log(reason);
+        reset_by_listener || is_current
     }
 
     /// Records that a listener has reset `error`.
@@ -197,10 +210,7 @@ impl Errors {
         );
         let full = is_no_space(error);
         state.recovery.full = full;
-        state.recovery.log_failed |= matches!(
-            reason,
-            BackgroundErrorReason::WriteCallback | BackgroundErrorReason::MemTable
-        );
+        state.recovery.log_failed |= is_of_log(reason);
         // An error of a flush that stopped no writes is cleared when the flush succeeds.
         let passes = severity == Severity::Hard
             || severity == Severity::Soft && reason == BackgroundErrorReason::Compaction;
@@ -379,6 +389,14 @@ impl Errors {
         debug_assert!(recovery.log_failed, "a log that failed is replaced");
         recovery.log_failed = false;
     }
+}
+
+/// True for an error of a log, or one that leaves a memtable without a write that the log has.
+fn is_of_log(reason: BackgroundErrorReason) -> bool {
+    matches!(
+        reason,
+        BackgroundErrorReason::WriteCallback | BackgroundErrorReason::MemTable
+    )
 }
 
 /// True if `error` is that of a job that was ended on purpose.
@@ -570,6 +588,37 @@ mod tests {
         assert!(errors.has_log_failed() && errors.clear(&current).is_err());
         errors.log_was_replaced();
         errors.clear(&current).unwrap();
+    }
+
+    /// Regression: a new log that failed with the text of the current error was not replaced, and no attempt to
+    /// resume succeeded any more.
+    #[test]
+    fn a_log_that_fails_with_the_text_of_the_current_error_is_replaced() {
+        let errors = Errors::new(Locks::new());
+        let broken = Error::io_text("broken");
+        let log = Reason::WriteCallback;
+        errors.note(log, &assessment(Severity::Hard), &broken, 1);
+        errors.log_was_replaced();
+        assert!(errors.is_known(Reason::Flush, &broken) && !errors.has_log_failed());
+        assert!(errors.is_known(log, &broken) && errors.has_log_failed());
+        let current = errors.current().unwrap();
+        assert!(errors.clear(&current).is_err());
+        errors.log_was_replaced();
+        errors.clear(&current).unwrap();
+    }
+
+    #[test]
+    fn an_error_of_a_log_is_new_unless_the_current_one_stops_writes() {
+        let errors = Errors::new(Locks::new());
+        let broken = Error::io_text("broken");
+        let soft = assessment(Severity::Soft);
+        errors.note(Reason::FlushNoWal, &soft, &broken, 1);
+        assert!(errors.is_known(Reason::FlushNoWal, &broken));
+        assert!(!errors.is_known(Reason::WriteCallback, &broken) && !errors.has_log_failed());
+        let hard = assessment(Severity::Hard);
+        errors.note(Reason::WriteCallback, &hard, &broken, 1);
+        assert!(errors.stop_writes() && errors.has_log_failed());
+        assert!(errors.is_known(Reason::WriteCallback, &broken));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_types::{Error, Result};
 use cairn_version::TreeEdit;
+use cairn_version::manifest::WriteFailed;
 
 use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyDescriptor;
@@ -74,7 +75,7 @@ impl Shared {
     pub(crate) fn create_families_led(
         self: &Arc<Self>,
         new: Vec<NewFamily>,
-    ) -> Result<Vec<Arc<FamilyState>>> {
+    ) -> Result<Vec<Arc<FamilyState>>, WriteFailed> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let log = self
             .writes
@@ -83,7 +84,8 @@ impl Shared {
             .log
             .as_ref()
             .map(CurrentLog::number);
-        let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
+        let closed = || WriteFailed::before(Error::shutdown("the database is closed"));
+        let log = log.ok_or_else(closed)?;
         // A write to a family in `new` must find its options recorded.
         new.iter()
             .for_each(|family| self.signals.note_options(&family.options));

@@ -182,13 +182,15 @@ fn create_with_tables<H: Host>(
         catalog.staged.take(file.meta.number);
     }
     let created = host.create_families_led(vec![family]);
-    // If the outcome of the MANIFEST write is unknown, the database is read-only, and the files may be part of it.
-    if created.is_err() && !host.is_in_doubt() {
+    let mut created = created.inspect_err(|failed| {
         for file in imported {
-            catalog.deletions.delete(&file.inside);
+            match failed.in_doubt {
+                // The MANIFEST may have it.
+                true => catalog.deletions.keep_in_doubt(file.inside.clone()),
+                false => catalog.deletions.delete(&file.inside),
+            }
         }
-    }
-    let mut created = created?;
+    })?;
     let recorded = host.record_families(&created);
     let state = created.pop().expect("one family was created");
     Ok((state, recorded))

@@ -10,6 +10,7 @@ use cairn_format::manifest::LogReach;
 use cairn_jobs::pick::InProgress;
 use cairn_observe::FlushReason;
 use cairn_types::{FileNumber, Result, SequenceNumber};
+use cairn_version::manifest::WriteFailed;
 
 use super::capture::Capture;
 use crate::catalog::Catalog;
@@ -63,8 +64,12 @@ pub(crate) trait WriteHost {
     /// Returns the end of the logs. The caller leads.
     fn log_end(&self) -> LogEnd;
 
-    /// Creates families, durably: all of them or none. The caller leads, and then calls [`Host::record_families`].
-    fn create_families_led(self: &Arc<Self>, new: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>>;
+    /// Creates families, durably: all of them or none. The caller leads, and then calls [`Host::record_families`]. After an
+    /// error, it keeps the tables of the families if it is in doubt whether the MANIFEST has them.
+    fn create_families_led(
+        self: &Arc<Self>,
+        new: Vec<NewFamily>,
+    ) -> Result<Vec<Arc<FamilyState>>, WriteFailed>;
 
     /// Records new families in the log and the OPTIONS file. They exist even if this fails. The caller leads.
     fn record_families(&self, created: &[Arc<FamilyState>]) -> Result<()>;
@@ -108,9 +113,6 @@ pub(crate) trait Host: CatalogEnv + WriteHost + JobHost {
 
     /// Calls `work`, which creates or deletes files. The directory is not released meanwhile; `None` if it has been.
     fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T>;
-
-    /// True if the MANIFEST may have an edit that is not published: the database is then read-only.
-    fn is_in_doubt(&self) -> bool;
 
     /// Returns the files read by the opening of a read-only database.
     ///

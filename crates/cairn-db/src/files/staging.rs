@@ -124,22 +124,29 @@ impl Drop for Staging<'_> {
     }
 }
 
-/// Removes a directory of files that an earlier attempt may have left.
+/// Removes a directory of files that an earlier attempt may have left. If a file cannot be removed, all others are.
+///
+/// # Errors
+///
+/// The first `IoError`.
 fn remove_all(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     let names = match fs.list(dir) {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
         names => names?,
     };
-    for name in names {
-        fs.remove(&dir.join(name))?;
-    }
-    fs.remove_dir(dir)
+    let removed = names.iter().fold(Ok(()), |removed, name| {
+        let one = fs.remove(&dir.join(name));
+        removed.and(one)
+    });
+    removed.and_then(|()| fs.remove_dir(dir))
 }
 
 #[cfg(test)]
 mod tests {
     use cairn_platform::World;
     use cairn_platform::fs::FileMode;
+    use cairn_sim::trace::Call;
+    use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 
     use super::*;
 
@@ -159,5 +166,34 @@ mod tests {
         assert!(fs.exists(Path::new("/copy/a")).unwrap());
         let exists = Staging::create(fs, target).err().unwrap();
         assert_eq!(exists.code(), Code::InvalidArgument);
+    }
+
+    /// Regression: the removal of a directory ended at the first file that could not be removed, and the links in it kept
+    /// the space of all other files in use.
+    #[test]
+    fn a_file_that_cannot_be_removed_does_not_keep_the_others() {
+        let sim = SimWorld::new(1);
+        let (fs, target) = (&*sim.world.fs, Path::new("/copy"));
+        let staging = Staging::create(fs, target).unwrap();
+        for name in ["a", "b", "c"] {
+            let file = fs.create(&staging.path(name), FileMode::default());
+            file.unwrap().close().unwrap();
+        }
+        let left = || fs.list(Path::new("/copy.tmp")).unwrap();
+        sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
+            trigger: Trigger::Class {
+                call: Call::Remove,
+                name_end: "a".to_owned(),
+                count: 0,
+            },
+            fault: Fault::Denied,
+            lasts: 2,
+        }]));
+        drop(staging);
+        assert_eq!(left(), ["a"]);
+        let error = Staging::create(fs, target).err().unwrap();
+        assert_eq!(error.code(), Code::IoError, "{error}");
+        drop(Staging::create(fs, target).unwrap());
+        assert!(!fs.exists(Path::new("/copy.tmp")).unwrap());
     }
 }

@@ -17,7 +17,7 @@ use cairn_sim::images::MODELS;
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
-use cairn_version::manifest;
+use cairn_version::manifest::{self, WriteFailed};
 
 use super::capture::Capture;
 use super::host::{Components, Host, JobHost, LogEnd, WriteHost};
@@ -109,6 +109,11 @@ impl FakeHost {
         }]));
     }
 
+    /// True if a write of the MANIFEST has failed.
+    fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
     fn leads(&self) -> bool {
         !cfg!(debug_assertions) || self.it.context.locks.is_held(Rank::Lead)
     }
@@ -162,8 +167,12 @@ impl WriteHost for FakeHost {
         }
     }
 
-    fn create_families_led(self: &Arc<Self>, _: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>> {
-        Err(Error::not_supported("the test has one family"))
+    fn create_families_led(
+        self: &Arc<Self>,
+        _: Vec<NewFamily>,
+    ) -> Result<Vec<Arc<FamilyState>>, WriteFailed> {
+        let error = Error::not_supported("the test has one family");
+        Err(WriteFailed::before(error))
     }
 
     fn record_families(&self, _: &[Arc<FamilyState>]) -> Result<()> {
@@ -217,10 +226,6 @@ impl Host for FakeHost {
 
     fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         Some(work())
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Ordering::Relaxed)
     }
 
     fn opened_files(&self) -> Result<Capture> {

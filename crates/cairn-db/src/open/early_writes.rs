@@ -28,7 +28,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use super::replay::{RecordedSizes, Sink, add, misplaced, other_policy};
 use crate::catalog::family::FamilyState;
 use crate::write::entry::entry;
-use crate::write::moved_sections::{FamilyKey, value_at};
+use crate::write::moved_sections::{FamilyKey, records_at};
 
 /// The sequence numbers of the entries of a batch.
 struct Numbers {
@@ -228,9 +228,10 @@ impl EarlyWrites {
                         ));
                     }
                     let before = SequenceNumber(part.first.0.saturating_sub(1));
-                    let (kind, value) = value_at(&family, entry.key, before)?;
-                    *last = last.plus(1);
-                    sink.add(id, *last, kind, entry.key, &value);
+                    for (kind, value) in records_at(&family, entry.key, before)? {
+                        *last = last.plus(1);
+                        sink.add(id, *last, kind, entry.key, &value);
+                    }
                 }
             }
             if parts.iter().any(|part| part.prepares) {

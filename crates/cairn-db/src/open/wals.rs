@@ -515,8 +515,12 @@ impl Shared {
                 Some(*whole),
                 self.options().use_fsync,
             )?;
-            self.check_copy(&copy, file, *whole)?;
-            fs.rename(&copy, &file.path)?;
+            let checked = self.check_copy(&copy, file, *whole);
+            let named = checked.and_then(|()| fs.rename(&copy, &file.path));
+            named.inspect_err(|_| {
+                // The error is reported; the next opening replaces a copy that stays.
+                let _ = fs.remove(&copy);
+            })?;
             self.tree.lock().logs.set_len(file.number, *whole);
         }
         fs.sync_dir(&self.context.wal_dir)

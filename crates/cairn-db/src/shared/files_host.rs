@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_jobs::pick::InProgress;
 use cairn_observe::FlushReason;
 use cairn_types::Result;
+use cairn_version::manifest::WriteFailed;
 
 use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyState;
@@ -38,7 +39,10 @@ impl WriteHost for Shared {
         }
     }
 
-    fn create_families_led(self: &Arc<Self>, new: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>> {
+    fn create_families_led(
+        self: &Arc<Self>,
+        new: Vec<NewFamily>,
+    ) -> Result<Vec<Arc<FamilyState>>, WriteFailed> {
         Shared::create_families_led(self, new)
     }
 
@@ -102,10 +106,6 @@ impl Host for Shared {
 
     fn while_open<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         self.as_counted_purge(work)
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.errors.stop_writes()
     }
 
     fn opened_files(&self) -> Result<Capture> {

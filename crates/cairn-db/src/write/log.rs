@@ -214,8 +214,16 @@ impl CurrentLog {
         let path = dir.join(FileName::Wal(number).to_string());
         let file = match recycled {
             Some(old) => {
-                fs.rename(&dir.join(FileName::Wal(old).to_string()), &path)?;
-                fs.open_overwrite(&path, mode)?
+                let before = dir.join(FileName::Wal(old).to_string());
+                let taken_over = fs
+                    .rename(&before, &path)
+                    .and_then(|()| fs.open_overwrite(&path, mode));
+                taken_over.inspect_err(|_| {
+                    // The file is queued no more. The next opening deletes one that stays.
+                    for name in [&before, &path] {
+                        let _ = fs.remove(name);
+                    }
+                })?
             }
             None => {
                 let ready = expected.before.map(|log| &log.file.file);

@@ -6,12 +6,14 @@
 //! with the undecided sections, as one batch:
 //!
 //! ```text
-//! records         the present values of all keys of the sections, which hide the records of the earlier copies
+//! records         what all keys of the sections are at present, which hides the records of the earlier copies
 //! Rollback name   of each section
 //! section         of each transaction
 //! ```
 //!
-//! The values come first, so that a key to which several transactions add operands without a lock keeps all of them.
+//! These records come first, so that a key to which several transactions add operands without a lock keeps all of them.
+//! They are those that are stored: a value keeps its date, and operands are not merged, which may be impossible and would
+//! then prevent each switch of logs.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -20,8 +22,8 @@ use std::sync::Arc;
 use cairn_format::batch::WriteBatch as Encoded;
 use cairn_format::key::LookupKey;
 use cairn_observe::callback::{self, Within};
-use cairn_options::{ReadOptions, WriteOptions};
-use cairn_read::{Found, get};
+use cairn_options::WriteOptions;
+use cairn_read::{Found, stored_versions};
 use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 
 use super::entry::entry;
@@ -157,7 +159,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Adds records to `batch` that set the keys of `section` to their present values, except those in `seen`.
+    /// Adds records to `batch` that make the keys of `section` what they are at present, except those in `seen`.
     fn restore(
         &self,
         section: &Encoded,
@@ -166,7 +168,7 @@ impl Shared {
     ) -> Result<()> {
         let families = self.catalog.families();
         let now = self.published();
-        // A merge operator or a comparator of the program may panic.
+        // A comparator of the program may panic.
         guarded("reading the keys of a transaction", || {
             callback::within(&self.context.info, Within::Insertion, || {
                 for record in section.view().records() {
@@ -180,12 +182,15 @@ impl Shared {
                     if !seen.insert((id, entry.key.to_vec())) {
                         continue;
                     }
-                    match value_at(family, entry.key, now)? {
-                        (ValueKind::Deletion, _) => batch.delete(id, entry.key)?,
-                        (ValueKind::WideColumnEntity, entity) => {
-                            batch.put_entity(id, entry.key, &entity)?;
+                    for (kind, value) in records_at(family, entry.key, now)? {
+                        match kind {
+                            ValueKind::Deletion => batch.delete(id, entry.key)?,
+                            ValueKind::WideColumnEntity => {
+                                batch.put_entity(id, entry.key, &value)?;
+                            }
+                            ValueKind::Merge => batch.merge(id, entry.key, &value)?,
+                            _ => batch.put(id, entry.key, &value)?,
                         }
-                        (_, value) => batch.put(id, entry.key, &value)?,
                     }
                 }
                 Ok(())
@@ -204,22 +209,24 @@ fn keys(section: &Encoded) -> Result<HashSet<FamilyKey>> {
     Ok(keys)
 }
 
-/// Returns what `key` of `family` is at `seq`: a deletion, an entity or a value.
+/// Returns the records that make `key` of `family` what it is at `seq`, as kinds and stored values: a deletion, an entity or
+/// a value, then the merge operands on top, oldest first.
 ///
 /// # Errors
 ///
-/// Those of a read.
-pub(crate) fn value_at(
+/// Those of a read, except for those of a merge.
+pub(crate) fn records_at(
     family: &FamilyState,
     key: &[u8],
     seq: SequenceNumber,
-) -> Result<(ValueKind, Vec<u8>)> {
-    let lookup = LookupKey::new(key, seq);
-    Ok(
-        match get(&family.view(), &lookup, &ReadOptions::default())? {
-            Found::Missing => (ValueKind::Deletion, Vec::new()),
-            Found::Value(value) => (ValueKind::Value, value.to_vec()),
-            Found::Entity(entity) => (ValueKind::WideColumnEntity, entity.to_vec()),
-        },
-    )
+) -> Result<Vec<(ValueKind, Vec<u8>)>> {
+    let stored = stored_versions(&family.view(), &LookupKey::new(key, seq))?;
+    let base = match stored.base {
+        Found::Missing => (ValueKind::Deletion, Vec::new()),
+        Found::Value(value) => (ValueKind::Value, value.into()),
+        Found::Entity(entity) => (ValueKind::WideColumnEntity, entity.into()),
+    };
+    let operands = stored.operands.into_iter();
+    let operands = operands.map(|operand| (ValueKind::Merge, operand));
+    Ok(std::iter::once(base).chain(operands).collect())
 }

@@ -7,12 +7,16 @@ use cairn_db::{
     LiveFilesStorageInfoOptions, OpenRequest, open,
 };
 use cairn_options::{
-    CompactRangeOptions, FamilyOptions, ImportColumnFamilyOptions, IngestExternalFileOptions,
+    CompactRangeOptions, DbOptions, FamilyOptions, ImportColumnFamilyOptions,
+    IngestExternalFileOptions,
 };
 use cairn_platform::World;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, SimWorld};
 use cairn_types::{Code, Result, SequenceNumber, Subcode};
 
-use crate::basic::{db_options, open_at, small};
+use crate::basic::{db_options, open_at, open_with, small};
+use crate::errors::{failing, forgiving, of_kind};
 
 fn open_dir(world: &World, dir: &str) -> Result<Db> {
     open_dir_as(world, dir, false)
@@ -355,6 +359,46 @@ fn destroying_a_database_behind_a_symbolic_link_keeps_the_directory() {
         drop(db);
         cairn_db::destroy(&world, &link, &options, &[]).unwrap();
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
+    }
+}
+
+/// Regression: if a listener reset the error of a failed MANIFEST, the tables of the import were deleted, and the next
+/// opening missed them. Without the listener, they stayed after resuming, until the next opening.
+#[test]
+fn an_import_in_doubt_keeps_its_tables_until_the_next_manifest() {
+    let tables = |sim: &SimWorld| of_kind(sim, "sst").len();
+    for (options, is_reset) in [(forgiving(), true), (db_options(), false)] {
+        let sim = SimWorld::new(3);
+        let options = DbOptions {
+            max_bgerror_resume_count: 0,
+            ..options
+        };
+        let db = open_with(&sim.world, &options, &small()).unwrap();
+        fill(&db, 0, 10);
+        let export = db.export("/export".as_ref()).unwrap();
+        let before = tables(&sim);
+        let name =
+            String::from_utf8(crate::logs::bytes_of(&sim.world, "/db/CURRENT".as_ref())).unwrap();
+        let plan = failing(Call::Sync, name.trim_end(), Fault::InputOutput, 1);
+        sim.fs.set_plan(plan);
+        let import = ImportColumnFamilyOptions::default();
+        let created = db.create_family_with_import("in", &small(), &import, &[export]);
+        assert_eq!(created.map(drop).unwrap_err().code(), Code::IoError);
+        assert_eq!(sim.fs.injected(), 1);
+        assert_eq!(db.background_error_state().is_none(), is_reset);
+        assert_eq!(tables(&sim), before + 1, "the MANIFEST may have the table");
+        if !is_reset {
+            db.resume().unwrap();
+            assert_eq!(tables(&sim), before, "no MANIFEST has the table");
+        }
+        db.close().unwrap();
+        let db = open_with(&sim.world, &db_options(), &small()).unwrap();
+        let family = db.family("in");
+        assert!(is_reset || family.is_none());
+        for family in family.iter().chain([db.default_family()]) {
+            let found = family.get(b"k00007").unwrap();
+            assert_eq!(found.as_deref(), Some(&[b'v'; 100][..]));
+        }
     }
 }
 

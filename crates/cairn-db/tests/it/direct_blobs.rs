@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cairn_db::{
@@ -12,10 +13,12 @@ use cairn_options::{
     ReadOptions, WalRecoveryMode, WriteOptions,
 };
 use cairn_platform::World;
-use cairn_sim::SimWorld;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result, SequenceNumber};
 
 use crate::basic::{db_options, small};
+use crate::errors::synced;
 
 fn direct() -> FamilyOptions {
     FamilyOptions {
@@ -471,6 +474,82 @@ fn threads_write_to_partitions_while_memtables_are_flushed() {
     check(&db);
     assert_eq!(db.memtable_blob_files().len(), 0);
     db.close().unwrap();
+}
+
+/// Writes to the default family and `other` of `db`, with memtables that are switched and flushed meanwhile, and
+/// records the values of the keys whose writes succeeded.
+fn work(db: &Db, other: &cairn_db::Family, written: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+    let later = FlushOptions {
+        wait: false,
+        ..FlushOptions::default()
+    };
+    for n in 1..10 {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(n), &value(n, 1));
+        batch.put_in(other, &key(n), &value(n, 1));
+        let options = match n % 4 {
+            0 => synced(),
+            _ => WriteOptions::default(),
+        };
+        if db.write_with(&batch, &options).is_ok() {
+            written.insert(key(n), value(n, 1));
+        }
+        // A new log, whose predecessors the other family needs. An error is one of the current state.
+        if n % 2 == 0 {
+            let _ = db.flush_families_with(&[other], &later);
+        }
+    }
+}
+
+/// Regression: if a blob file could not be synced, the sync of each log failed with the same error. A log that failed
+/// after the recovery had replaced the first one was not replaced, and the database stayed read-only.
+#[test]
+fn a_database_resumes_after_failed_syncs_of_its_directory() {
+    let options = DbOptions {
+        max_bgerror_resume_count: 0,
+        ..db_options()
+    };
+    let mut failures = 0;
+    for lasts in [1, 2, 12] {
+        for count in 0..100 {
+            let sim = SimWorld::new(1);
+            let db = open_on(&sim.world, &options, &direct()).unwrap();
+            let other = db.create_family("other", &direct()).unwrap();
+            let trigger = Trigger::Class {
+                call: Call::SyncDirectory,
+                name_end: String::new(),
+                count,
+            };
+            let rule = FaultRule {
+                trigger,
+                fault: Fault::InputOutput,
+                lasts,
+            };
+            sim.fs.set_plan(FaultPlan::new(vec![rule]));
+            let mut written = BTreeMap::new();
+            work(&db, &other, &mut written);
+            let injected = sim.fs.injected();
+            sim.fs.set_plan(FaultPlan::default());
+            failures += usize::from(db.background_error_state().is_some());
+            // The first attempt may find that the logs have to be replaced.
+            let mut attempts = (0..2).map(|_| db.resume());
+            let resumed = attempts.find(Result::is_ok);
+            let state = db.background_error_state();
+            assert!(resumed.is_some(), "{lasts} from {count} on: {state:?}");
+            db.put_with(b"last", &[1; 300], &synced()).unwrap();
+            for family in [db.default_family(), &other] {
+                for (key, value) in &written {
+                    let found = family.get(key).unwrap().unwrap();
+                    assert!(found == value[..], "{lasts} from {count} on");
+                }
+            }
+            if injected == 0 {
+                assert!(count > 3, "the work syncs the directory");
+                break;
+            }
+        }
+    }
+    assert!(failures > 3, "{failures}");
 }
 
 /// Regression: a repair moved blob files without a footer aside before it replayed the logs.

@@ -167,7 +167,7 @@ fn the_log_is_what_a_recovery_by_rocksdb_expects() {
                 "begin a=t b=t a=u end t",
                 "begin end empty",
                 "begin k+u c=u end u",
-                "k=2,3 -c rollback u noop",
+                "k=2 k+3 -c rollback u noop",
                 "commit t",
                 "commit empty",
                 "begin d=v end v",

@@ -417,7 +417,7 @@ impl EventListener for Forgiving {
     }
 }
 
-fn forgiving() -> DbOptions {
+pub(super) fn forgiving() -> DbOptions {
     let mut options = db_options();
     options.listeners.push(Arc::new(Forgiving));
     options

@@ -11,10 +11,13 @@ use cairn_options::{
 };
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, SimWorld};
 use cairn_types::{Code, PrefixExtractor};
 
 use crate::basic::{self, db_options, open_at, small};
 use crate::controls::files;
+use crate::errors::{failing, of_kind};
 use crate::wal::open_with;
 
 fn options_files(world: &World) -> Vec<String> {
@@ -161,6 +164,26 @@ fn old_files_stay_while_deletions_are_disabled() {
     assert!(all.len() > 50, "{all:?}");
     db.enable_file_deletions().unwrap();
     assert_eq!(options_files(&world), all[all.len() - 2..]);
+}
+
+/// Regression: each failed write of an OPTIONS file left its temporary file until the next opening.
+#[test]
+fn a_failed_options_file_leaves_no_temporary_file() {
+    for call in [Call::Create, Call::Append, Call::Sync, Call::Rename] {
+        let sim = SimWorld::new(1);
+        let db = open_at(&sim.world, &[]).unwrap();
+        let before = options_files(&sim.world);
+        for jobs in 3..6_i32 {
+            let plan = failing(call, ".dbtmp", Fault::NoSpace, 1);
+            sim.fs.set_plan(plan);
+            let failed = db.set_db_options(&[("max_background_jobs", &jobs.to_string())]);
+            assert!(failed.is_err() && sim.fs.injected() == 1, "{call:?}");
+        }
+        assert_eq!(options_files(&sim.world), before, "{call:?}");
+        assert!(of_kind(&sim, "dbtmp").is_empty(), "{call:?}");
+        db.set_db_options(&[("max_background_jobs", "9")]).unwrap();
+        assert_eq!(newest(&sim.world).db.max_background_jobs, 9);
+    }
 }
 
 /// The filter of a table opened before the change has longer prefixes than those of a later scan.

@@ -20,7 +20,7 @@ use cairn_types::{Code, KeyOrder, SequenceNumber};
 use proptest::prelude::*;
 
 use crate::db_iter::DbIter;
-use crate::get::{get, get_async};
+use crate::get::{Found, get, get_async, stored_versions};
 use crate::view::View;
 use world::{Change, Shape, World};
 
@@ -493,6 +493,49 @@ fn timestamps_select_versions() {
             (iter.key(), iter.timestamp()),
             (&b"a"[..], &20u64.to_le_bytes()[..])
         );
+    }
+}
+
+/// What stores a key again gets its value and operands with their TTL timestamps, without a merge operator.
+#[test]
+fn stored_versions_are_neither_merged_nor_stripped() {
+    let text = |text: &str| text.as_bytes().to_vec();
+    let changes = [
+        Change::Put(text("k"), text("old")),
+        Change::Put(text("k"), text("base")),
+        Change::Merge(text("k"), text("one")),
+        Change::Merge(text("k"), text("two")),
+        Change::Merge(text("new"), text("only")),
+        Change::PutEntity(text("e"), text("wide")),
+    ];
+    for dated in [false, true] {
+        for layers in [&[][..], &[2], &[3], &[6]] {
+            let shape = Shape {
+                dated,
+                ..shape_of(layers)
+            };
+            let world = World::with_operator(&changes, &shape, None, KeyOrder::Bytewise);
+            let stored = |key: &str, seq| {
+                let lookup = LookupKey::new(key.as_bytes(), SequenceNumber(seq));
+                stored_versions(&world.view, &lookup).unwrap()
+            };
+            let date: &[u8] = match dated {
+                true => &dated::encode(1_800_000_000),
+                false => &[],
+            };
+            let with_date = |value: &str| [value.as_bytes(), date].concat();
+            let found = stored("k", 9);
+            assert!(matches!(found.base, Found::Value(value) if *value == *with_date("base")));
+            assert_eq!(found.operands, [with_date("one"), with_date("two")]);
+            let found = stored("k", 1);
+            assert!(matches!(found.base, Found::Value(value) if *value == *with_date("old")));
+            assert!(found.operands.is_empty());
+            let found = stored("new", 9);
+            assert!(matches!(found.base, Found::Missing));
+            assert_eq!(found.operands, [with_date("only")]);
+            let columns = stored("e", 9).base.into_columns().unwrap().unwrap();
+            assert_eq!(columns.get(b""), Some(&b"wide"[..]));
+        }
     }
 }
 

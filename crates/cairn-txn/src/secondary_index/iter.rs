@@ -128,12 +128,10 @@ impl SecondaryIndexIter {
             && of_entries!(&self.entries, iter => iter.valid() && iter.key().starts_with(&self.prefix))
     }
 
-    /// Reads a value whose read was deferred by `allow_unprepared_value`. Returns false after an error.
+    /// Reads a value whose read was deferred by `allow_unprepared_value`. Returns false after an error, and if the iterator
+    /// is not valid.
     pub fn prepare_value(&mut self) -> bool {
-        match &mut self.entries {
-            Entries::Committed(iter) => iter.prepare_value(),
-            Entries::Transaction(_) => true,
-        }
+        self.valid() && of_entries!(&mut self.entries, iter => iter.prepare_value())
     }
 
     /// Returns the primary key of the record; empty if not valid.

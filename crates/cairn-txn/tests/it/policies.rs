@@ -13,16 +13,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest};
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, merge_operators};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_sim::{CrashModel, SimWorld};
 use cairn_txn::{
     SecondaryIndex, SimpleSecondaryIndex, TransactionDb, TransactionDbOptions, WritePolicy,
 };
-use cairn_types::{Code, Result};
+use cairn_types::{Code, MergeInput, MergeOperator, Result, Subcode};
 
 const POLICIES: [(&str, WritePolicy); 2] = [
     ("prepared", WritePolicy::Prepared),
@@ -309,6 +310,149 @@ fn operands_without_locks_survive_rollbacks_and_switches_of_logs() {
             let expected = (7 + (1_u64 << 16) + (1_u64 << 24)).to_le_bytes();
             assert_eq!(&*sum, expected, "{policy:?} {flushes}");
         }
+    }
+}
+
+/// Opens the database in `world`, which may have one already, with `family` as the options of its families.
+fn open_with(world: &World, policy: WritePolicy, family: &FamilyOptions) -> TransactionDb {
+    let options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    let early = TransactionDbOptions {
+        write_policy: policy,
+        ..TransactionDbOptions::default()
+    };
+    TransactionDb::open(&crate::request(world.clone(), &options, family), &early).unwrap()
+}
+
+/// Keys of prepared transactions keep their values, with the times of their writing, through switches of logs, crashes
+/// and rollbacks in a database with a time to live.
+#[test]
+fn values_with_a_time_to_live_are_restored_as_they_were_stored() {
+    // The end of the second value is a time.
+    let second = [b"abcd".as_slice(), &825_058_677_u32.to_le_bytes()].concat();
+    let dated = FamilyOptions {
+        value_ttl: Some(1_000_000),
+        merge_operator: merge_operators::from_text("stringappend").ok(),
+        ..FamilyOptions::default()
+    };
+    let dated_with_blobs = FamilyOptions {
+        enable_blob_files: true,
+        ..dated.clone()
+    };
+    for (_, policy) in POLICIES {
+        for is_closed in [false, true] {
+            for family in [&dated, &dated_with_blobs] {
+                for value in [b"old-value-1".as_slice(), &second] {
+                    restore_dated(policy, is_closed, family, value);
+                }
+            }
+        }
+    }
+}
+
+/// The section about each kind of value is moved to another log, then rolled back after a crash or a close.
+fn restore_dated(policy: WritePolicy, is_closed: bool, family: &FamilyOptions, value: &[u8]) {
+    let context = format!("{policy:?}, closed: {is_closed}, {value:?}");
+    let sim = SimWorld::new(4);
+    let db = open_with(&sim.world, policy, family);
+    let written = sim.world.clock.wall_seconds();
+    db.db().put(b"k", value).unwrap();
+    let columns: [(&[u8], &[u8]); 2] = [(b"", value), (b"other", b"column")];
+    db.db().put_entity(b"e", &columns).unwrap();
+    db.db().merge(b"m", b"one").unwrap();
+    db.db().flush().unwrap();
+    db.db().merge(b"m", b"two").unwrap();
+    sim.clock.advance(Duration::from_secs(1_000));
+
+    let mut txn = db.begin();
+    txn.set_name(b"t").unwrap();
+    for key in [b"k", b"e", b"m", b"n"] {
+        txn.put(key, b"new").unwrap();
+    }
+    txn.prepare().unwrap();
+    db.db().flush().unwrap();
+    if is_closed {
+        drop((txn, db));
+    }
+    let trace = sim.fs.trace();
+    let image = trace.images(trace.len(), CrashModel::Kill, 1).next();
+    let later = SimWorld::on(image.unwrap(), 5);
+    later.clock.advance(Duration::from_secs(2_000));
+
+    let check = |db: &TransactionDb| {
+        let db = db.db();
+        let found = |key: &[u8]| db.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!(found(b"k").as_deref(), Some(value), "{context}");
+        assert_eq!(found(b"m").as_deref(), Some(&b"one,two"[..]), "{context}");
+        assert_eq!(found(b"n"), None, "{context}");
+        let entity = db.get_entity(b"e", &ReadOptions::default()).unwrap();
+        let entity = entity.unwrap();
+        assert_eq!(entity.get(b""), Some(value), "{context}");
+        assert_eq!(entity.get(b"other"), Some(&b"column"[..]), "{context}");
+    };
+    let db = open_with(&later.world, policy, family);
+    check(&db);
+    let mut txn = db.transaction_by_name(b"t").unwrap();
+    txn.rollback().unwrap();
+    check(&db);
+    drop((txn, db));
+    let db = open_with(&later.world, policy, family);
+    check(&db);
+    drop(db);
+
+    // Without a time to live, the stored value is returned.
+    let undated = FamilyOptions {
+        value_ttl: None,
+        ..family.clone()
+    };
+    let db = open_with(&later.world, policy, &undated);
+    let stored = db.db().get(b"k").unwrap().unwrap();
+    let (restored, time) = stored.split_last_chunk::<4>().unwrap();
+    assert_eq!(restored, value, "{context}");
+    let time = u64::from(u32::from_le_bytes(*time));
+    assert!((written..written + 500).contains(&time), "{context}");
+}
+
+/// An operator that merges nothing.
+struct Refusing;
+
+impl MergeOperator for Refusing {
+    fn name(&self) -> &str {
+        "Refusing"
+    }
+
+    fn full_merge(&self, _: &MergeInput<'_>) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// A key that cannot be merged, with an undecided write, does not prevent a switch of logs, nor a rollback.
+#[test]
+fn a_failed_merge_does_not_prevent_a_switch_of_logs() {
+    let family = FamilyOptions {
+        merge_operator: Some(Arc::new(Refusing)),
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    for (_, policy) in POLICIES {
+        let db = open_with(&World::in_memory(), policy, &family);
+        db.db().put(b"k", b"base").unwrap();
+        db.db().flush().unwrap();
+        db.db().merge(b"k", b"operand").unwrap();
+        let mut txn = db.begin();
+        txn.set_name(b"t").unwrap();
+        txn.put(b"k", b"new").unwrap();
+        txn.prepare().unwrap();
+        for value in [b"1", b"2"] {
+            db.db().put(b"other", value).unwrap();
+            db.db().flush().unwrap();
+        }
+        txn.rollback().unwrap();
+        let failed = db.db().get(b"k").unwrap_err();
+        assert_eq!(failed.subcode(), Subcode::MergeOperatorFailed);
+        assert_eq!(db.db().get(b"other").unwrap().as_deref(), Some(&b"2"[..]));
     }
 }
 

@@ -35,4 +35,10 @@ fn deferred_values_are_read_by_iteration() {
     };
     let entries: Vec<_> = db.iter_with(&options).into_iter().collect();
     assert_eq!(entries[0].as_ref().unwrap().1.len(), 5000);
+
+    let (batch, family) = (cairn::IndexedBatch::new(true), db.default_family());
+    batch.put(b"l", b"1");
+    let over = family.iter_with_batch(&batch, &options);
+    let lengths = over.into_iter().map(|entry| entry.unwrap().1.len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [5000, 1]);
 }

@@ -292,7 +292,10 @@ fn write_seqno(
         })
         .map(|_| ())
     })?;
-    fs.rename(&changed, &file.inside)?;
+    fs.rename(&changed, &file.inside).inspect_err(|_| {
+        // As in `create_with`.
+        let _ = fs.remove(&changed);
+    })?;
     fs.sync_dir(&job.family().tables().paths[file.path_id as usize])?;
     match &options.file_checksum_gen_factory {
         None => Ok(file.checksum.clone()),

@@ -70,6 +70,13 @@ impl Unsynced {
         synced.inspect_err(|_| self.has_failed.store(true, Ordering::Release))
     }
 
+    /// True if no log can be synced until a flush relocates the values of a file whose sync has failed.
+    pub(crate) fn block_syncs(&self) -> bool {
+        let files = self.files.lock().clone();
+        let blocks = |file: &Arc<DirectFile>| file.sync_error().is_some() && !file.is_given_up();
+        files.iter().any(blocks)
+    }
+
     /// Records that the sync of a file has failed.
     pub(crate) fn note_failure(&self) {
         self.has_failed.store(true, Ordering::Release);

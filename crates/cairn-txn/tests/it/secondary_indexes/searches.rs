@@ -66,6 +66,7 @@ fn a_search_finds_the_records_with_the_value() {
     // Out of the search at its beginning; it stays there.
     iter.prev();
     assert!(!iter.valid() && iter.status().is_ok());
+    assert!(!iter.prepare_value());
     iter.next();
     assert!(!iter.valid());
     assert_eq!(keys(&mut iter, b"red"), ["a", "c", "d"]);
