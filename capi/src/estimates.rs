@@ -19,7 +19,7 @@ use crate::constants::{
     rocksdb_write_buffer_manager_flush_policy_oldest,
 };
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, malloc_bytes, report, store};
+use crate::error::{array, bytes, caught, malloc_bytes, report, store};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
 
@@ -122,7 +122,9 @@ unsafe fn may_exist(
 ) -> c_uchar {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let answer = family.key_may_exist(key, of(options));
+        // Without an error to return, a key whose lookup panicked may exist.
+        let answer = caught(|| Ok(family.key_may_exist(key, of(options))));
+        let answer = answer.unwrap_or(MayExist::Perhaps);
         let (may, found) = match answer {
             MayExist::No => (0, Some(None)),
             MayExist::Perhaps => (1, None),

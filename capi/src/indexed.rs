@@ -9,7 +9,7 @@ use cairn_types::Error;
 use crate::batch::{Handlers, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{bytes, not_built, report, store};
+use crate::error::{bytes, caught, not_built, report, store};
 use crate::handle::{create, maybe, of, take};
 use crate::iter::{Cursor, create_iter, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
@@ -55,11 +55,9 @@ unsafe fn over(
                 let family = family.map_or_else(|| implied(iter.family()), Family::clone);
                 opening = iter.family().opening();
                 let options = maybe(options).map(|options| (**options).clone());
-                Cursor::Joined(Box::new(batch.iter_over(
-                    &family,
-                    iter,
-                    &options.unwrap_or_default(),
-                )))
+                let options = options.unwrap_or_default();
+                let made = caught(|| Ok(Box::new(batch.iter_over(&family, iter, &options))));
+                made.map_or_else(Cursor::Refused, Cursor::Joined)
             }
             Cursor::Joined(_) => Cursor::Refused(Error::invalid_argument(
                 "the base of an iterator over a batch must be an iterator over a database",

@@ -78,17 +78,16 @@ c_destructors! {
     rocksdb_iter_destroy(rocksdb_iterator_t);
 }
 
-/// Creates an iterator over `family`.
+/// Creates an iterator over `family`. After a panic, such as that of a comparator that reads its database, it has an error.
 pub(crate) fn iter_over(
     family: &Family,
     options: &crate::options::Checked<cairn_options::ReadOptions>,
 ) -> *mut rocksdb_iterator_t {
-    let cursor = match options.checked() {
-        Ok(_) if family.is_released() => Cursor::Refused(closed()),
-        Ok(options) => Cursor::Family(family.iter_with(options)),
-        Err(error) => Cursor::Refused(error),
-    };
-    create_iter(cursor, family.opening())
+    let made = caught(|| match options.checked()? {
+        _ if family.is_released() => Err(closed()),
+        options => Ok(Cursor::Family(family.iter_with(options))),
+    });
+    create_iter(made.unwrap_or_else(Cursor::Refused), family.opening())
 }
 
 /// Creates the handle of an iterator; `opening` is the number of the database instance.

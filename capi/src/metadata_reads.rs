@@ -4,8 +4,8 @@
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Db, Family, TimestampedValue};
-use cairn_options::ReadTier;
+use cairn_db::{Db, Family, TimestampedValue, Value};
+use cairn_options::{ReadOptions, ReadTier};
 use cairn_types::Result;
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
@@ -136,6 +136,25 @@ impl Lists {
     }
 }
 
+/// The values of several keys, each with its family, and their timestamps, from a consistent view.
+fn together(
+    db: &Db,
+    families: &[&Family],
+    options: &ReadOptions,
+    keys: &[&[u8]],
+) -> Vec<Result<Option<TimestampedValue>>> {
+    if families.iter().any(|family| !has_plain_keys(family)) {
+        let all: Vec<_> = families.iter().copied().zip(keys.iter().copied()).collect();
+        return cairn_db::multi_get_with_timestamps(&all, options);
+    }
+    let found = crate::reads::multi_get(db, families, keys, Ok(options), false);
+    let without_timestamp = |found: Option<Value>| found.map(|value| (value, Vec::new()));
+    found
+        .into_iter()
+        .map(|found| found.map(without_timestamp))
+        .collect()
+}
+
 /// Reads several keys, each with its family, at one sequence number.
 ///
 /// # Safety
@@ -150,19 +169,17 @@ unsafe fn multi_get(
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let checked = of(options).checked();
         // Without a snapshot nothing is newer, and a single read of all keys gives a consistent
         // view.
-        let together = checked.as_ref().is_ok_and(|options| {
-            options.snapshot.is_none() && options.read_tier != ReadTier::Persisted
-        }) && families.iter().all(|family| has_plain_keys(family));
-        if together {
-            let found = crate::reads::multi_get(db, families, keys, checked, false);
-            for (at, value) in found.into_iter().enumerate() {
-                lists.put(
-                    at,
-                    value.map(|value| (value.map(|value| (value, Vec::new())), false)),
-                );
+        if let Ok(checked) = of(options).checked()
+            && checked.snapshot.is_none()
+            && checked.read_tier != ReadTier::Persisted
+        {
+            for (at, value) in together(db, families, checked, keys)
+                .into_iter()
+                .enumerate()
+            {
+                lists.put(at, value.map(|value| (value, false)));
             }
             return;
         }

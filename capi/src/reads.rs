@@ -5,14 +5,14 @@ use std::mem::ManuallyDrop;
 
 use cairn_db::{Db, Family, Found, GetScratch, Operand, Value};
 use cairn_options::ReadOptions;
-use cairn_types::{Error, Result};
+use cairn_types::Result;
 
 use crate::constants::{
     rocksdb_pinnable_multi_get_error, rocksdb_pinnable_multi_get_found,
     rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
 };
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
+use crate::error::{array, bytes, caught, malloc_bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
 use crate::value_copy::malloc_value;
@@ -414,14 +414,12 @@ pub(crate) fn multi_get(
     options: Result<&ReadOptions>,
     sorted: bool,
 ) -> Vec<Result<Option<Value>>> {
-    match options {
-        Ok(options) => {
-            let all: Vec<(&Family, &[u8])> =
-                families.iter().copied().zip(keys.iter().copied()).collect();
-            db.multi_get_in(&all, options, sorted)
-        }
-        Err(error) => keys.iter().map(|_| Err(Error::clone(&error))).collect(),
-    }
+    let read = caught(|| {
+        let all: Vec<(&Family, &[u8])> =
+            families.iter().copied().zip(keys.iter().copied()).collect();
+        Ok(db.multi_get_in(&all, options?, sorted))
+    });
+    read.unwrap_or_else(|error| keys.iter().map(|_| Err(error.clone())).collect())
 }
 
 /// Batched reads of pinned values.

@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{ReadPoint, rocksdb_column_family_handle_t, rocksdb_snapshot_t};
-use crate::error::{bytes, malloc_bytes, report, store};
+use crate::error::{bytes, caught, malloc_bytes, report, store};
 use crate::handle::{create, create_freeable, maybe, of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::{Cursor, closed, create_iter, rocksdb_iterator_t};
@@ -205,12 +205,13 @@ unsafe fn iter(
     // SAFETY: guaranteed by the caller.
     let (object, options) = unsafe { (of_mut(handle), of(options).checked()) };
     let family = family.unwrap_or(&object.default_family);
-    let cursor = match options {
-        Ok(_) if family.is_released() => Cursor::Refused(closed()),
-        Ok(options) => Cursor::Joined(Box::new(object.txn.iter_in(family, options))),
-        Err(error) => Cursor::Refused(error),
-    };
-    create_iter(cursor, family.opening())
+    let made = caught(|| match options? {
+        _ if family.is_released() => Err(closed()),
+        options => Ok(Cursor::Joined(Box::new(
+            object.txn.iter_in(family, options),
+        ))),
+    });
+    create_iter(made.unwrap_or_else(Cursor::Refused), family.opening())
 }
 
 c_functions! {

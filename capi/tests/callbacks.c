@@ -282,6 +282,60 @@ static const char* odd_name(void* state) {
 }
 
 /* Names that would be changed are refused. */
+static rocksdb_t* compared;
+static int reads_refused;
+
+/* Bytewise. Reads the database whose keys it compares, if there is one, which fails while a memtable is locked. */
+static int reading(void* state, const char* a, size_t alen, const char* b, size_t blen) {
+  (void)state;
+  rocksdb_t* db = compared;
+  if (db != NULL) {
+    compared = NULL;
+    rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+    rocksdb_key_may_exist(db, r, "k", 1, NULL, NULL, NULL, 0, NULL);
+    rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+    char* err = NULL;
+    rocksdb_iter_get_error(iter, &err);
+    if (err != NULL) {
+      CHECK_ERROR(err, "Operation aborted: internal error: a comparator may not read");
+      reads_refused++;
+    }
+    rocksdb_iter_destroy(iter);
+    rocksdb_readoptions_destroy(r);
+    compared = db;
+  }
+  int order = memcmp(a, b, alen < blen ? alen : blen);
+  return order != 0 ? order : alen < blen ? -1 : alen > blen;
+}
+
+/* A comparator gets an error from an iterator that it must not create, and the process goes on. */
+static void reads_in_a_comparator_fail(const char* parent) {
+  char* err = NULL;
+  char* path = below(parent, "reading");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_comparator_t* order = rocksdb_comparator_create(NULL, destructor, reading, name);
+  rocksdb_options_set_comparator(options, order);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  rocksdb_delete_range_cf(db, w, rocksdb_get_default_column_family_handle(db), "a", 1, "c", 1, &err);
+  rocksdb_delete_range_cf(db, w, rocksdb_get_default_column_family_handle(db), "b", 1, "d", 1, &err);
+  CHECK_OK(err);
+  compared = db;
+  CHECK_GET(db, r, "k", "v");
+  compared = NULL;
+  CHECK(reads_refused > 0);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_options_destroy(options);
+  rocksdb_close(db);
+  rocksdb_comparator_destroy(order);
+  free(path);
+}
+
 static void names_are_kept(const char* parent) {
   char* err = NULL;
   char* path = below(parent, "names");
@@ -307,6 +361,7 @@ int main(int argc, char** argv) {
   asks_while_closing(argv[1]);
 #ifndef NOT_CAIRN
   names_are_kept(argv[1]);
+  reads_in_a_comparator_fail(argv[1]);
 #endif
   destroyed = 0;
   char* err = NULL;

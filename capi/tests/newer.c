@@ -355,6 +355,58 @@ static void with_metadata(rocksdb_t* db, rocksdb_column_family_handle_t* family)
   rocksdb_writeoptions_destroy(wo);
 }
 
+/* Several values with timestamps are read together: `value_size_soft_limit` applies to all of them. */
+static void stamped_with_metadata(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "stamped");
+  rocksdb_options_t* base = rocksdb_options_create();
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_get_options_from_string(base, "create_if_missing=true;comparator=leveldb.BytewiseComparator.u64ts", options,
+                                  &err);
+  CHECK_OK(err);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* wo = rocksdb_writeoptions_create();
+  const char first[8] = {5}, second[8] = {6};
+  rocksdb_put_with_ts(db, wo, "a", 1, first, 8, "1", 1, &err);
+  CHECK_OK(err);
+  rocksdb_put_with_ts(db, wo, "b", 1, second, 8, "22", 2, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_t* ro = rocksdb_readoptions_create();
+  rocksdb_readoptions_set_timestamp(ro, second, 8);
+  const char* keys[] = {"b", "a", "z"};
+  const size_t sizes[] = {1, 1, 1};
+  for (int limited = 0; limited < 2; limited++) {
+    char *values[3], *errs[3], *stamps[3];
+    size_t lens[3], stamp_lens[3];
+    unsigned char newer[3];
+    rocksdb_multi_get_with_metadata(db, ro, 3, keys, sizes, values, lens, stamps, stamp_lens, newer, errs);
+    CHECK(errs[1] == NULL && lens[1] == 1 && values[1][0] == '1');
+    CHECK(stamp_lens[1] == 8 && memcmp(stamps[1], first, 8) == 0);
+    CHECK(newer[0] == 0 && newer[1] == 0 && newer[2] == 0);
+    CHECK(values[2] == NULL && stamps[2] == NULL);
+    if (limited) {
+      CHECK(values[0] == NULL && stamps[0] == NULL);
+      CHECK_ERROR(errs[0], "Operation aborted: ");
+      CHECK_ERROR(errs[2], "Operation aborted: ");
+    } else {
+      CHECK(errs[0] == NULL && errs[2] == NULL && lens[0] == 2 && memcmp(values[0], "22", 2) == 0);
+      CHECK(stamp_lens[0] == 8 && memcmp(stamps[0], second, 8) == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+      rocksdb_free(values[i]);
+      rocksdb_free(stamps[i]);
+    }
+    rocksdb_readoptions_set_value_size_soft_limit(ro, 0);
+  }
+  rocksdb_readoptions_destroy(ro);
+  rocksdb_writeoptions_destroy(wo);
+  rocksdb_close(db);
+  rocksdb_options_destroy(options);
+  rocksdb_options_destroy(base);
+  free(path);
+}
+
 static void options_of_11_12(void) {
   rocksdb_block_based_table_options_t* table = rocksdb_block_based_options_create();
   CHECK(rocksdb_block_based_options_get_optimize_key_common_prefix(table) == 1);
@@ -822,6 +874,7 @@ int main(int argc, char** argv) {
   chosen_backups(db, argc > 1 ? argv[1] : NULL);
   chosen_transactions(argc > 1 ? argv[1] : NULL);
   with_metadata(db, family);
+  stamped_with_metadata(argc > 1 ? argv[1] : NULL);
   rocksdb_column_family_handle_destroy(family);
   rocksdb_close(db);
   rocksdb_file_checksum_gen_factory_destroy(checksums);

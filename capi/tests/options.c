@@ -1,4 +1,6 @@
 /* Options: what is set is what is got, texts, presets, files, values that do not exist. */
+#include <unistd.h>
+
 #include "check.h"
 
 /* The usage of the block cache of a database in bytes. */
@@ -311,6 +313,45 @@ static void check_described_files(void) {
   rocksdb_livefiles_destroy(files);
 }
 
+/* Only a hash index in data blocks needs a `data_block_hash_table_util_ratio` above 0. */
+static void check_hash_ratio(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "hash-ratio");
+  rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_data_block_hash_ratio(t, 0);
+  rocksdb_options_t* o = creating();
+  rocksdb_options_set_block_based_table_factory(o, t);
+  rocksdb_block_based_options_destroy(t);
+  rocksdb_t* db = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  const char* table[] = {"block_based_table_factory"};
+  const char* hashed[] = {"{data_block_index_type=kDataBlockBinaryAndHash}"};
+  rocksdb_set_options(db, 1, table, hashed, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  const char* both[] = {"{data_block_index_type=kDataBlockBinaryAndHash;data_block_hash_table_util_ratio=0.5}"};
+  rocksdb_set_options(db, 1, table, both, &err);
+  CHECK_OK(err);
+  rocksdb_close(db);
+  rocksdb_options_destroy(o);
+  free(path);
+}
+
+/* An empty path is not the current directory. */
+static void check_empty_path(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "current");
+  opens(creating(), dir, "current");
+  CHECK(chdir(path) == 0);
+  rocksdb_options_t* o = creating();
+  size_t count = 9;
+  CHECK(rocksdb_list_column_families(o, "", &count, &err) == NULL && count == 0);
+  CHECK_ERROR(err, "IO error: No such file or directory: ");
+  CHECK(rocksdb_open(o, "", &err) == NULL);
+  CHECK_ERROR(err, "IO error: No such file or directory: ");
+  rocksdb_options_destroy(o);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
@@ -506,9 +547,11 @@ int main(int argc, char** argv) {
   check_replaced_tables(path);
   check_ignored_nulls(path);
   check_described_files();
+  check_hash_ratio(argv[1]);
   rocksdb_options_destroy(copy);
   rocksdb_options_destroy(o);
   free(path);
+  check_empty_path(argv[1]);
   end_threads();
   return 0;
 }

@@ -32,11 +32,20 @@ impl Env {
 
     /// The elements of a `String[]`.
     pub fn texts(self, array: ObjectArray) -> Outcome<Vec<String>> {
+        self.strings_by(array, Env::text)
+    }
+
+    /// The elements of a `String[]`, each converted by `take`.
+    pub fn strings_by<T>(
+        self,
+        array: ObjectArray,
+        take: fn(Env, JString) -> Outcome<T>,
+    ) -> Outcome<Vec<T>> {
         let len = self.len(Object(array.0))?;
         let mut all = Vec::new();
         for at in 0..usize::try_from(len).unwrap_or(0) {
             let item = self.element(array, at)?;
-            all.push(self.text(JString(item.0))?);
+            all.push(take(self, JString(item.0))?);
             self.forget(item);
         }
         Ok(all)

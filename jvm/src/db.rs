@@ -1,6 +1,6 @@
 //! `RocksDB`: opening and closing, column families, snapshots, properties, maintenance.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cairn_db::{
@@ -124,7 +124,7 @@ pub fn descriptors(
 /// Opens a database by `open`. Its object takes over the slot of its listeners.
 pub fn open_by<T>(
     all: &AllOptions,
-    path: &str,
+    path: &Path,
     families: &[FamilyDescriptor],
     read_only: bool,
     open: impl FnOnce(&OpenRequest<'_>) -> cairn_types::Result<T>,
@@ -132,7 +132,7 @@ pub fn open_by<T>(
     let slot = Slot::default();
     let bound = slot.bind(all);
     let db = open(&OpenRequest {
-        path: Path::new(path),
+        path,
         options: &bound,
         families,
         others: read_only.then_some(&all.family),
@@ -161,7 +161,7 @@ pub fn handles(env: Env, database: Database, families: &[FamilyDescriptor]) -> O
 }
 
 fn open_as(env: Env, all: &AllOptions, path: JString, read_only: bool) -> Outcome<New<Database>> {
-    let path = env.text(path)?;
+    let path = env.path(path)?;
     let (db, slot) = open_by(all, &path, &default_family(all)?, read_only, cairn_db::open)?;
     let database = Database::new(db, Kind::Plain, all, slot);
     if !all.listeners.is_empty() {
@@ -180,7 +180,7 @@ fn open_families_as(
     read_only: bool,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, options)?;
-    let (db, slot) = open_by(all, &env.text(path)?, &families, read_only, cairn_db::open)?;
+    let (db, slot) = open_by(all, &env.path(path)?, &families, read_only, cairn_db::open)?;
     handles(env, Database::new(db, Kind::Plain, all, slot), &families)
 }
 
@@ -221,7 +221,7 @@ pub fn open_read_only(
     error_if_wal: bool,
 ) -> Outcome<New<Database>> {
     if error_if_wal {
-        check_no_wal(&all, &env_path(env, path)?)?;
+        check_no_wal(&all, &env.path(path)?)?;
     }
     open_as(env, &all, path, true)
 }
@@ -235,7 +235,7 @@ pub fn open_families_read_only(
     error_if_wal: bool,
 ) -> Outcome<LongArray> {
     if error_if_wal {
-        check_no_wal(&all, &env_path(env, path)?)?;
+        check_no_wal(&all, &env.path(path)?)?;
     }
     open_families_as(env, &all, path, names, options, true)
 }
@@ -248,9 +248,9 @@ fn secondary_of(
     secondary: JString,
     families: &[FamilyDescriptor],
 ) -> Outcome<Database> {
-    let secondary = env_path(env, secondary)?;
+    let secondary = env.path(secondary)?;
     let open = |request: &OpenRequest<'_>| cairn_follow::open_as_secondary(request, &secondary);
-    let (db, slot) = open_by(all, &env.text(path)?, families, false, open)?;
+    let (db, slot) = open_by(all, &env.path(path)?, families, false, open)?;
     Ok(Database::new(db, Kind::Plain, all, slot))
 }
 
@@ -316,7 +316,7 @@ pub fn open_families_ttl(
     for (family, ttl) in families.iter_mut().zip(env.ints(ttls)?) {
         family.options.value_ttl = Some(ttl);
     }
-    let (db, slot) = open_by(&all, &env.text(path)?, &families, read_only, cairn_db::open)?;
+    let (db, slot) = open_by(&all, &env.path(path)?, &families, read_only, cairn_db::open)?;
     handles(env, Database::new(db, Kind::Plain, &all, slot), &families)
 }
 
@@ -348,19 +348,14 @@ pub fn destroy(_env: Env, handle: jlong) -> Outcome<()> {
 /// Names of the families, none if they cannot be read. RocksJava does not report errors here, and Kafka Streams lists
 /// the families of a directory that does not exist yet. An error of an existing database is reported when it is opened.
 pub fn list_families(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<ObjectArray> {
-    let names = cairn_db::list_families(&env_path(env, path)?, &all.world()).unwrap_or_default();
+    let names = cairn_db::list_families(&env.path(path)?, &all.world()).unwrap_or_default();
     env.byte_arrays(names.iter().map(|name| Some(name.as_bytes())))
-}
-
-/// A string as a path.
-pub fn env_path(env: Env, path: JString) -> Outcome<PathBuf> {
-    Ok(PathBuf::from(env.text(path)?))
 }
 
 pub fn destroy_db(env: Env, path: JString, all: Ref<AllOptions>) -> Outcome<()> {
     Ok(cairn_db::destroy(
         &all.world(),
-        &env_path(env, path)?,
+        &env.path(path)?,
         &all.db,
         &[],
     )?)
@@ -753,7 +748,7 @@ pub fn level0_stop_trigger(_env: Env, db: Ref<Database>, family: jlong) -> Outco
 }
 
 pub fn name(env: Env, db: Ref<Database>) -> Outcome<JString> {
-    env.string(&db.db.path().to_string_lossy())
+    env.string_of_path(db.db.path())
 }
 
 /// Marks tables for compaction. As in RocksJava, the range consists of two empty keys, which Java owns.
@@ -806,7 +801,7 @@ pub fn ingest(
     _len: jint,
     options: Ref<IngestExternalFileOptions>,
 ) -> Outcome<()> {
-    let files: Vec<PathBuf> = env.texts(files)?.into_iter().map(PathBuf::from).collect();
+    let files = env.paths(files)?;
     Ok(own_family(db.0, family)?.ingest_external_file(&files, &options)?)
 }
 
@@ -911,7 +906,7 @@ pub fn new_checkpoint(_env: Env, db: Ref<Database>) -> New<Checkpoint> {
 }
 
 pub fn create_checkpoint(env: Env, checkpoint: Ref<Checkpoint>, path: JString) -> Outcome<()> {
-    let dir = env_path(env, path)?;
+    let dir = env.path(path)?;
     let db = &checkpoint.0.0;
     db.create_checkpoint(&dir, 0)?;
     Ok(remove_empty_logs(db.world(), &dir)?)

@@ -1,7 +1,6 @@
 //! Files: table writers and readers, backups, exports, live files, write-ahead logs, table properties.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use cairn_backup::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
 use cairn_db::{
@@ -18,7 +17,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::callbacks::{ComparatorHandle, LoggerHandle};
-use crate::db::{Checkpoint, Database, env_path, family_or_default, name_of, own_family};
+use crate::db::{Checkpoint, Database, family_or_default, name_of, own_family};
 use crate::env::{
     ByteArray, ByteBuffer, Env, IntArray, JString, LongArray, Object, ObjectArray, Outcome,
 };
@@ -125,7 +124,7 @@ pub fn new_writer_ordered(
 }
 
 pub fn open_writer(env: Env, mut writer: Mut<SstFileWriter>, path: JString) -> Outcome<()> {
-    Ok(writer.open(&env_path(env, path)?)?)
+    Ok(writer.open(&env.path(path)?)?)
 }
 
 pub fn writer_put(
@@ -221,7 +220,7 @@ pub fn new_reader(_env: Env, all: Ref<AllOptions>) -> New<Reader> {
 }
 
 pub fn open_reader(env: Env, mut reader: Mut<Reader>, path: JString) -> Outcome<()> {
-    let path = env_path(env, path)?;
+    let path = env.path(path)?;
     reader.reader = Some(SstFileReader::open(
         &reader.options.world(),
         &path,
@@ -385,7 +384,7 @@ fn file_arguments(env: Env, file: &LiveFileMetaData) -> Outcome<Vec<jvalue>> {
             l: env.string(&format!("/{}", file.relative_filename))?.0,
         },
         jvalue {
-            l: env.string(&file.directory.to_string_lossy())?.0,
+            l: env.string_of_path(&file.directory)?.0,
         },
         jvalue {
             j: file.size as jlong,
@@ -575,7 +574,7 @@ pub fn export(
     family: Ref<Family>,
     path: JString,
 ) -> Outcome<New<ExportImportFilesMetaData>> {
-    Ok(New(family.export(&env_path(env, path)?)?))
+    Ok(New(family.export(&env.path(path)?)?))
 }
 
 pub fn new_import(_env: Env) -> New<ImportColumnFamilyOptions> {
@@ -605,11 +604,11 @@ pub fn create_with_import(
 }
 
 pub fn new_backup_options(env: Env, path: JString) -> Outcome<New<BackupEngineOptions>> {
-    Ok(New(BackupEngineOptions::new(env_path(env, path)?)))
+    Ok(New(BackupEngineOptions::new(env.path(path)?)))
 }
 
 pub fn backup_dir(env: Env, options: Ref<BackupEngineOptions>) -> Outcome<JString> {
-    env.string(&options.backup_dir.to_string_lossy())
+    env.string_of_path(&options.backup_dir)
 }
 
 pub fn set_backup_env(_env: Env, mut options: Mut<BackupEngineOptions>, world: Ref<World>) {
@@ -751,7 +750,7 @@ pub fn restore(
     wal_dir: JString,
     options: Ref<Restore>,
 ) -> Outcome<()> {
-    let (db_dir, wal_dir): (PathBuf, PathBuf) = (env_path(env, db_dir)?, env_path(env, wal_dir)?);
+    let (db_dir, wal_dir) = (env.path(db_dir)?, env.path(wal_dir)?);
     let options = RestoreOptions {
         keep_log_files: options.0.0,
         ..RestoreOptions::default()
@@ -769,7 +768,7 @@ pub fn restore_latest(
     wal_dir: JString,
     options: Ref<Restore>,
 ) -> Outcome<()> {
-    let (db_dir, wal_dir): (PathBuf, PathBuf) = (env_path(env, db_dir)?, env_path(env, wal_dir)?);
+    let (db_dir, wal_dir) = (env.path(db_dir)?, env.path(wal_dir)?);
     let options = RestoreOptions {
         keep_log_files: options.0.0,
         ..RestoreOptions::default()

@@ -315,7 +315,7 @@ impl Bound {
 
     fn file(&self, number: usize, info: &FileOperationInfo<'_>) {
         self.listener.notify(number, |env| {
-            let path = env.string(&info.path.to_string_lossy())?;
+            let path = env.string_of_path(info.path)?;
             let status = env.status(info.error)?;
             let info = env.create(
                 "org/rocksdb/FileOperationInfo",

@@ -10,7 +10,13 @@
 //! It differs from UTF-8 in two ways: it has no zero bytes, and a character above ffff has the 6 bytes of its two
 //! surrogates.
 
-use crate::env::{Env, JString, Outcome};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use cairn_platform::World;
+
+use crate::env::{Env, JString, ObjectArray, Outcome};
 
 impl Env {
     /// The bytes of a string in modified UTF-8.
@@ -18,9 +24,52 @@ impl Env {
         Ok(encoded(&self.units(string)?))
     }
 
+    /// The path that a string names. All paths that a program passes are taken with it.
+    pub fn path(self, string: JString) -> Outcome<PathBuf> {
+        Ok(path_of(&self.units(string)?))
+    }
+
+    /// The paths of a `String[]`.
+    pub fn paths(self, array: ObjectArray) -> Outcome<Vec<PathBuf>> {
+        self.strings_by(array, Env::path)
+    }
+
+    /// A string of a path.
+    pub fn string_of_path(self, path: &Path) -> Outcome<JString> {
+        self.string_of_bytes(path.as_os_str().as_bytes())
+    }
+
     /// A string of bytes that are modified UTF-8 or UTF-8.
     pub fn string_of_bytes(self, bytes: &[u8]) -> Outcome<JString> {
         self.string_of_units(&decoded(bytes))
+    }
+}
+
+/// The path of `units`: in UTF-8, in which Java itself names files, or in modified UTF-8, in which RocksJava does, if
+/// only that exists. A path that does not exist is in the encoding of its last ancestor that exists in one of them.
+fn path_of(units: &[u16]) -> PathBuf {
+    let plain = String::from_utf16_lossy(units);
+    let modified = encoded(units);
+    if plain.as_bytes() == modified {
+        return PathBuf::from(plain);
+    }
+    let plain = PathBuf::from(plain);
+    let modified = PathBuf::from(OsString::from_vec(modified));
+    let mut ancestors = plain.ancestors().zip(modified.ancestors());
+    let known = ancestors.find(|(plain, modified)| exists(plain) || exists(modified));
+    match known.is_some_and(|(plain, _)| !exists(plain)) {
+        true => modified,
+        false => plain,
+    }
+}
+
+/// True for a file, and for a directory that is not empty: programs create the directory of a database, in UTF-8,
+/// before RocksJava creates it once more.
+fn exists(path: &Path) -> bool {
+    let fs = &World::posix().fs;
+    match fs.list(path) {
+        Ok(names) => !names.is_empty(),
+        Err(_) => fs.status(path).is_ok(),
     }
 }
 

@@ -540,7 +540,7 @@ pub fn total_size(_env: Env, manager: Ref<Arc<SstFileManager>>) -> jlong {
 pub fn tracked_files(env: Env, manager: Ref<Arc<SstFileManager>>) -> Outcome<Object> {
     let files = manager.tracked_files();
     env.map(files.iter().map(|(path, bytes)| {
-        let path = env.string(&path.to_string_lossy())?;
+        let path = env.string_of_path(path)?;
         Ok((Object(path.0), env.boxed_long(*bytes as jlong)?))
     }))
 }

@@ -1,7 +1,6 @@
 //! `Options`, `DBOptions`, `ColumnFamilyOptions`, `ReadOptions` and the options of single operations.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_memory::BlockCache;
@@ -539,11 +538,11 @@ pub fn level_multipliers(env: Env, options: Ref<AllOptions>) -> Outcome<IntArray
 }
 
 fn paths(env: Env, names: ObjectArray, sizes: LongArray) -> Outcome<Vec<DbPath>> {
-    let (names, sizes) = (env.texts(names)?, env.longs(sizes)?);
+    let (names, sizes) = (env.paths(names)?, env.longs(sizes)?);
     let pairs = names.into_iter().zip(sizes);
     Ok(pairs
         .map(|(path, size)| DbPath {
-            path: path.into(),
+            path,
             target_size: size as u64,
         })
         .collect())
@@ -553,7 +552,7 @@ fn store_paths(env: Env, paths: &[DbPath], names: ObjectArray, sizes: LongArray)
     let longs: Vec<jlong> = paths.iter().map(|path| path.target_size as jlong).collect();
     env.set_longs(sizes, &longs)?;
     for (at, path) in paths.iter().enumerate() {
-        let name = env.string(&path.path.to_string_lossy())?;
+        let name = env.string_of_path(&path.path)?;
         env.set_element(names, at, crate::env::Object(name.0))?;
     }
     Ok(())
@@ -580,21 +579,21 @@ path_lists! {
 }
 
 macro_rules! texts {
-    ($($set:ident, $get:ident: $type:ty => $field:ident;)+) => {$(
+    ($($set:ident by $take:ident, $get:ident by $give:ident => $field:ident;)+) => {$(
         pub fn $set(env: Env, mut options: Mut<AllOptions>, text: JString) -> Outcome<()> {
-            options.db.$field = <$type>::from(env.text(text)?);
+            options.db.$field = env.$take(text)?;
             Ok(())
         }
         pub fn $get(env: Env, options: Ref<AllOptions>) -> Outcome<JString> {
-            env.string(&AsRef::<std::ffi::OsStr>::as_ref(&options.db.$field).to_string_lossy())
+            env.$give(&options.db.$field)
         }
     )+};
 }
 
 texts! {
-    set_log_dir, log_dir: PathBuf => db_log_dir;
-    set_wal_dir, wal_dir: PathBuf => wal_dir;
-    set_offpeak, offpeak: String => daily_offpeak_time_utc;
+    set_log_dir by path, log_dir by string_of_path => db_log_dir;
+    set_wal_dir by path, wal_dir by string_of_path => wal_dir;
+    set_offpeak by text, offpeak by string => daily_offpeak_time_utc;
 }
 
 fn family_from(env: Env, text: JString, ignore_unknown: bool) -> Outcome<jlong> {
@@ -698,11 +697,11 @@ pub fn load(
     let world = &config.world.clone().unwrap_or_else(World::posix);
     let mut file = match source {
         Source::Latest(dir) => {
-            let dir = PathBuf::from(env.text(dir)?);
+            let dir = env.path(dir)?;
             cairn_db::load_latest_options(&dir, config.ignore_unknown, world)?
         }
         Source::File(path) => {
-            let path = PathBuf::from(env.text(path)?);
+            let path = env.path(path)?;
             cairn_db::load_options(&path, config.ignore_unknown, world)?
         }
     };
@@ -757,7 +756,7 @@ pub fn load_file(
 }
 
 pub fn latest_file_name(env: Env, path: JString, world: Ref<World>) -> Outcome<JString> {
-    let found = cairn_db::latest_options_file(&PathBuf::from(env.text(path)?), &world)?;
+    let found = cairn_db::latest_options_file(&env.path(path)?, &world)?;
     let name = found
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());

@@ -127,13 +127,18 @@ fn multi_get_of(
     let array = env.object_array("[B", chosen.len())?;
     with_options(options, |options| {
         let mut options = options.clone();
-        // Values pin their blocks, so a large batch is read in parts, all of them at one sequence number.
+        // Values pin their blocks, so a large batch is read in parts, all of them at one sequence number. A database
+        // that follows another one has no snapshots, and gives a consistent view only of keys that are read together.
+        let part_size = match db.db.is_follower() {
+            true => chosen.len().max(1),
+            false => PART,
+        };
         let snapshot =
-            (chosen.len() > PART && options.snapshot.is_none()).then(|| db.db.snapshot());
+            (chosen.len() > part_size && options.snapshot.is_none()).then(|| db.db.snapshot());
         options.snapshot = options
             .snapshot
             .or(snapshot.as_ref().map(|snapshot| snapshot.sequence()));
-        for (number, part) in chosen.chunks(PART).enumerate() {
+        for (number, part) in chosen.chunks(part_size).enumerate() {
             for (at, value) in db
                 .db
                 .multi_get_in(part, &options, false)
@@ -143,7 +148,7 @@ fn multi_get_of(
                 // As in RocksJava, a failed lookup is a null value.
                 if let Ok(Some(value)) = value {
                     let value = env.byte_array(&value)?;
-                    env.set_element(array, number * PART + at, Object(value.0))?;
+                    env.set_element(array, number * part_size + at, Object(value.0))?;
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! `TransactionDB` and `OptimisticTransactionDB`: opening, locks, and the start of transactions.
 
+use std::path::Path;
+
 use cairn_db::{FamilyDescriptor, OpenRequest};
 use cairn_options::WriteOptions;
 use cairn_txn::{
@@ -21,7 +23,7 @@ use crate::txn::{self, Txn};
 fn open_locking(
     all: &AllOptions,
     options: &TransactionDbOptions,
-    path: &str,
+    path: &Path,
     families: &[FamilyDescriptor],
 ) -> Outcome<Database> {
     let open = |request: &OpenRequest<'_>| TransactionDb::open(request, options);
@@ -33,7 +35,7 @@ fn open_locking(
 /// Opens a database of optimistic transactions.
 fn open_validating(
     all: &AllOptions,
-    path: &str,
+    path: &Path,
     families: &[FamilyDescriptor],
 ) -> Outcome<Database> {
     let options = OptimisticTransactionDbOptions::default();
@@ -49,7 +51,7 @@ pub fn open(
     options: Ref<TransactionDbOptions>,
     path: JString,
 ) -> Outcome<New<Database>> {
-    open_locking(&all, &options, &env.text(path)?, &default_family(&all)?).map(New)
+    open_locking(&all, &options, &env.path(path)?, &default_family(&all)?).map(New)
 }
 
 pub fn open_families(
@@ -61,12 +63,12 @@ pub fn open_families(
     family_options: LongArray,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, family_options)?;
-    let database = open_locking(&all, &options, &env.text(path)?, &families)?;
+    let database = open_locking(&all, &options, &env.path(path)?, &families)?;
     handles(env, database, &families)
 }
 
 pub fn open_optimistic(env: Env, all: Ref<AllOptions>, path: JString) -> Outcome<New<Database>> {
-    open_validating(&all, &env.text(path)?, &default_family(&all)?).map(New)
+    open_validating(&all, &env.path(path)?, &default_family(&all)?).map(New)
 }
 
 pub fn open_families_optimistic(
@@ -77,7 +79,7 @@ pub fn open_families_optimistic(
     family_options: LongArray,
 ) -> Outcome<LongArray> {
     let families = descriptors(env, names, family_options)?;
-    let database = open_validating(&all, &env.text(path)?, &families)?;
+    let database = open_validating(&all, &env.path(path)?, &families)?;
     handles(env, database, &families)
 }
 

@@ -557,6 +557,61 @@ public final class Behaviour {
     }
   }
 
+  /** Many keys are found in a secondary instance, which has no snapshots, as in its primary. */
+  private static void manyKeysOfASecondary(final String path) throws Exception {
+    final List<byte[]> keys = new ArrayList<>();
+    for (int n = 0; n < 5000; n++) {
+      keys.add(bytes("key" + n));
+    }
+    try (Options options = new Options().setCreateIfMissing(true).setMaxOpenFiles(-1);
+         FlushOptions flush = new FlushOptions();
+         RocksDB db = RocksDB.open(options, path)) {
+      for (final byte[] key : keys) {
+        db.put(key, key);
+      }
+      db.flush(flush);
+      try (RocksDB secondary = RocksDB.openAsSecondary(options, path, path + ".secondary")) {
+        for (final int count : new int[] {1, 4096, 4097, 5000}) {
+          final List<byte[]> wanted = keys.subList(0, count);
+          for (final RocksDB read : List.of(db, secondary)) {
+            final List<byte[]> found = read.multiGetAsList(wanted);
+            check(found.size() == count, "the number of values");
+            for (int n = 0; n < count; n++) {
+              check(Arrays.equals(found.get(n), wanted.get(n)), "key " + n + " of " + count);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /** A database that RocksJava created below a path in modified UTF-8 is found. */
+  private static void pathsInModifiedUtf8(final String path) throws Exception {
+    final String smile = path + "\uD83D\uDE00";
+    try (Options options = new Options().setCreateIfMissing(true)) {
+      try (RocksDB db = RocksDB.open(options, path)) {
+        db.put(bytes("key"), bytes("value"));
+      }
+      final int failed = new ProcessBuilder("sh", "-c",
+          "mv \"$1\" \"$1$(printf '\\355\\240\\275\\355\\270\\200')\"", "sh", path)
+                             .inheritIO()
+                             .start()
+                             .waitFor();
+      check(failed == 0, "the directory is renamed");
+      check(RocksDB.listColumnFamilies(options, smile).size() == 1, "its column families");
+      try (RocksDB db = RocksDB.open(options, smile);
+           Checkpoint checkpoint = Checkpoint.create(db)) {
+        check(Arrays.equals(db.get(bytes("key")), bytes("value")), "its value");
+        check(db.getName().endsWith("\uD83D\uDE00"), "its name");
+        checkpoint.createCheckpoint(smile + "/copy");
+      }
+      try (RocksDB db = RocksDB.openReadOnly(options, smile + "/copy")) {
+        check(Arrays.equals(db.get(bytes("key")), bytes("value")), "the value of the copy");
+      }
+      check(options.setWalDir(smile).walDir().equals(smile), "a directory of logs");
+    }
+  }
+
   /** The commit-time batch of a prepared transaction is written with its commit, and is lost with its rollback. */
   private static void commitTimeBatch(final String path) throws Exception {
     try (Options options = new Options().setCreateIfMissing(true);
@@ -1933,6 +1988,8 @@ public final class Behaviour {
     cases.put("propertiesOfTables", Behaviour::propertiesOfTables);
     cases.put("twoDatabases", Behaviour::twoDatabases);
     cases.put("checkpointsAndAbsentDatabases", Behaviour::checkpointsAndAbsentDatabases);
+    cases.put("manyKeysOfASecondary", Behaviour::manyKeysOfASecondary);
+    cases.put("pathsInModifiedUtf8", Behaviour::pathsInModifiedUtf8);
     cases.put("commitTimeBatch", Behaviour::commitTimeBatch);
     cases.put("transactionsBegunAgain", Behaviour::transactionsBegunAgain);
     cases.put("rebuiltFromItsOwnBatch", Behaviour::rebuiltFromItsOwnBatch);

@@ -266,7 +266,7 @@ impl BackupEngineReadOnly {
     /// # Errors
     ///
     /// `NotFound` if there is no such backup, or a file is missing; `Corruption` with the file, the expected and the
-    /// found value; `IoError`; `Busy` in a callback of this engine.
+    /// found value, or if the backup has no CURRENT or no MANIFEST; `IoError`; `Busy` in a callback of this engine.
     pub fn verify_backup(&self, id: u32, checksums: bool) -> Result<()> {
         check_outside(self.core.identity(), "verify_backup")?;
         self.core

@@ -24,7 +24,7 @@ use crate::engine::Core;
 use crate::naming::session_of;
 use crate::options::{RestoreMode, RestoreOptions};
 use crate::tasks;
-use crate::verify::check_sizes;
+use crate::verify::check_complete;
 
 /// The name of CURRENT while it is written.
 const CURRENT_DRAFT: &str = "CURRENT.tmp";
@@ -130,22 +130,6 @@ pub(crate) fn restore(
     let engines: Vec<usize> = engines.iter().map(|engine| engine.identity()).collect();
     copy_all((core, &engines), sources, &target, options)?;
     finish(core, &target, &kept)
-}
-
-/// # Errors
-///
-/// `Corruption` or `NotFound` if a file of `backup` is missing or has another length, or it has no CURRENT.
-fn check_complete(core: &Core, backup: &Backup) -> Result<()> {
-    check_sizes(core, backup)?;
-    let mut kinds = backup.files.iter().map(|file| file.path.kind());
-    match kinds.any(|kind| kind == FileName::Current) {
-        true => Ok(()),
-        false => Err(Error::corruption(format!(
-            "backup {} has no {}",
-            backup.info.backup_id,
-            names::CURRENT
-        ))),
-    }
 }
 
 /// # Errors

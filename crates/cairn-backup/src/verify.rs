@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_format::names::{self, FileName};
 use cairn_types::{Error, Result};
 
 use crate::catalog::{Backup, Sizes, StoredFile, wrong_size};
@@ -12,7 +13,7 @@ use crate::tasks;
 pub(crate) fn verify(core: &Arc<Core>, id: u32, checksums: bool) -> Result<()> {
     let _reading = core.reading.read();
     let backup = core.catalog.lock().get(Some(id))?;
-    check_sizes(core, &backup)?;
+    check_complete(core, &backup)?;
     if !checksums {
         return Ok(());
     }
@@ -23,12 +24,33 @@ pub(crate) fn verify(core: &Arc<Core>, id: u32, checksums: bool) -> Result<()> {
     tasks::run(&core.world.executor, threads, count, read).map(|_| ())
 }
 
-/// Checks that all files of `backup` exist and have their lengths.
+/// Checks that `backup` has the files without which no database can be opened, and that all its files exist and have
+/// their lengths. No file is read.
 ///
 /// # Errors
 ///
-/// `NotFound` for a missing file; `Corruption`; `IoError`.
-pub(crate) fn check_sizes(core: &Core, backup: &Backup) -> Result<()> {
+/// `NotFound` for a missing file; `Corruption`, also if its metadata lists no CURRENT or no MANIFEST; `IoError`.
+pub(crate) fn check_complete(core: &Core, backup: &Backup) -> Result<()> {
+    check_sizes(core, backup)?;
+    let has = |wanted: fn(&FileName) -> bool| {
+        let mut files = backup.files.iter();
+        files.any(|file| wanted(&file.path.kind()))
+    };
+    let absent = if !has(|kind| matches!(kind, FileName::Current)) {
+        names::CURRENT
+    } else if !has(|kind| matches!(kind, FileName::Manifest(_))) {
+        "MANIFEST"
+    } else {
+        return Ok(());
+    };
+    Err(Error::corruption(format!(
+        "backup {} has no {absent}",
+        backup.info.backup_id
+    )))
+}
+
+/// Checks that all files of `backup` exist and have their lengths.
+fn check_sizes(core: &Core, backup: &Backup) -> Result<()> {
     let mut sizes = Sizes::default();
     for file in &backup.files {
         let path = core.path(&file.path);

@@ -88,13 +88,14 @@ pub fn user_key(internal: &[u8]) -> &[u8] {
     &internal[..internal.len().saturating_sub(SUFFIX_LEN)]
 }
 
-/// The packed sequence number and kind; 0 if the input is too short.
+/// The packed sequence number and kind. If the input is too short, its kind is unknown, so that a reader of a damaged
+/// table reports it.
 #[inline]
 #[must_use]
 pub fn packed(internal: &[u8]) -> u64 {
     match internal.last_chunk::<SUFFIX_LEN>() {
         Some(suffix) => u64::from_le_bytes(*suffix),
-        None => 0,
+        None => 0xff,
     }
 }
 
@@ -255,9 +256,13 @@ pub(crate) const U64_TS: usize = 8;
 /// Compares user keys that end with 64-bit timestamps, newer first: [`KeyOrder::BytewiseU64Ts`].
 #[inline]
 pub(crate) fn compare_timestamped(a: &[u8], b: &[u8]) -> Ordering {
-    // `packed` reads the last 8 bytes of any key.
+    // That of a key that is too short is 0, as in `KeyOrder::compare`.
+    let timestamp = |key: &[u8]| {
+        key.last_chunk::<U64_TS>()
+            .map_or(0, |last| u64::from_le_bytes(*last))
+    };
     compare_bytewise(strip_timestamp(a, U64_TS), strip_timestamp(b, U64_TS))
-        .then_with(|| packed(b).cmp(&packed(a)))
+        .then_with(|| timestamp(b).cmp(&timestamp(a)))
 }
 
 /// Compares user keys: [`KeyOrder::compare`] with fast paths for the bytewise orders.
@@ -329,7 +334,10 @@ pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
 pub fn shorten_separator(order: &KeyOrder, start: &mut Vec<u8>, limit: &[u8]) {
     let mut short = user_key(start).to_vec();
     order.shorten_separator(&mut short, user_key(limit));
-    replace_if_after(order, start, short);
+    // A comparator of the program may return any key; behind one at or after `limit`, keys would not be found.
+    if order.compare(&short, user_key(limit)) == Ordering::Less {
+        replace_if_after(order, start, short);
+    }
 }
 
 /// Shortens the internal key `key` to one at or after it, or leaves it unchanged.
@@ -549,6 +557,20 @@ mod tests {
         InternalKey::new(user, SequenceNumber(seq), kind).into_bytes()
     }
 
+    /// Regression: they were deletions of the empty key, which scans of a damaged table skipped without an error.
+    #[test]
+    fn keys_without_eight_bytes_are_of_an_unknown_kind() {
+        for len in 0..SUFFIX_LEN {
+            let packed = packed(&vec![0; len]);
+            assert_eq!(ValueKind::from_u8(packed as u8), None);
+            assert_eq!(sequence(&vec![0; len]), SequenceNumber::ZERO);
+            // A user key without a whole timestamp has timestamp 0.
+            let (order, key) = (KeyOrder::BytewiseU64Ts, vec![0; len]);
+            assert_eq!(compare_user(&order, &key, &[0; 8]), Ordering::Equal);
+            assert_eq!(order.compare(&key, &[0; 8]), Ordering::Equal);
+        }
+    }
+
     #[test]
     fn a_key_is_its_user_key_and_eight_bytes() {
         let key = internal(b"ab", 0x0102, ValueKind::Merge);
@@ -623,6 +645,36 @@ mod tests {
         assert_eq!(key, same);
         shorten_successor(&order, &mut key);
         assert_eq!(user_key(&key), b"b");
+    }
+
+    /// Shortens to the key that it has.
+    struct Shortens(&'static [u8]);
+
+    impl cairn_types::Comparator for Shortens {
+        fn name(&self) -> &str {
+            "shortens"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            a.cmp(b)
+        }
+        fn shorten_separator(&self, start: &mut Vec<u8>, _: &[u8]) {
+            *start = self.0.to_vec();
+        }
+        fn different_bytes_may_be_equal(&self) -> bool {
+            false
+        }
+    }
+
+    /// Regression: keys of the next block were not found if a comparator returned a separator at or after the first of them.
+    #[test]
+    fn a_separator_that_is_not_in_between_is_not_used() {
+        for (separator, is_used) in [("bz", false), ("d", false), ("e", false), ("c", true)] {
+            let order = KeyOrder::Custom(std::sync::Arc::new(Shortens(separator.as_bytes())));
+            let start = internal(b"bzz", 7, ValueKind::Value);
+            let mut key = start.clone();
+            shorten_separator(&order, &mut key, &internal(b"d", 1, ValueKind::Value));
+            assert_eq!(key != start, is_used, "{separator}");
+        }
     }
 
     #[test]

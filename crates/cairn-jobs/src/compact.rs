@@ -552,6 +552,8 @@ impl Compaction {
             history: TimestampRules::of_compaction(context),
         };
         let mut entries = CompactionIterator::new(merge, rules);
+        let mut inputs = self.pick.files();
+        entries.has_blobs = inputs.any(|(_, file)| file.oldest_blob.is_some());
         entries.blobs = Some(BlobReader::of(&target.params));
         Ok(entries)
     }
@@ -649,14 +651,16 @@ impl Compaction {
             let points = counts.entries.saturating_sub(counts.range_deletions);
             expected = expected.saturating_add(points);
         }
-        match read == expected || !self.context.database.options.compaction_verify_record_count {
-            true => Ok(()),
-            false => Err(Error::corruption(format!(
-                "entries of the inputs of a compaction: expected {expected} by their properties, \
-                 found {read} in {:?}",
-                self.pick.inputs
-            ))),
+        if read == expected || !self.context.database.options.compaction_verify_record_count {
+            return Ok(());
         }
+        let paths = inputs(&self.runs).map(|input| self.context.table_path(&input.file));
+        let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+        Err(Error::corruption(format!(
+            "entries of the inputs of a compaction: expected {expected} by their properties, \
+             found {read} in {}",
+            paths.join(", ")
+        )))
     }
 }
 

@@ -34,7 +34,7 @@ use cairn_format::range_del::Fragments;
 use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::sync::Arc;
 use cairn_types::{
-    Code, Error, KeyOrder, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
+    Code, Error, KeyOrder, Malformed, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
 };
 
 use crate::blob_garbage::BlobGarbageMeter;
@@ -161,6 +161,8 @@ pub struct CompactionIterator<R> {
     merging: Cell<u64>,
     /// Blob references of the input.
     pub garbage: BlobGarbageMeter,
+    /// True if entries of the input refer to blobs.
+    pub(crate) has_blobs: bool,
     /// Reads blobs as merge bases; without it, operands above blobs stay unmerged.
     pub(crate) blobs: Option<BlobReader>,
 }
@@ -197,6 +199,7 @@ impl<R: Run> CompactionIterator<R> {
             dropped: Dropped::default(),
             merging: Cell::new(0),
             garbage: BlobGarbageMeter::default(),
+            has_blobs: false,
             blobs: None,
         }
     }
@@ -328,7 +331,8 @@ impl<R: Run> CompactionIterator<R> {
     #[cold]
     fn out_of_order(&self) -> Error {
         Error::corruption(format!(
-            "the keys of an input of a compaction are out of order: user key {} and sequence number {} after {} and {}",
+            "the keys of {} are out of order: user key {} and sequence number {} after {} and {}",
+            self.input.source(),
             key::user_key(self.input.key()).escape_ascii(),
             key::packed(self.input.key()) >> 8,
             self.user.escape_ascii(),
@@ -336,22 +340,35 @@ impl<R: Run> CompactionIterator<R> {
         ))
     }
 
+    /// The error of an entry whose key is malformed.
+    #[cold]
+    fn bad_key(&self, malformed: Malformed) -> Error {
+        malformed.in_file(format_args!("a key in {}", self.input.source()), 0)
+    }
+
+    /// Counts an entry, and checks for cancellation now and then.
+    #[inline]
+    fn check_cancel(&mut self) -> Result<()> {
+        self.until_cancel -= 1;
+        if self.until_cancel == 0 {
+            self.until_cancel = CANCEL_EVERY;
+            if self.rules.cancel.is_set() {
+                return Err(Error::new(
+                    Code::Aborted,
+                    Subcode::None,
+                    "the job is cancelled",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Advances to the next entry to write.
     fn find(&mut self, end: Option<&[u8]>) -> Result<Option<Out>> {
         while self.input.valid() {
-            self.until_cancel -= 1;
-            if self.until_cancel == 0 {
-                self.until_cancel = CANCEL_EVERY;
-                if self.rules.cancel.is_set() {
-                    return Err(Error::new(
-                        Code::Aborted,
-                        Subcode::None,
-                        "the job is cancelled",
-                    ));
-                }
-            }
-            let parsed = key::parse(self.input.key())
-                .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+            self.check_cancel()?;
+            let parsed =
+                key::parse(self.input.key()).map_err(|malformed| self.bad_key(malformed))?;
             let (seq, kind) = (parsed.seq, parsed.kind);
             if !self.has_user || parsed.user_key != self.user {
                 if end.is_some_and(|end| !self.is_before(parsed.user_key, end)) {
@@ -485,8 +502,8 @@ impl<R: Run> CompactionIterator<R> {
         Ok(Some(Out::Made(made)))
     }
 
-    /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage;
-    /// without blobs, a long distance is skipped by a seek.
+    /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage; without
+    /// [`CompactionIterator::has_blobs`], a long distance is skipped by a seek.
     #[cold]
     fn skip_until(&mut self, key: &[u8]) -> Result<()> {
         let order = self.rules.order.clone();
@@ -497,7 +514,7 @@ impl<R: Run> CompactionIterator<R> {
             if order.compare(user, key).is_ge() {
                 break;
             }
-            if steps == STEPS_BEFORE_SEEK && self.garbage.is_empty() {
+            if steps == STEPS_BEFORE_SEEK && !self.has_blobs && self.garbage.is_empty() {
                 let target = key::InternalKey::new(key, SequenceNumber::MAX, ValueKind::FOR_SEEK);
                 self.input.start(Some(target.as_bytes()));
                 self.jumped = true;
@@ -506,10 +523,12 @@ impl<R: Run> CompactionIterator<R> {
             // The entry that the filter decided on has already been counted.
             if steps > 0 {
                 let kind = ValueKind::from_u8(key::packed(internal) as u8);
-                count_blobs(&mut self.garbage, user, kind, self.input.value())?;
+                count_blobs(&mut self.garbage, user, kind, self.input.value())
+                    .map_err(|error| error.context(self.input.source()))?;
             }
             steps += 1;
             self.input.next();
+            self.check_cancel()?;
         }
         Ok(())
     }
@@ -523,6 +542,7 @@ impl<R: Run> CompactionIterator<R> {
             Some(kind),
             self.input.value(),
         )
+        .map_err(|error| error.context(self.input.source()))
     }
 
     fn is_before(&self, user: &[u8], end: &[u8]) -> bool {
@@ -731,8 +751,7 @@ impl<R: Run> CompactionIterator<R> {
         if !self.is_same_key() {
             return Ok(None);
         }
-        let parsed = key::parse(self.input.key())
-            .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+        let parsed = key::parse(self.input.key()).map_err(|malformed| self.bad_key(malformed))?;
         Ok((self.stripe(parsed.seq) == stripe).then_some((parsed.seq, parsed.kind)))
     }
 

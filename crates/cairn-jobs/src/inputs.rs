@@ -40,6 +40,11 @@ impl Run for MemtableWalk {
     fn status(&self) -> Result<()> {
         self.iter().status()
     }
+
+    #[cold]
+    fn source(&self) -> String {
+        "a memtable".to_owned()
+    }
 }
 
 /// A sorted run of inputs: disjoint tables in key order.
@@ -278,6 +283,14 @@ impl Run for Tables {
         match (&self.error, self.iter.as_deref()) {
             (Some(error), _) => Err(error.clone()),
             (None, iter) => iter.map_or(Ok(()), TableIter::status),
+        }
+    }
+
+    #[cold]
+    fn source(&self) -> String {
+        match &self.iter {
+            Some(iter) => iter.table().path().display().to_string(),
+            None => "an input of a compaction".to_owned(),
         }
     }
 }

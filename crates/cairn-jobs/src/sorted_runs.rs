@@ -28,6 +28,11 @@ pub trait Run {
     ///
     /// The error that ended the run.
     fn status(&self) -> Result<()>;
+    /// Returns the name of what the entry is read from, for errors.
+    #[cold]
+    fn source(&self) -> String {
+        "an input of a compaction".to_owned()
+    }
 }
 
 /// The merge of several runs.
@@ -161,6 +166,14 @@ impl<R: Run> Run for Merge<R> {
     fn status(&self) -> Result<()> {
         // A failed run loses every game, but its error must not be mistaken for its end.
         self.runs.iter().try_for_each(Run::status)
+    }
+
+    #[cold]
+    fn source(&self) -> String {
+        match self.current() {
+            Some(run) => run.source(),
+            None => "the inputs of a compaction".to_owned(),
+        }
     }
 }
 

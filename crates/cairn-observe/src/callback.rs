@@ -17,7 +17,7 @@ use crate::logger::Logger;
 pub enum Within {
     /// Insertion of a write that is not yet visible: comparators, prefix extractors, and in-place merges.
     Insertion,
-    /// The choice of a compaction, with locks held: comparators.
+    /// The choice of a compaction, or of the places of ingested files, with locks held: comparators.
     Picking,
     /// A callback of a write that is queued or logged, and not yet visible.
     Write,
@@ -42,7 +42,8 @@ impl Within {
                  database or wait for it"
             }
             Within::Picking => {
-                "a comparator that is called for the choice of a compaction may not change the database or wait for it"
+                "a comparator that is called for the choice of a compaction or for an ingestion may not change the database \
+                 or wait for it"
             }
             Within::Write => "a write callback may not write to the database or wait for it",
             Within::LogLine => "an info log may not change the database that it logs for",

@@ -417,7 +417,8 @@ impl Sink {
             size => size,
         };
         let age = self.options.log_file_time_to_roll.saturating_mul(1_000_000);
-        file.len() >= size || (age > 0 && now >= open.since_micros.saturating_add(age))
+        // If the clock was wrong when the file was started, its time may be far in the future.
+        file.len() >= size || (age > 0 && now.abs_diff(open.since_micros) >= age)
     }
 
     /// Renames the current file and starts the next. `names` is the previous listing of the directory, if
@@ -630,6 +631,40 @@ mod tests {
         }
         let names = world.fs.list(Path::new("/db")).unwrap();
         assert!((3..=5).contains(&names.len()), "{names:?}");
+    }
+
+    /// A wall clock that is set.
+    struct Set(cairn_platform::sync::AtomicU64);
+
+    impl Clock for Set {
+        fn wall_micros(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+        fn monotonic_nanos(&self) -> u64 {
+            0
+        }
+        fn sleep(&self, _: std::time::Duration) {}
+    }
+
+    /// Regression: a log that began while the clock was wrong was continued until the time that it had shown.
+    #[test]
+    fn logs_end_at_their_age_after_the_clock_was_set_back() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let clock = Arc::new(Set(0.into()));
+        let options = LogOptions {
+            log_file_time_to_roll: 100,
+            ..options(0, 10)
+        };
+        let log = Logger::open(world.fs.clone(), clock.clone(), options, None).unwrap();
+        let files_at = |seconds: u64| {
+            clock.0.store(seconds * 1_000_000, Ordering::Relaxed);
+            log.info("a line");
+            world.fs.list(Path::new("/db")).unwrap().len()
+        };
+        assert_eq!([10, 99, 100, 199].map(files_at), [1, 1, 2, 2]);
+        assert_eq!(files_at(9_000), 3, "the clock is wrong");
+        assert_eq!([300, 399, 400].map(files_at), [4, 4, 5]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::path::Path;
 use crate::customizable::{DbPath, FlushBlockPolicy};
 use crate::db::DbOptions;
 use crate::enums::{
-    ChargeDecision, CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode,
+    ChargeDecision, CompactionStyle, Compression, DataBlockIndexType, IndexType, TableKind,
+    WalRecoveryMode,
 };
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::offpeak;
@@ -256,9 +257,15 @@ impl TableOptions {
             !(self.no_block_cache && decisions.contains(&ChargeDecision::Enabled)),
             "cache_usage_options charges to the block cache, but no_block_cache is set",
         )?;
+        let ratio = self.data_block_hash_table_util_ratio;
         require(
-            self.data_block_hash_table_util_ratio > 0.0,
-            "data_block_hash_table_util_ratio must be greater than 0",
+            !ratio.is_nan(),
+            "data_block_hash_table_util_ratio must be a number",
+        )?;
+        require(
+            self.data_block_index_type != DataBlockIndexType::BinaryAndHash || ratio > 0.0,
+            "data_block_hash_table_util_ratio must be greater than 0 with a data_block_index_type of \
+             kDataBlockBinaryAndHash",
         )
     }
 
@@ -736,6 +743,24 @@ mod tests {
         };
         let triggers = [i32::MIN, -1, 0, 1, 4];
         assert_eq!(triggers.map(sanitized), [i32::MIN, -1, 1, 1, 4]);
+    }
+
+    /// Regression: a ratio of 0 was an error without a hash index, too.
+    #[test]
+    fn only_a_hash_index_needs_a_ratio_above_0() {
+        let valid = |data_block_index_type: DataBlockIndexType, ratio: f64| {
+            let table = TableOptions {
+                data_block_index_type,
+                data_block_hash_table_util_ratio: ratio,
+                ..TableOptions::default()
+            };
+            table.validate().is_ok()
+        };
+        let ratios = [-1.0, 0.0, 0.75, f64::NAN];
+        let plain = ratios.map(|ratio| valid(DataBlockIndexType::BinarySearch, ratio));
+        let hashed = ratios.map(|ratio| valid(DataBlockIndexType::BinaryAndHash, ratio));
+        assert_eq!(plain, [true, true, true, false]);
+        assert_eq!(hashed, [false, false, true, false]);
     }
 
     #[test]

@@ -49,6 +49,11 @@ pub fn unbraced(text: &str) -> &str {
     in_braces(text).map_or(text, str::trim)
 }
 
+/// Returns the text of a number: `text` without braces and without the white space around it, which RocksDB ignores.
+fn numeral(text: &str) -> &str {
+    unbraced(text).trim_ascii()
+}
+
 /// Returns what the braces around `text` enclose; `None` unless the first brace ends with the last one.
 fn in_braces(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('{')?.strip_suffix('}')?;
@@ -106,7 +111,7 @@ impl Text for String {
 
 impl Text for f64 {
     fn parse(text: &str) -> Result<f64, Refusal> {
-        match unbraced(text).parse::<f64>() {
+        match numeral(text).parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(number),
             _ => Err("expected a decimal number".to_owned()),
         }
@@ -148,7 +153,7 @@ macro_rules! numbers {
     ($($number:ident => $of:expr),*) => {$(
         impl Text for $number {
             fn parse(text: &str) -> Result<$number, Refusal> {
-                whole(unbraced(text))
+                whole(numeral(text))
                     .and_then(|number| $number::try_from($of(number)).ok())
                     .ok_or_else(|| {
                         format!("expected a whole number from {} to {}", $number::MIN, $number::MAX)
@@ -246,6 +251,20 @@ mod tests {
         assert!(u64::parse("K").is_err());
         assert!(u64::parse("").is_err());
         assert!(u64::parse("12Ω").is_err());
+    }
+
+    /// Regression: white space around a number was an error, except in lists of options.
+    #[test]
+    fn numbers_may_have_white_space_around_them() {
+        assert_eq!(u64::parse(" 5"), Ok(5));
+        assert_eq!(i32::parse("-5\t\n"), Ok(-5));
+        assert_eq!(usize::parse(" 64K "), Ok(65_536));
+        assert_eq!(f64::parse(" 0.5 "), Ok(0.5));
+        assert_eq!(Vec::<i32>::parse("1 : 2"), Ok(vec![1, 2]));
+        assert!(u64::parse(" ").is_err() && u64::parse("5 6").is_err());
+        assert!(u64::parse("5 K").is_err() && f64::parse("").is_err());
+        // As in RocksDB.
+        assert!(bool::parse(" true").is_err());
     }
 
     #[test]

@@ -29,7 +29,8 @@ use cairn_types::{Error, Result};
 use cairn_version::{FileToOpen, TableRef, open_together};
 
 use crate::get::{
-    BlobReads, Found, PointGet, next_traced_get, open_blob_files, opens_apart, start_opening,
+    BlobReads, Found, PointGet, get_with_timestamp, next_traced_get, open_blob_files, opens_apart,
+    start_opening,
 };
 use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
@@ -84,6 +85,33 @@ pub async fn multi_get_async<T>(
         lookups.finish(&mut batch);
     }
     lookups.into_results()
+}
+
+/// Looks up `keys` one after the other, and returns their results with the timestamps of the versions found, in the
+/// same order. Timestamps are empty for a family whose keys have none.
+///
+/// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`, in the order of
+/// [`multi_get`].
+#[must_use]
+pub fn multi_get_with_timestamps(
+    keys: &[BatchKey<'_>],
+    options: &ReadOptions,
+) -> Vec<Result<(Found, Vec<u8>)>> {
+    let mut bytes = 0_u64;
+    let mut results = Vec::with_capacity(keys.len());
+    for (_, at) in in_order(keys) {
+        let BatchKey { view, lookup } = &keys[at as usize];
+        let result = match bytes > options.value_size_soft_limit {
+            true => Err(too_large(options)),
+            false => get_with_timestamp(view, lookup, options),
+        };
+        if let Ok((found, _)) = &result {
+            bytes = bytes.saturating_add(len_of(found).unwrap_or(0));
+        }
+        results.push((at, result));
+    }
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The lookups of a call, batch by batch.

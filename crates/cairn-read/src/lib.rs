@@ -27,7 +27,7 @@ pub mod value;
 mod versions;
 pub mod view;
 
-pub use batch::{BatchKey, multi_get, multi_get_async};
+pub use batch::{BatchKey, multi_get, multi_get_async, multi_get_with_timestamps};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;

@@ -73,6 +73,19 @@ pub(crate) fn sort_newest_first(files: &mut [Arc<FileMeta>]) {
     );
 }
 
+/// Checks that no bounds of `files` in `level` are inverted.
+pub(crate) fn check_bounds(order: &KeyOrder, level: usize, files: &[Arc<FileMeta>]) -> Result<()> {
+    for file in files {
+        if key::compare(order, file.smallest.as_bytes(), file.largest.as_bytes()).is_gt() {
+            return Err(Error::corruption(format!(
+                "smallest key of table {} in level {level} is larger than its largest key",
+                file.number
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl LevelFiles {
     /// Creates level 0 from files in any order.
     #[must_use]
@@ -103,14 +116,7 @@ impl LevelFiles {
             key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes())
                 .then_with(|| a.number.cmp(&b.number))
         });
-        for file in &files {
-            if key::compare(order, file.smallest.as_bytes(), file.largest.as_bytes()).is_gt() {
-                return Err(Error::corruption(format!(
-                    "smallest key of table {} in level {level} is larger than its largest key",
-                    file.number
-                )));
-            }
-        }
+        check_bounds(order, level, &files)?;
         for pair in files.windows(2) {
             let (left, right) = (&pair[0], &pair[1]);
             if !key::compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_lt() {

@@ -165,6 +165,42 @@ fn missing_and_damaged_files_are_named() {
     }
 }
 
+/// Regression: a backup whose metadata lists no MANIFEST was verified and restored, and the restored database could not be
+/// opened. One without CURRENT was verified.
+#[test]
+fn a_backup_without_current_or_manifest_is_corrupt() {
+    let world = World::in_memory();
+    let (db, first) = (open(&world), engine(&world));
+    db.put(b"a", b"1").unwrap();
+    let id = back_up_flushed(&first, &db);
+    let path = Path::new(BACKUPS).join(format!("meta/{id}"));
+    let original = String::from_utf8(read(&world, &path)).unwrap();
+    let target = Path::new(crate::RESTORED);
+    for absent in ["CURRENT", "MANIFEST"] {
+        let lines = original.lines().filter(|line| !line.contains(absent));
+        let mut lines: Vec<&str> = lines.collect();
+        // The time, the sequence number and the number of files precede the files.
+        let fewer = (lines.len() - 3).to_string();
+        lines[2] = &fewer;
+        replace(&world, &path, (lines.join("\n") + "\n").as_bytes());
+        let engine = engine(&world);
+        let refused = [
+            engine.verify_backup(id, false),
+            engine.verify_backup(id, true),
+            engine.restore_db_from_backup(id, target, target, &RestoreOptions::default()),
+        ];
+        for refused in refused {
+            let error = refused.unwrap_err();
+            let named = format!("backup {id} has no {absent}");
+            assert!(
+                error.is_corruption() && error.text().contains(&named),
+                "{error}"
+            );
+        }
+        assert!(!world.fs.exists(&target.join("CURRENT")).unwrap());
+    }
+}
+
 /// Regression: a shared file that an earlier backup lists, and that the directory has lost, is copied again.
 #[test]
 fn a_missing_shared_file_is_copied_again() {

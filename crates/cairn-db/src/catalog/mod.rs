@@ -141,9 +141,14 @@ impl Catalog {
         self.families.default_family()
     }
 
-    /// Creates a snapshot at the sequence number returned by `visible`, which is called under a lock.
-    pub(crate) fn snapshot(&self, visible: impl FnOnce() -> SequenceNumber) -> Snapshot {
-        let snapshot = self.snapshots.take(visible);
+    /// Creates a snapshot at the sequence number returned by `visible`, which is called under a lock; see
+    /// [`Snapshots::take`].
+    pub(crate) fn snapshot(
+        &self,
+        visible: impl FnOnce() -> SequenceNumber,
+        may_wait: impl FnOnce() -> bool,
+    ) -> Snapshot {
+        let snapshot = self.snapshots.take(visible, may_wait);
         let now = self.context.world.clock.wall_seconds();
         self.snapshots.note_time(snapshot.sequence(), now);
         snapshot

@@ -99,14 +99,18 @@ impl Snapshots {
     }
 
     /// Registers a snapshot at the number returned by `published`. It is called under the list's lock, so
-    /// that a job that lists the snapshots either sees this one or reads only entries before it.
+    /// that a job that lists the snapshots either sees this one or reads only entries before it. A pause is not waited for
+    /// if `may_wait`, which is called only in one, returns false.
     pub(crate) fn take(
         self: &Arc<Snapshots>,
         published: impl FnOnce() -> SequenceNumber,
+        may_wait: impl FnOnce() -> bool,
     ) -> Snapshot {
         let mut live = self.live.lock();
-        while self.paused.load(Ordering::Relaxed) {
-            live.wait(&self.resumed);
+        if self.paused.load(Ordering::Relaxed) && may_wait() {
+            while self.paused.load(Ordering::Relaxed) {
+                live.wait(&self.resumed);
+            }
         }
         let seq = published();
         debug_assert!(
@@ -122,8 +126,8 @@ impl Snapshots {
     }
 
     /// Blocks new snapshots: data about to be added to the tree without a sequence number of its own would be
-    /// visible to an older snapshot. Only the write-group leader pauses snapshots, and no thread takes a
-    /// snapshot while it holds a lock.
+    /// visible to an older snapshot. Only the write-group leader pauses snapshots. A thread that holds a lock, such as one in a
+    /// comparator that the leader calls, takes a snapshot without waiting.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let _live = self.live.lock();
         let before = self.paused.swap(true, Ordering::Relaxed);
@@ -280,9 +284,9 @@ mod tests {
     #[test]
     fn a_snapshot_is_listed_until_its_last_copy_is_dropped() {
         let list = Arc::new(Snapshots::new(Locks::new(), 1));
-        let first = list.take(|| SequenceNumber(7));
+        let first = list.take(|| SequenceNumber(7), || true);
         let copy = first.clone();
-        let _later = list.take(|| SequenceNumber(9));
+        let _later = list.take(|| SequenceNumber(9), || true);
         assert_eq!(list.list(), [SequenceNumber(7), SequenceNumber(9)]);
         drop(first);
         assert_eq!(list.oldest(), Some(SequenceNumber(7)));
@@ -291,17 +295,32 @@ mod tests {
         assert_eq!(list.count(), 1);
     }
 
+    /// Regression: a comparator that took a snapshot for an ingestion waited for its own thread.
+    #[test]
+    fn a_thread_that_may_not_wait_takes_a_snapshot_during_a_pause() {
+        let list = Arc::new(Snapshots::new(Locks::new(), 1));
+        let pause = list.pause();
+        let taken = list.take(|| SequenceNumber(7), || false);
+        assert_eq!((list.count(), taken.sequence()), (1, SequenceNumber(7)));
+        drop(pause);
+        let later = list.take(
+            || SequenceNumber(8),
+            || unreachable!("there is no pause to wait for"),
+        );
+        assert_eq!(list.list(), [taken.sequence(), later.sequence()]);
+    }
+
     #[test]
     fn released_snapshots_leave_no_state() {
         let list = Arc::new(Snapshots::new(Locks::new(), 1));
-        let oldest = list.take(|| SequenceNumber(1));
+        let oldest = list.take(|| SequenceNumber(1), || true);
         list.note_time(oldest.sequence(), 100);
         for seq in 2..1_000 {
-            let snapshot = list.take(|| SequenceNumber(seq));
+            let snapshot = list.take(|| SequenceNumber(seq), || true);
             list.note_time(snapshot.sequence(), 100 + seq);
         }
         assert_eq!(list.oldest_time(), 100);
-        let newest = list.take(|| SequenceNumber(1_000));
+        let newest = list.take(|| SequenceNumber(1_000), || true);
         list.note_time(newest.sequence(), 2_000);
         drop(oldest);
         assert_eq!(list.oldest_time(), 2_000);

@@ -624,7 +624,7 @@ fn the_newest_two_options_files_are_kept() {
 #[test]
 fn a_snapshot_has_the_last_visible_sequence_number_and_its_time() {
     let it = Fixture::new(DbOptions::default());
-    let snapshot = it.catalog.snapshot(|| SequenceNumber(9));
+    let snapshot = it.catalog.snapshot(|| SequenceNumber(9), || true);
     assert_eq!(snapshot.sequence(), SequenceNumber(9));
     assert_eq!(it.catalog.snapshots.list(), [SequenceNumber(9)]);
     assert!(it.catalog.snapshots.oldest_time() > 0);

@@ -134,20 +134,47 @@ impl Shared {
         }
     }
 
-    /// Flushes writes that bypassed the log, unless the options permit their loss, and those with values in blob files that
-    /// only recovery would find: RocksDB does not recover them.
-    pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
-        if self.context.read_only
+    /// True if a flush has to precede the end of the database: of writes that bypassed the log, unless the options permit
+    /// their loss, and of those with values in blob files that only recovery would find, since RocksDB does not recover
+    /// them.
+    fn needs_last_flush(&self) -> bool {
+        !(self.context.read_only
             || self.options().avoid_flush_during_shutdown
             || !(self.signals.has_unlogged() || self.has_direct_blobs())
-            || self.lifecycle.is_closing()
-        {
+            || self.lifecycle.is_closing())
+    }
+
+    /// Makes the last flush while the database may still stay open.
+    ///
+    /// # Errors
+    ///
+    /// The reason why closing would lose writes.
+    pub(crate) fn flush_before_closing(self: &Arc<Self>) -> Result<()> {
+        if !self.needs_last_flush() {
+            return Ok(());
+        }
+        self.check_failure()?;
+        // While work is paused, only closing itself flushes.
+        let may_flush = self.tree.lock().jobs.may_flush();
+        match may_flush {
+            true => self.flush_for_shutdown(),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes the last flush of a database that is going to be closed.
+    pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
+        if !self.needs_last_flush() {
             return Ok(());
         }
         // Such writes are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
         // Paused work would block this flush for ever.
         self.tree.lock().jobs.ignore_pauses();
+        self.flush_for_shutdown()
+    }
+
+    fn flush_for_shutdown(self: &Arc<Self>) -> Result<()> {
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)

@@ -176,14 +176,7 @@ impl Db {
         if let Err(error) = self.check_families(families.iter().copied()) {
             return families.iter().map(|_| Err(error.clone())).collect();
         }
-        let snapshot = self.snapshot();
-        let options = ReadOptions {
-            snapshot: Some(options.snapshot.unwrap_or_else(|| snapshot.sequence())),
-            ..options.clone()
-        };
-        families
-            .iter()
-            .map(|family| family.get_entity(key, &options))
-            .collect()
+        let keys: Vec<_> = families.iter().map(|family| (*family, key)).collect();
+        self.multi_get_entity_in(&keys, options, false)
     }
 }

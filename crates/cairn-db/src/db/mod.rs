@@ -301,7 +301,8 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        shared.catalog.snapshot(|| shared.published())
+        let may_wait = || shared.may_write().is_ok();
+        shared.catalog.snapshot(|| shared.published(), may_wait)
     }
 
     /// Returns the sequence number of the last write.

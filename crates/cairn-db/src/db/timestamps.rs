@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions, WriteOptions};
-use cairn_read::{Value, check_timestamp_size, get_with_timestamp, shown_timestamp};
+use cairn_read::{Found, Value, check_timestamp_size, get_with_timestamp, shown_timestamp};
 use cairn_types::{Code, Error, Result, Subcode};
 use cairn_version::TreeEdit;
 
@@ -15,11 +15,10 @@ use cairn_format::batch::Record;
 
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::Change;
-use crate::catalog::release::check_held;
 use crate::db::Db;
 use crate::db::handle::Family;
 use crate::open::OpenRequest;
-use crate::read::get::{lookup, tier_of};
+use crate::read::multi_get::find_all_by;
 use crate::shared::Shared;
 use crate::write::batch::WriteBatch;
 use crate::write::entry::entry;
@@ -415,6 +414,8 @@ impl Family {
 }
 
 /// [`Family::get_with_timestamp`] for several keys in families of one database, all at the same sequence number.
+///
+/// `options.value_size_soft_limit` limits the size of the values: keys beyond it fail with `Aborted`.
 #[must_use]
 pub fn multi_get_with_timestamps(
     keys: &[(&Family, &[u8])],
@@ -423,22 +424,15 @@ pub fn multi_get_with_timestamps(
     let Some((first, _)) = keys.first() else {
         return Vec::new();
     };
-    let shared = &first.db.shared;
-    if let Err(error) = shared.context.check_reader() {
-        return vec![Err(error); keys.len()];
-    }
-    let states: Vec<&FamilyState> = keys.iter().map(|(family, _)| &*family.state).collect();
-    let (views, seq) = shared.newest_of(&states);
-    let seq = options.snapshot.unwrap_or(seq);
-    let options = tier_of(shared, options);
-    let read = |(view, (family, key)): (&Arc<cairn_read::View>, &(&Family, &[u8]))| {
-        if !Arc::ptr_eq(&family.db, &first.db) {
-            return Err(family.foreign_to(shared));
-        }
-        check_held(view)?;
-        let lookup = lookup(view, key, seq, &options)?;
-        let (found, timestamp) = get_with_timestamp(view, &lookup, &options)?;
+    let found = find_all_by(
+        &first.db.shared,
+        keys,
+        options,
+        cairn_read::multi_get_with_timestamps,
+    );
+    let shown = |found: Result<(Found, Vec<u8>)>| {
+        let (found, timestamp) = found?;
         Ok(found.into_value()?.map(|value| (value, timestamp)))
     };
-    views.iter().zip(keys).map(read).collect()
+    found.into_iter().map(shown).collect()
 }

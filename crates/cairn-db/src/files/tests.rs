@@ -144,7 +144,7 @@ impl WriteHost for FakeHost {
     }
 
     fn lead_alone(&self) -> Result<Lead<'_>> {
-        Ok(self.commits.lead_alone())
+        self.commits.lead_alone(|| Ok(()))
     }
 
     fn wait_for_log(&self) -> Result<()> {

@@ -8,10 +8,12 @@ use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
+use crate::errors::retry::Retry;
 use crate::jobs::background::guarded;
 use crate::jobs::counts::{Ban, PausedBy};
-use crate::shared::{Shared, Tree};
+use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
     /// The flags that end a compaction: that of closing, and those of the holds that cancel it.
@@ -122,13 +124,14 @@ impl Shared {
         flushed
     }
 
-    /// True if no job is running, and no job is due that is held or waits for a limiter.
+    /// True if no job is running, and no job is due that is held, waits for a limiter, or is to be retried.
     fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
         let runs = !tree.jobs.are_idle();
         let purges = options.wait_for_purge && tree.jobs.have_purges();
         let held = !tree.jobs.may_flush() || !tree.jobs.may_compact();
         let limited = tree.families.values().any(|family| family.limited);
-        !(runs || purges || limited || held && self.is_work_due(tree))
+        let retries = || !self.due_retries(tree).is_empty();
+        !(runs || purges || limited || held && self.is_work_due(tree) || retries())
     }
 
     /// True if a flush or compaction would start without the holds.
@@ -137,22 +140,61 @@ impl Shared {
             let Some(state) = tree.families.get(&family.id()) else {
                 return false;
             };
-            let options = family.options();
-            let flushes = state.has_pending_flush(&options);
-            let compacts = !options.disable_auto_compactions
-                && self.is_compaction_due(family, &state.busy, &family.view().version);
-            flushes || compacts
+            state.has_pending_flush(&family.options()) || self.compacts_by_itself(family, state)
         })
     }
 
-    /// True if the state of background work ends a wait.
+    /// True if an automatic compaction of `family` would start without the holds.
+    fn compacts_by_itself(&self, family: &FamilyState, state: &FamilyTree) -> bool {
+        !family.options().disable_auto_compactions
+            && self.is_compaction_due(family, &state.busy, &family.view().version)
+    }
+
+    /// Returns the retries of jobs that have failed and are still due. A manual compaction, for example, may have done the
+    /// work of a failed one.
+    fn due_retries<'t>(&self, tree: &'t Tree) -> Vec<&'t Retry> {
+        let mut due = Vec::new();
+        for family in self.catalog.families().iter() {
+            let Some(state) = tree.families.get(&family.id()) else {
+                continue;
+            };
+            let flush = state.retry_flush.as_ref();
+            due.extend(flush.filter(|_| !state.immutables.is_empty()));
+            let compaction = state.retry_compaction.as_ref();
+            due.extend(compaction.filter(|_| self.compacts_by_itself(family, state)));
+        }
+        due
+    }
+
+    /// Returns the error of work that has failed and was not done since: the current error of the database, or, once no job
+    /// is running, that of a job which is retried later.
+    fn failed_work(&self, tree: &Tree) -> Option<Error> {
+        if let Err(error) = self.check_failure() {
+            return Some(error);
+        }
+        if let Some(current) = self.errors.current() {
+            return Some(current.error);
+        }
+        if !tree.jobs.are_idle() {
+            return None;
+        }
+        let retries = self.due_retries(tree);
+        let failed = retries.into_iter().find(|retry| retry.ends_waiting());
+        failed.map(|retry| retry.error.clone())
+    }
+
+    /// True if the state of background work ends a wait. A database that is to be closed is closed in spite of work that
+    /// has failed.
     fn is_wait_over(&self, tree: &Tree, options: &WaitForCompactOptions) -> Result<bool> {
         self.lifecycle.check_open()?;
         if options.abort_on_pause && !tree.jobs.may_flush() {
             return Err(Error::aborted("background work is paused"));
         }
-        self.check_failure()?;
-        Ok(self.is_quiet(tree, options))
+        match self.failed_work(tree) {
+            Some(error) if !options.close_db => Err(error),
+            Some(_) => Ok(true),
+            None => Ok(self.is_quiet(tree, options)),
+        }
     }
 
     fn wait_for_compact(self: &Arc<Self>, options: &WaitForCompactOptions) -> Result<()> {
@@ -161,11 +203,14 @@ impl Shared {
         if options.flush {
             let families: Vec<_> = self.catalog.families().iter().cloned().collect();
             self.flush(&families)?;
+        } else if options.close_db {
+            self.flush_before_closing()?;
         }
         let now = || self.context.world.clock.monotonic_nanos();
         let deadline = now().saturating_add(options.timeout.saturating_mul(1000));
         while !self.is_wait_over(&self.tree.lock(), options)? {
-            if self.context.world.executor.help() {
+            let executor = &self.context.world.executor;
+            if executor.help() || options.timeout == 0 && executor.help_later() {
                 continue;
             }
             let mut tree = self.tree.lock();
@@ -255,7 +300,8 @@ impl Db {
     /// # Errors
     ///
     /// `Aborted` if background work is paused and `abort_on_pause` is set; `TimedOut`;
-    /// `ShutdownInProgress`; the error that made the database read-only; those of [`Db::try_close`] with `close_db`.
+    /// `ShutdownInProgress`; the error of a flush or compaction that has failed and was not done since. With `close_db` such
+    /// an error does not prevent closing, unless it concerns writes that bypassed the log: those of [`Db::try_close`].
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
         self.handle.shared.context.check_process()?;
         self.handle.shared.wait_for_compact(options)

@@ -7,6 +7,7 @@
 //! those together; they may then be ahead of the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_observe::FlushReason;
 use cairn_observe::listener::ManualFlushInfo;
@@ -18,12 +19,13 @@ use crate::db::Db;
 use crate::db::handle::Family;
 use crate::jobs::counts::JobKind;
 use crate::shared::{FamilyTree, Immutable, Shared, Tree};
+use crate::write::buffers::POLL_PERIOD;
 use crate::write::stall::{self, Condition};
 
 /// The progress that memtables must reach before a caller that waits for their flush returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
-    /// Their entries are in tables.
+    /// Their entries are in tables. The caller leads.
     InTables,
     /// Listeners have been notified as well.
     Reported,
@@ -325,10 +327,15 @@ impl Shared {
         };
         // No flush starts once the database is being closed.
         let over = |tree: &Tree| self.lifecycle.is_closing() && tree.jobs.flushes() == 0;
+        let leads = wanted == Goal::InTables;
+        let period = match leads {
+            true => POLL_PERIOD,
+            false => Duration::MAX,
+        };
         loop {
             // Determined under the lock: a failed flush may be retried, and the error gone, before it is taken again.
             let mut outcome = None;
-            self.wait_until(|tree| {
+            self.wait_until_polled(period, |tree| {
                 outcome = match failing(tree) {
                     Some(error) => Some(Err(error)),
                     None if reached(tree) => Some(Ok(())),
@@ -337,7 +344,12 @@ impl Shared {
                     }
                     None => None,
                 };
-                outcome.is_some() || self.errors.stop_writes()
+                let is_over = outcome.is_some() || self.errors.stop_writes();
+                if leads && !is_over {
+                    // The flushes may be waiting for them.
+                    self.writes.commits.refuse_callbacks();
+                }
+                is_over
             })?;
             self.check_failure()?;
             if let Some(outcome) = outcome {

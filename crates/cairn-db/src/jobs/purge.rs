@@ -85,7 +85,8 @@ impl Shared {
             return None;
         }
         let _counted = CountedPurge(self);
-        Some(work())
+        // A comparator called by it must not wait for it.
+        Some(self.as_job(work))
     }
 }
 

@@ -35,7 +35,7 @@ use cairn_options::enums::IoMode;
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{Condvar, OnceLock};
 use cairn_platform::{Io, Process, ReadDriver, World};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_wal::WalFile;
@@ -401,6 +401,11 @@ fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
 
 fn missing(request: &OpenRequest<'_>, error: &Error) -> Error {
     match error.subcode() {
+        Subcode::PathNotFound if request.path.as_os_str().is_empty() => Error::new(
+            Code::IoError,
+            Subcode::PathNotFound,
+            "the path of the database is empty",
+        ),
         Subcode::PathNotFound if request.read_only => manifest::no_database(request.path),
         Subcode::PathNotFound => Error::invalid_argument(format!(
             "{} does not exist (create_if_missing is false)",
@@ -821,7 +826,12 @@ fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
 /// `IoError` if there is no database; `Corruption` of its MANIFEST.
 pub fn list_families(path: &Path, world: &World) -> Result<Vec<String>> {
     let fs = &*world.fs;
-    let Some(number) = manifest::current(fs, path)? else {
+    // An empty path is no name of the current directory.
+    let number = match path.as_os_str().is_empty() {
+        true => None,
+        false => manifest::current(fs, path)?,
+    };
+    let Some(number) = number else {
         return Err(manifest::no_database(path));
     };
     manifest::families(fs, path, number)

@@ -44,7 +44,9 @@ impl Shared {
                 return (views, seq);
             }
         }
-        let snapshot = self.catalog.snapshots.take(|| self.published());
+        let may_wait = || self.may_write().is_ok();
+        let snapshots = &self.catalog.snapshots;
+        let snapshot = snapshots.take(|| self.published(), may_wait);
         (take(), snapshot.sequence())
     }
 }
@@ -268,6 +270,19 @@ fn find_all<T>(
     sorted: bool,
     show: fn(Found) -> Result<T>,
 ) -> Vec<Result<T>> {
+    find_all_by(shared, keys, options, |keys, options| {
+        multi_get(keys, options, sorted, show)
+    })
+}
+
+/// [`find_all`] by the function `get`, which returns a result for each of the keys that it is called with.
+#[inline]
+pub(crate) fn find_all_by<T>(
+    shared: &Arc<Shared>,
+    keys: &[(&Family, &[u8])],
+    options: &ReadOptions,
+    get: impl FnOnce(&[BatchKey<'_>], &ReadOptions) -> Vec<Result<T>>,
+) -> Vec<Result<T>> {
     let (views, of_key, seq) = match views_of(shared, keys, options) {
         Ok(views) => views,
         Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
@@ -279,7 +294,7 @@ fn find_all<T>(
     let views: Vec<&View> = views.iter().map(|view| &**view).collect();
     let wanted = Wanted::new(shared, keys, &of_key, (&views, seq), options);
     let options = tier_of(shared, options);
-    let found = multi_get(&wanted.keys, &options, sorted, show);
+    let found = get(&wanted.keys, &options);
     wanted.results(found)
 }
 

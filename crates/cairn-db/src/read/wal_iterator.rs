@@ -110,23 +110,37 @@ impl Shared {
                 .iter()
                 .map(|log| (log.number, WalFileType::Archived)),
         );
+        // An archived log does not change.
+        let mut known = std::mem::take(&mut *self.writes.archived_starts.lock());
+        known.retain(|number, _| all.get(number) == Some(&WalFileType::Archived));
         let mut files = Vec::new();
         for (number, file_type) in all {
             let mut file = WalFile::new(number, file_type);
-            let Some((path, mut reader)) = self.open_wal(&file)? else {
-                continue;
+            let (path, first) = match known.get(&number) {
+                Some(first) => (self.archived_log_path(number), *first),
+                None => {
+                    let Some((path, mut reader)) = self.open_wal(&file)? else {
+                        continue;
+                    };
+                    let Some(first) = first_sequence(&mut reader)? else {
+                        continue;
+                    };
+                    if file_type == WalFileType::Archived {
+                        known.insert(number, first);
+                    }
+                    (path, first)
+                }
             };
-            if let Some(first) = first_sequence(&mut reader)? {
-                file.start_sequence = first;
-                // The log may be archived or deleted while it is being read.
-                file.size_file_bytes = match fs.status(&path) {
-                    Ok(status) => lens.get(&file.log_number).copied().unwrap_or(status.len),
-                    Err(error) if error.subcode() == Subcode::PathNotFound => 0,
-                    Err(error) => return Err(error),
-                };
-                files.push(file);
-            }
+            file.start_sequence = first;
+            // The log may be archived or deleted while it is being read.
+            file.size_file_bytes = match fs.status(&path) {
+                Ok(status) => lens.get(&file.log_number).copied().unwrap_or(status.len),
+                Err(error) if error.subcode() == Subcode::PathNotFound => 0,
+                Err(error) => return Err(error),
+            };
+            files.push(file);
         }
+        *self.writes.archived_starts.lock() = known;
         Ok(files)
     }
 
@@ -246,12 +260,15 @@ impl WalIterator {
             "logs are listed in their order"
         );
         let two_phase = db.shared.options().allow_2pc;
-        if !two_phase {
-            // The last file that starts at or before the number, and the later ones. An earlier one may have the writes
-            // of a transaction that was committed later.
-            let behind = files.partition_point(|file| file.start_sequence <= start);
-            files.drain(..behind.saturating_sub(1));
+        // The last file that starts at or before the number, and the later ones.
+        let behind = files.partition_point(|file| file.start_sequence <= start);
+        let mut unneeded = behind.saturating_sub(1);
+        if let Some(first) = files.get(unneeded).filter(|_| two_phase) {
+            // Earlier ones may have the writes of transactions that were committed later.
+            let needed = db.shared.writes.sections.first_needed_by(first.log_number);
+            unneeded = files.partition_point(|file| Some(file.log_number) < needed);
         }
+        files.drain(..unneeded);
         let mut iter = WalIterator {
             db,
             start,
@@ -411,6 +428,8 @@ impl WalIterator {
                     let payload = changes.as_ref().map_or(payload, Encoded::as_bytes);
                     let written = written && changes.as_ref().is_none_or(|one| !one.is_empty());
                     let Some((first, last)) = span(payload).filter(|_| written) else {
+                        // It may commit empty sections.
+                        self.prepared.iter_mut().for_each(Prepared::accept);
                         continue;
                     };
                     if last > published {

@@ -12,7 +12,7 @@ mod files_host;
 mod invariants;
 pub(crate) mod kept_files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
-use cairn_platform::sync::{AtomicBool, Condvar, OnceLock};
+use cairn_platform::sync::{AtomicBool, Condvar, Mutex, OnceLock};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use crate::catalog::Catalog;
@@ -84,6 +84,8 @@ pub(crate) struct WritePath {
     pub(crate) writer: Ranked<Writer>,
     /// Prepared transactions that are not decided.
     pub(crate) sections: Sections,
+    /// The first sequence numbers of archived logs, as far as they are known.
+    pub(crate) archived_starts: Mutex<HashMap<FileNumber, SequenceNumber>>,
     /// The rate limit of low-priority writes while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
     /// The memtable budget, if there is one.
@@ -107,6 +109,7 @@ impl WritePath {
                 },
             ),
             sections: Sections::new(policy),
+            archived_starts: Mutex::default(),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
             flush_requested: AtomicBool::new(false),

@@ -13,8 +13,9 @@ use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 
-/// The period in which a stalled writer checks again if it must wait, even if it is not woken.
-const POLL_PERIOD: Duration = Duration::from_millis(20);
+/// The period in which a leader that waits for a job checks again if it must wait, even if it is not woken, and refuses
+/// waiting callbacks of jobs.
+pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// The state of the write buffer manager and of the families before a memtable is selected for a flush.
 #[derive(Clone, Copy, Default)]
@@ -120,11 +121,16 @@ impl Shared {
         // Only the leader, which is waiting here, can carry out a requested flush. If another database could
         // not carry out one, this one selects again. The threads that wake waiters may all be busy.
         self.wait_until_polled(POLL_PERIOD, |tree| {
-            buffers.checks() != before.checks
+            let is_over = buffers.checks() != before.checks
                 || !before.could_select && !self.flushable_families(tree).is_empty()
                 || self.writes.flush_requested.load(Ordering::Acquire)
                 || self.check_writable().is_err()
-                || self.check_stall().is_err()
+                || self.check_stall().is_err();
+            if !is_over {
+                // The memory may be that of a memtable whose flush is waiting for its callback.
+                self.writes.commits.refuse_callbacks();
+            }
+            is_over
         })?;
         self.check_stall()?;
         Ok(true)

@@ -269,6 +269,10 @@ impl CommitEnv for BypassEnv<'_> {
         self.env.charge_batch(bytes)
     }
 
+    fn may_wait(&self) -> Result<()> {
+        self.env.may_wait()
+    }
+
     fn prepare(&self, no_slowdown: bool) -> Result<()> {
         self.env.prepare(no_slowdown)
     }

@@ -255,9 +255,10 @@ impl LogSet {
     }
 
     /// True if the archive is to be checked at `now`, in seconds since 1970: the last check was at least
-    /// `interval` seconds ago.
+    /// `interval` seconds ago, or in the future, because the clock was set back since.
     pub(crate) fn begin_archive_scan(&mut self, now: u64, interval: u64) -> bool {
-        let due = self.archive_scanned_at.saturating_add(interval) <= now;
+        let last = self.archive_scanned_at;
+        let due = last.saturating_add(interval) <= now || last > now;
         if due {
             self.archive_scanned_at = now;
         }
@@ -344,6 +345,16 @@ mod tests {
         set.release_before(number(9));
         set.mark_failed(number(3));
         set.recycle(number(3), 1);
+    }
+
+    /// Regression: after the clock had been wrong once, archived logs were kept until the time that it had shown.
+    #[test]
+    fn the_archive_is_checked_after_the_clock_was_set_back() {
+        let mut set = LogSet::default();
+        let mut begins = |now| set.begin_archive_scan(now, 600);
+        assert!(begins(1_000) && !begins(1_599) && begins(1_600));
+        assert!(begins(9_000_000), "the clock is wrong");
+        assert!(begins(2_000) && !begins(2_599) && begins(2_600));
     }
 
     #[test]

@@ -390,10 +390,10 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// `Busy` in a callback that must not write.
+    /// `Busy` in a callback that must not write, and in one of a job while the leader waits for a job.
     pub(crate) fn lead_alone(&self) -> Result<Lead<'_>> {
         self.may_write()?;
-        Ok(self.writes.commits.lead_alone())
+        self.writes.commits.lead_alone(|| self.may_wait())
     }
 
     /// Appends `batches` to the log, and syncs it with `sync`.
@@ -473,6 +473,10 @@ impl CommitEnv for DbEnv<'_> {
     fn charge_batch(&self, bytes: usize) -> Option<CacheCharge> {
         let family = self.shared.catalog.default_family()?;
         family.charge(MemoryUse::WriteBatch, bytes)
+    }
+
+    fn may_wait(&self) -> Result<()> {
+        self.shared.may_wait()
     }
 
     #[inline]

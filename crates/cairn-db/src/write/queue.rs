@@ -17,6 +17,8 @@
 //! Q4. `lead` is `FREE` without a leader and waiters, `WAITED_FOR` with waiters, and `HELD` otherwise.
 //! Changes to and from `WAITED_FOR` are made under the lock of `waiting`.
 //! Q5. While a leader holds writes back ([`HeldBack`]), no write with `no_slowdown` waits.
+//! Q6. While a leader waits for a job, it repeatedly refuses the waiters that are callbacks of jobs
+//! ([`Queue::refuse_callbacks`]), since the job may be waiting for one of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -149,6 +151,8 @@ pub(crate) struct Waiter {
     pub(crate) kind: Kind,
     /// Empty for kinds that join no group.
     pub(crate) batch: OwnedBatch,
+    /// The error for a leader that waits for a job, if the waiter is a callback of a job.
+    refusal: Option<Error>,
     turn: Mutex<Option<Turn>>,
     /// Set when the turn has come.
     has_turn: AtomicBool,
@@ -215,11 +219,13 @@ impl Group {
 }
 
 impl Waiter {
-    /// Creates a waiter of `kind` with `batch` (empty for kinds that join no group).
-    pub(crate) fn new(kind: Kind, batch: OwnedBatch) -> Arc<Waiter> {
+    /// Creates a waiter of `kind` with `batch` (empty for kinds that join no group). `may_wait` is the error for a
+    /// thread that must not wait for jobs.
+    pub(crate) fn new(kind: Kind, batch: OwnedBatch, may_wait: Result<()>) -> Arc<Waiter> {
         Arc::new(Waiter {
             kind,
             batch,
+            refusal: may_wait.err(),
             turn: Mutex::new(None),
             has_turn: AtomicBool::new(false),
             is_spinning: AtomicBool::new(true),
@@ -327,19 +333,31 @@ impl Queue {
 
     /// Ends the writes with `no_slowdown` among the waiters if the leader holds writes back.
     fn refuse_impatient(&self, waiting: &mut Waiting) {
-        let Some(refusal) = &waiting.refusal else {
-            return;
-        };
-        waiting.writers.retain(|waiter| {
-            let is_impatient = waiter.kind.is_impatient();
-            if is_impatient {
-                waiter.finish(Err(refusal.clone()));
+        if let Some(refusal) = waiting.refusal.clone() {
+            self.refuse(waiting, |waiter| {
+                waiter.kind.is_impatient().then(|| refusal.clone())
+            });
+        }
+    }
+
+    /// Ends the waiters for which `refusal` returns an error.
+    fn refuse(&self, waiting: &mut Waiting, refusal: impl Fn(&Waiter) -> Option<Error>) {
+        waiting.writers.retain(|waiter| match refusal(waiter) {
+            Some(error) => {
+                waiter.finish(Err(error));
+                false
             }
-            !is_impatient
+            None => true,
         });
         if waiting.writers.is_empty() {
             self.change(WAITED_FOR, HELD);
         }
+    }
+
+    /// Ends the waiters that must not wait for jobs. The caller leads and waits for a job, which may be waiting for them.
+    pub(crate) fn refuse_callbacks(&self) {
+        debug_assert!(self.is_led(), "the caller leads (Q1)");
+        self.refuse(&mut self.waiting.lock(), |waiter| waiter.refusal.clone());
     }
 
     /// Begins to hold writes back: until the result is dropped, writes with `no_slowdown` fail with `refusal`. The caller
@@ -425,13 +443,20 @@ impl Queue {
         self.lead.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes the lead for an operation of `kind` that is in no group of another writer.
+    /// Takes the lead for an operation of `kind` that is in no group of another writer. `may_wait` returns the error for a
+    /// thread that must not wait for jobs.
     ///
     /// # Errors
     ///
-    /// That of a leader that holds writes back, if `kind` is a write with `no_slowdown`.
-    pub(crate) fn lead_alone(&self, kind: Kind) -> Result<()> {
-        let Some(waiter) = self.join(|| Waiter::new(kind, OwnedBatch::default())) else {
+    /// That of a leader that holds writes back, if `kind` is a write with `no_slowdown`; that of `may_wait` if the leader
+    /// waits for a job.
+    pub(crate) fn lead_alone(
+        &self,
+        kind: Kind,
+        may_wait: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let waiter = || Waiter::new(kind, OwnedBatch::default(), may_wait());
+        let Some(waiter) = self.join(waiter) else {
             return Ok(());
         };
         match waiter.wait() {
@@ -469,7 +494,12 @@ mod tests {
     });
 
     fn join(queue: &Queue, kind: Kind, len: usize) -> Option<Arc<Waiter>> {
-        queue.join(|| Waiter::new(kind, OwnedBatch::new(&Batch::whole(&vec![0; len]))))
+        join_as(queue, kind, len, Ok(()))
+    }
+
+    fn join_as(queue: &Queue, kind: Kind, len: usize, may_wait: Result<()>) -> Option<Arc<Waiter>> {
+        let batch = OwnedBatch::new(&Batch::whole(&vec![0; len]));
+        queue.join(|| Waiter::new(kind, batch, may_wait))
     }
 
     /// Regression: writes with `no_slowdown` waited for a leader that waited itself.
@@ -499,6 +529,32 @@ mod tests {
         assert!(!is_refused(&last));
         queue.hand_over();
         assert!(matches!(last.wait(), Turn::Lead));
+    }
+
+    /// Regression: a leader that waits for a job waited forever if the job called a callback that writes.
+    #[test]
+    fn a_leader_that_waits_for_a_job_refuses_callbacks_of_jobs() {
+        let queue = Queue::default();
+        let callback = || Err(Error::busy("a callback"));
+        assert!(join(&queue, PLAIN, 1).is_none());
+        queue.refuse_callbacks();
+        let writes = join_as(&queue, PLAIN, 1, callback()).unwrap();
+        let patient = join(&queue, PLAIN, 1).unwrap();
+        let leads = join_as(&queue, Kind::Alone, 0, callback()).unwrap();
+        queue.refuse_callbacks();
+        for refused in [writes, leads] {
+            let Turn::Finished(Err(error)) = refused.wait() else {
+                panic!("it is refused");
+            };
+            assert_eq!(error.code(), cairn_types::Code::Busy);
+        }
+        // A leader that does not wait for a job passes the lead to a callback, too.
+        let later = join_as(&queue, Kind::Alone, 0, callback()).unwrap();
+        queue.hand_over();
+        assert!(matches!(patient.wait(), Turn::Lead));
+        queue.hand_over();
+        assert!(matches!(later.wait(), Turn::Lead));
+        assert_eq!(queue.lead.load(Ordering::Relaxed), HELD);
     }
 
     #[test]

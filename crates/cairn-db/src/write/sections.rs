@@ -37,7 +37,7 @@
 //! P5. A section that is written early is in the current log, whenever a family can need only that: each switch of logs
 //! moves it (`moved_sections.rs`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cairn_format::batch::{BatchRef, PreparePolicy, WriteBatch as Encoded};
@@ -46,6 +46,9 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use super::log::{CurrentLog, LogFile};
 
+/// The maximum number of logs in [`Sections::first_needed_by`]. With older logs, streams of updates read more.
+const MAX_NEEDED_BY: usize = 4096;
+
 /// The undecided sections of a database.
 pub(crate) struct Sections {
     /// The write policy with which they are logged.
@@ -53,6 +56,8 @@ pub(crate) struct Sections {
     by_name: Mutex<HashMap<Vec<u8>, Section>>,
     /// The current log, or an older one.
     current_log: AtomicU64,
+    /// For each of the last logs, the first log with a section that was undecided when it began.
+    needed_by: Mutex<BTreeMap<FileNumber, FileNumber>>,
     /// The log that sections which are written early were moved to, until that is durable.
     moved_to: Mutex<Option<Arc<LogFile>>>,
 }
@@ -89,6 +94,7 @@ impl Sections {
             policy,
             by_name: Mutex::default(),
             current_log: AtomicU64::default(),
+            needed_by: Mutex::default(),
             moved_to: Mutex::default(),
         }
     }
@@ -115,6 +121,17 @@ impl Sections {
     pub(crate) fn note_log(&self, log: FileNumber) {
         // Relaxed: a thread that reads the old number registers a section with a log that is too old.
         self.current_log.store(log.0, Ordering::Relaxed);
+        let first = self.first_log().map_or(log, |first| first.min(log));
+        let mut needed_by = self.needed_by.lock();
+        needed_by.insert(log, first);
+        if needed_by.len() > MAX_NEEDED_BY {
+            needed_by.pop_first();
+        }
+    }
+
+    /// Returns the first log with a section that `log` or a later one can commit (P1, P2); `None` if that is not known.
+    pub(crate) fn first_needed_by(&self, log: FileNumber) -> Option<FileNumber> {
+        self.needed_by.lock().get(&log).copied()
     }
 
     /// Returns the first log with an undecided section.

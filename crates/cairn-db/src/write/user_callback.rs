@@ -146,6 +146,10 @@ impl CommitEnv for CallingEnv<'_> {
         self.env.charge_batch(bytes)
     }
 
+    fn may_wait(&self) -> Result<()> {
+        self.env.may_wait()
+    }
+
     fn prepare(&self, no_slowdown: bool) -> Result<()> {
         self.env.prepare(no_slowdown)
     }

@@ -240,11 +240,12 @@ fn a_stream_from_an_unlogged_write_has_caught_up() {
     assert_eq!(numbers_since(&db, 2), [3]);
 }
 
-/// Files in memory; a log is deleted as soon as its length is queried.
+/// Files in memory, whose openings for reading are counted; a log is deleted as soon as its length is queried.
 #[derive(Default)]
 struct Deleting {
     fs: MemFileSystem,
     doomed: Mutex<Option<PathBuf>>,
+    opened: Mutex<usize>,
 }
 
 impl wrapper::FileSystemWrapper for Deleting {
@@ -253,6 +254,7 @@ impl wrapper::FileSystemWrapper for Deleting {
     }
 
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        *self.opened.lock() += 1;
         self.fs.open(path, mode)
     }
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
@@ -436,4 +438,64 @@ fn streams_on_live_logs_report_no_false_gaps() {
         });
         db.close().unwrap();
     }
+}
+
+/// Regression: each stream read the first record of every archived log, and with two-phase commit all logs.
+#[test]
+fn a_stream_reads_only_the_logs_that_it_needs() {
+    for text in ["WAL_size_limit_MB=1", "WAL_size_limit_MB=1;allow_2pc=true"] {
+        let files = Arc::new(Deleting::default());
+        let world = World {
+            fs: files.clone(),
+            ..World::in_memory()
+        };
+        let db = open_with(&world, &options(text), false);
+        let fill = |logs: u8| {
+            for n in 0..logs {
+                db.put(&[n], b"x").unwrap();
+                db.flush().unwrap();
+                db.wait_until_quiet().unwrap();
+            }
+        };
+        fill(20);
+        let newest = db.latest_sequence().0;
+        assert_eq!(numbers_since(&db, newest), [newest]);
+        let before = *files.opened.lock();
+        assert_eq!(numbers_since(&db, newest), [newest]);
+        let opened = *files.opened.lock() - before;
+        assert!(opened <= 3, "{text}: {opened} logs were opened");
+    }
+}
+
+/// The log of a section can be much older than that of its commit.
+#[test]
+fn a_stream_has_the_sections_that_its_logs_commit() {
+    let world = World::in_memory();
+    let db = open_with(
+        &world,
+        &options("WAL_size_limit_MB=1;allow_2pc=true"),
+        false,
+    );
+    let fill = |from: u8| {
+        for n in from..from + 6 {
+            db.put(&[n], b"x").unwrap();
+            db.flush().unwrap();
+            db.wait_until_quiet().unwrap();
+        }
+    };
+    fill(0);
+    let mut section = WriteBatch::new();
+    section.put(b"a", b"1");
+    section.put(b"b", b"2");
+    db.prepare(b"t", &section, &WriteOptions::default())
+        .unwrap();
+    fill(10);
+    db.commit_prepared(b"t", &WriteOptions::default()).unwrap();
+    let commit = db.latest_sequence().0 - 1;
+    fill(20);
+    let mut updates = db.updates_since(SequenceNumber(commit)).unwrap();
+    let (first, batch) = updates.batch().unwrap();
+    assert_eq!((first.0, batch.count()), (commit, 2));
+    assert_eq!(rest(&mut updates).len(), 7);
+    updates.status().unwrap();
 }

@@ -10,8 +10,8 @@ use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Statistics, StatsLevel, Ticker};
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
-    ImportColumnFamilyOptions, WalWriteMode, WriteOptions,
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions,
+    ImportColumnFamilyOptions, WaitForCompactOptions, WalWriteMode, WriteOptions,
 };
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_platform::{Executor, World};
@@ -461,6 +461,136 @@ fn a_failed_flush_that_was_reset_is_waited_for_once() {
         assert_eq!(failed, Some(if lasts == 1 { 1 } else { 2 }));
         db.close().unwrap_or_default();
     }
+}
+
+/// Waits for flushes and compactions.
+fn wait_for_jobs(db: &Db) -> Result<()> {
+    db.wait_for_compact(&WaitForCompactOptions::default())
+}
+
+/// Waits for flushes and compactions, and closes the database.
+fn wait_and_close(db: &Db) -> Result<()> {
+    db.wait_for_compact(&WaitForCompactOptions {
+        close_db: true,
+        ..WaitForCompactOptions::default()
+    })
+}
+
+fn let_compact(db: &Db, compacts: bool) {
+    let disabled = (!compacts).to_string();
+    db.default_family()
+        .set_options(&[("disable_auto_compactions", &disabled)])
+        .expect("a dynamic option");
+}
+
+/// Regression: the wait succeeded although a compaction that had failed was still due.
+#[test]
+fn a_wait_for_compactions_returns_the_error_of_one_that_is_still_due() {
+    for fault in [Fault::NoSpace, Fault::InputOutput] {
+        let sim = SimWorld::new(34);
+        let family = FamilyOptions {
+            disable_auto_compactions: true,
+            ..small()
+        };
+        let db = open_on(&sim, &db_options(), &family).unwrap();
+        for n in 0..4_u8 {
+            db.put(b"a", &[n]).unwrap();
+            db.put(b"b", &[n]).unwrap();
+            db.flush().unwrap();
+        }
+        let level_zero = || db.property("rocksdb.num-files-at-level0").unwrap();
+        sim.fs
+            .set_plan(failing(Call::Append, ".sst", fault, usize::MAX));
+        let_compact(&db, true);
+        let error = wait_for_jobs(&db).unwrap_err();
+        assert_eq!(error.code(), Code::IoError, "{error}");
+        let is_full = fault == Fault::NoSpace;
+        assert_eq!(error.subcode() == Subcode::NoSpace, is_full, "{error}");
+        assert_eq!(level_zero(), "4");
+        db.put(b"c", b"1").unwrap();
+        if !is_full {
+            // It is not due any more.
+            let_compact(&db, false);
+            wait_for_jobs(&db).unwrap();
+            let_compact(&db, true);
+            wait_for_jobs(&db).unwrap_err();
+        }
+        sim.fs.set_plan(FaultPlan::default());
+        wait_a_minute(&sim);
+        wait_for_jobs(&db).unwrap();
+        assert_eq!(level_zero(), "0");
+        assert_eq!(db.background_error_state(), None);
+        db.close().unwrap();
+    }
+}
+
+/// Regression: the wait succeeded although a flush that had failed was still to be retried.
+#[test]
+fn a_wait_for_jobs_lasts_until_a_flush_that_was_reset_is_retried() {
+    for lasts in [1, usize::MAX] {
+        let sim = SimWorld::new(35);
+        let db = open_on(&sim, &forgiving(), &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        sim.fs
+            .set_plan(failing(Call::Create, ".sst", Fault::InputOutput, lasts));
+        let soon = FlushOptions {
+            wait: false,
+            ..FlushOptions::default()
+        };
+        db.flush_with(&soon).unwrap();
+        assert_eq!(wait_for_jobs(&db).is_ok(), lasts == 1);
+        let tables = of_kind(&sim, "sst").len();
+        assert_eq!(tables, usize::from(lasts == 1));
+        db.close().unwrap_or_default();
+    }
+}
+
+/// Regression: the database was not closed.
+#[test]
+fn a_wait_that_closes_the_database_does_so_in_spite_of_an_error() {
+    let sim = SimWorld::new(36);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    sim.fs.set_plan(failing(
+        Call::Append,
+        ".sst",
+        Fault::InputOutput,
+        usize::MAX,
+    ));
+    db.flush().unwrap_err();
+    let state = db.background_error_state().unwrap();
+    assert_eq!(state.severity, Severity::Hard);
+    wait_for_jobs(&db).unwrap_err();
+    wait_and_close(&db).unwrap();
+    let error = db.put(b"b", b"2").unwrap_err();
+    assert_eq!(error.code(), Code::ShutdownInProgress, "{error}");
+    sim.fs.set_plan(FaultPlan::default());
+    let again = open_on(&sim, &db_options(), &small()).unwrap();
+    assert_eq!(get(&again, b"a"), Some(b"1".to_vec()));
+}
+
+#[test]
+fn a_wait_does_not_close_a_database_that_would_lose_writes() {
+    let sim = SimWorld::new(37);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    db.put_with(b"a", b"1", &unlogged).unwrap();
+    sim.fs
+        .set_plan(failing(Call::Append, ".sst", Fault::NoSpace, usize::MAX));
+    for _ in 0..2 {
+        let error = wait_and_close(&db).unwrap_err();
+        assert_eq!(error.subcode(), Subcode::NoSpace, "{error}");
+    }
+    sim.fs.set_plan(FaultPlan::default());
+    wait_a_minute(&sim);
+    db.put_with(b"b", b"2", &unlogged).unwrap();
+    wait_and_close(&db).unwrap();
+    let again = open_on(&sim, &db_options(), &small()).unwrap();
+    assert_eq!(get(&again, b"a"), Some(b"1".to_vec()));
+    assert_eq!(get(&again, b"b"), Some(b"2".to_vec()));
 }
 
 #[test]

@@ -189,6 +189,12 @@ fn a_read_is_charged_if_it_asks_for_it() {
         }
     });
     assert!((3 * 4_096..9 * 4_096).contains(&batch), "{batch}");
+    let stamped = by_user(&|| {
+        for value in db.multi_get_with_timestamps(&keys, &user) {
+            value.unwrap().unwrap();
+        }
+    });
+    assert!((3 * 4_096..9 * 4_096).contains(&stamped), "{stamped}");
     let scan = |options: &ReadOptions| {
         let mut iter = db.iter_with(options);
         let mut count = 0;

@@ -205,6 +205,41 @@ fn a_read_sees_the_versions_up_to_its_timestamp() {
     }
 }
 
+/// Regression: a read of several keys with their timestamps ignored `value_size_soft_limit`.
+#[test]
+fn the_size_of_values_with_timestamps_is_limited() {
+    let db = opened(&World::in_memory());
+    for key in [b"a", b"b", b"c"] {
+        db.put_with_timestamp(key, &ts(10), b"value").unwrap();
+    }
+    let limited = |value_size_soft_limit| ReadOptions {
+        value_size_soft_limit,
+        ..at(10)
+    };
+    // The keys are read in their order.
+    let keys = [&b"c"[..], b"none", b"b", b"a"];
+    for (limit, present) in [(4, 1), (5, 2), (9, 2), (15, 3), (u64::MAX, 3)] {
+        let options = limited(limit);
+        let stamped = db.multi_get_with_timestamps(&keys, &options);
+        let plain = db.multi_get(&keys, &options);
+        let found = stamped.iter().filter(|found| matches!(found, Ok(Some(_))));
+        assert_eq!(found.count(), present, "{limit}");
+        for (stamped, plain) in stamped.into_iter().zip(plain) {
+            match (stamped, plain) {
+                (Ok(stamped), Ok(plain)) => {
+                    let value = stamped.map(|(value, _)| value.to_vec());
+                    assert_eq!(value.as_deref(), plain.as_deref());
+                }
+                (Err(stamped), Err(plain)) => {
+                    assert_eq!(stamped.code(), Code::Aborted);
+                    assert_eq!(stamped.to_string(), plain.to_string());
+                }
+                (stamped, plain) => panic!("{limit}: {:?}, {:?}", stamped.err(), plain.err()),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_range_deletion_hides_older_timestamps_only() {
     let db = opened(&World::in_memory());

@@ -121,6 +121,7 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
     assert!(db.get(b"missing").unwrap().is_none());
     let options = ReadOptions::default();
     let _found = db.multi_get_in(&[(&other, b"b"), (&db, b"c")], &options, false);
+    let _found = cairn_db::multi_get_with_timestamps(&[(&other, b"b")], &options);
     let bounded = ReadOptions {
         iterate_upper_bound: Some(b"z".to_vec()),
         ..ReadOptions::default()
@@ -163,6 +164,7 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
                 key: b"missing"
             },
             Query::MultiGet(vec![(other.id(), b"b"), (0, b"c")]),
+            Query::MultiGet(vec![(other.id(), b"b")]),
             Query::Seek(seek),
             Query::SeekForPrev(seek),
             // The move to the last key.
@@ -190,6 +192,7 @@ fn each_operation_is_recorded_once_and_replayed_with_the_same_result() {
             Replayed::Value(Some(b"1".to_vec())),
             Replayed::Value(None),
             Replayed::Values(vec![Some(b"2".to_vec()), Some(b"3".to_vec())]),
+            Replayed::Values(vec![Some(b"2".to_vec())]),
             entry(b"c", b"3"),
             entry(b"a", b"1"),
             entry(b"c", b"3"),

@@ -87,6 +87,8 @@ fn a_secondary_refuses_changes_snapshots_and_the_directory_of_its_primary() {
     assert_eq!(iter.status().unwrap_err().code(), Code::NotSupported);
     let many = db.multi_get(&[b"a"], &options);
     assert!(many[0].is_err());
+    let many = db.multi_get_with_timestamps(&[b"a"], &options);
+    assert_eq!(many[0].as_ref().err().unwrap().code(), Code::NotSupported);
     drop(iter);
     db.close().unwrap();
     assert_eq!(
@@ -99,6 +101,43 @@ fn a_secondary_refuses_changes_snapshots_and_the_directory_of_its_primary() {
         ordinary.try_catch_up_with_primary().unwrap_err().code(),
         Code::NotSupported
     );
+}
+
+/// Regression: a read of attribute groups took a snapshot, which databases that follow another one refuse.
+#[test]
+fn attribute_groups_are_read_from_databases_that_follow_another_one() {
+    let sim = SimWorld::new(1);
+    let primary = primary(&sim);
+    let other = primary.family("other").unwrap();
+    other.put(b"b", b"3").unwrap();
+    for (seed, copies) in [(2, false), (3, true)] {
+        let world = process(&sim, seed);
+        let db = match copies {
+            true => open_follower(&world, ""),
+            false => open_secondary(&world, ""),
+        };
+        let db = db.unwrap();
+        let other = db.family("other").unwrap();
+        let families = [db.default_family(), &other];
+        let groups = |options: &ReadOptions| db.get_attribute_groups(b"b", &families, options);
+        let value = |group: cairn_types::Result<Option<cairn_db::Columns>>| {
+            let columns = group.unwrap().expect("the key exists");
+            columns.get(b"").map(<[u8]>::to_vec)
+        };
+        let values: Vec<_> = groups(&ReadOptions::default())
+            .into_iter()
+            .map(value)
+            .collect();
+        assert_eq!(values, [Some(b"2".to_vec()), Some(b"3".to_vec())]);
+        let options = ReadOptions {
+            snapshot: Some(db.latest_sequence()),
+            ..ReadOptions::default()
+        };
+        for group in groups(&options) {
+            assert_eq!(group.err().unwrap().code(), Code::NotSupported);
+        }
+        db.close().unwrap();
+    }
 }
 
 #[test]

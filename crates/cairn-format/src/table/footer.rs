@@ -46,6 +46,9 @@ const HANDLES_LEN: usize = 40;
 /// The offset of the footer checksum.
 const FOOTER_CHECKSUM_AT: usize = 5;
 
+/// Offset of the base context checksum in footers of version 6 and later.
+const BASE_CONTEXT_AT: usize = 9;
+
 /// The decoded footer of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
@@ -239,19 +242,26 @@ fn with_own_checksum(
     if input.take(8)? != [0; 8] {
         return Err(Malformed::unsupported(33, "footer with unknown extensions"));
     }
-    if checksum != ChecksumKind::None {
-        let mut copy = footer.to_vec();
-        copy[FOOTER_CHECKSUM_AT..FOOTER_CHECKSUM_AT + 4].fill(0);
-        let computed =
-            buffer_checksum(checksum, &copy).wrapping_add(context_modifier(base_context, offset));
-        if computed != stored {
-            return Err(Malformed::mismatch(
-                FOOTER_CHECKSUM_AT,
-                "checksum of the footer",
-                format_args!("{computed:08x}"),
-                format_args!("{stored:08x}"),
-            ));
-        }
+    if base_context == 0 {
+        return Err(Malformed::mismatch(
+            BASE_CONTEXT_AT,
+            "base context checksum of the footer",
+            "a number other than 0",
+            base_context,
+        ));
+    }
+    // Without checksums of blocks the footer has one too, that of its place only: a damaged kind does not pass for none.
+    let mut copy = footer.to_vec();
+    copy[FOOTER_CHECKSUM_AT..FOOTER_CHECKSUM_AT + 4].fill(0);
+    let computed =
+        buffer_checksum(checksum, &copy).wrapping_add(context_modifier(base_context, offset));
+    if computed != stored {
+        return Err(Malformed::mismatch(
+            FOOTER_CHECKSUM_AT,
+            "checksum of the footer",
+            format_args!("{computed:08x}"),
+            format_args!("{stored:08x}"),
+        ));
     }
     let start = offset
         .checked_sub(TRAILER_LEN as u64 + gap)
@@ -327,6 +337,35 @@ mod tests {
         footer(7, ChecksumKind::Xxh3).encode(1100, &mut tail);
         let error = Footer::decode(&tail, 2000).unwrap_err();
         assert!(error.what.contains("checksum of the footer"), "{error}");
+    }
+
+    /// Regression: a kind of checksum that was damaged to "none" disabled the check of the footer and of all blocks.
+    #[test]
+    fn a_damaged_kind_of_checksum_is_detected() {
+        for version in EXTENDED_SINCE..=LATEST_VERSION {
+            for kind in 0..=4 {
+                let mut tail = Vec::new();
+                footer(version, ChecksumKind::from_u8(kind).unwrap()).encode(1100, &mut tail);
+                let file_len = 1100 + tail.len() as u64;
+                for other in (0..=4).filter(|other| *other != kind) {
+                    tail[0] = other;
+                    let error = Footer::decode(&tail, file_len).unwrap_err();
+                    assert!(error.what.contains("checksum of the footer"), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_footer_without_a_base_context_checksum_is_malformed() {
+        let mut tail = Vec::new();
+        let without = Footer {
+            base_context: 0,
+            ..footer(7, ChecksumKind::None)
+        };
+        without.encode(1100, &mut tail);
+        let error = Footer::decode(&tail, 1100 + tail.len() as u64).unwrap_err();
+        assert!(error.what.contains("base context checksum"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use crate::history::TimestampRules;
 use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact, user, with_valid_single_deletions, writes};
+use crate::sorted_runs::{self, Run};
 
 /// Formats written entries: key, sequence number, kind and value.
 fn shown(state: &State) -> Vec<String> {
@@ -241,17 +242,19 @@ proptest! {
     }
 }
 
-/// Reads all of `points` with a compaction that is cancelled from the start if `is_cancelled`.
-fn read_all(points: Vec<(Vec<u8>, Vec<u8>)>, is_cancelled: bool) -> Result<usize> {
-    use crate::sorted_runs::{Merge, Run};
-    let mut merge = Merge::new(
+/// Returns a compaction of `points`, which are read in this order.
+fn iterator(
+    points: Vec<(Vec<u8>, Vec<u8>)>,
+    filter: Option<crate::filter::Filter>,
+    cancel: crate::Cancel,
+) -> super::CompactionIterator<sorted_runs::Merge<crate::model::List>> {
+    let mut merge = sorted_runs::Merge::new(
         KeyOrder::Bytewise,
         vec![crate::model::List::unsorted(points)],
     );
     merge.start(None);
-    let cancelled = Arc::new(cairn_platform::sync::AtomicBool::new(is_cancelled));
     let rules = super::Rules {
-        filter: None,
+        filter,
         strict_single_deletions: false,
         zero_through: SequenceNumber::MAX,
         order: KeyOrder::Bytewise,
@@ -261,11 +264,17 @@ fn read_all(points: Vec<(Vec<u8>, Vec<u8>)>, is_cancelled: bool) -> Result<usize
         tombstones: Arc::default(),
         bottommost: false,
         below: LowerLevels::anything(),
-        cancel: crate::Cancel::any([cancelled]),
+        cancel,
         meter: Meter::default(),
         history: TimestampRules::default(),
     };
-    let mut visible = super::CompactionIterator::new(merge, rules);
+    super::CompactionIterator::new(merge, rules)
+}
+
+/// Reads all of `points` with a compaction that is cancelled from the start if `is_cancelled`.
+fn read_all(points: Vec<(Vec<u8>, Vec<u8>)>, is_cancelled: bool) -> Result<usize> {
+    let cancelled = Arc::new(cairn_platform::sync::AtomicBool::new(is_cancelled));
+    let mut visible = iterator(points, None, crate::Cancel::any([cancelled]));
     let mut entries = 0;
     while visible.next(None)?.is_some() {
         entries += 1;

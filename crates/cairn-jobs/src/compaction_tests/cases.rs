@@ -326,3 +326,58 @@ fn a_compaction_of_two_large_files_is_split_within_the_files() {
     assert_eq!(borders.len(), 2, "{borders:?}");
     assert!(borders[0] > crate::model::user(40) && borders[1] < crate::model::user(200));
 }
+
+/// Regression: the errors of damaged inputs did not name the table.
+#[test]
+fn the_error_of_a_damaged_input_names_its_table() {
+    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
+    for value in 0..2 {
+        let all: Vec<Write> = (0..9).map(|key| Write::Put(key, value)).collect();
+        tree.write_and_flush(&all);
+    }
+    let (busy, limits) = (InProgress::default(), tree.present());
+    let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
+    let replaced = pick.files().next().unwrap().1.number;
+    let internal = |n, seq: u64, kind: u8| {
+        let mut key = crate::model::user(n);
+        key.extend_from_slice(&(seq << 8 | u64::from(kind)).to_le_bytes());
+        key
+    };
+    let cases = [
+        ([internal(1, 1, 1), internal(2, 1, 0x15)], "unknown kind"),
+        ([internal(1, 1, 1), internal(2, 1, 0x11)], "blob index"),
+    ];
+    for (number, (keys, named)) in (900..).zip(cases) {
+        let path = format!("/db/{number:06}.sst");
+        let file = tree.world.fs.create(path.as_ref(), FileMode::default());
+        let file = file.unwrap();
+        let params = cairn_table::BuildParams::default();
+        let mut table = cairn_table::TableBuilder::create(file.clone(), params).unwrap();
+        for key in &keys {
+            table.add(key, b"\xff").unwrap();
+        }
+        table.finish().unwrap();
+        let bound =
+            |key: &[u8]| InternalKey::new(key::user_key(key), SequenceNumber(1), ValueKind::Value);
+        let (smallest, largest) = (bound(&keys[0]), bound(&keys[1]));
+        let other = FileMeta::new(FileNumber(number), file.len(), smallest, largest);
+        let world = tree.world.clone();
+        let job = CompactJob {
+            context: Arc::new(JobContext {
+                open: Arc::new(move |file, _| {
+                    let is_replaced = file.number == replaced;
+                    Ok(open(&world, if is_replaced { &other } else { file }))
+                }),
+                ..JobContext::clone(&tree.context())
+            }),
+            pick: Arc::new(pick.clone()),
+            version: Arc::new(tree.version.clone()),
+            range: KeyRange::default(),
+            remote: None,
+            keeps_outputs: false,
+        };
+        let error = compact::run(&job).unwrap_err();
+        assert!(error.text().contains(&path), "{error}");
+        assert!(error.text().contains(named), "{error}");
+    }
+}

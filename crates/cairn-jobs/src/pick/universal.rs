@@ -9,9 +9,10 @@
 //! 3. A run is busy if one of its files is; picks do not extend across busy runs.
 //!
 //! The triggers are tried in RocksDB's order: age, space amplification, size ratio, number of runs,
-//! marked files. Each is linear in the number of runs.
+//! marked files. Each is linear in the number of runs. A number of runs that stops writes triggers a compaction
+//! whatever the other options say: in RocksDB, writes wait for ever if the number that triggers one is the same.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use cairn_options::{CompactionStopStyle, Compression};
 use cairn_platform::sync::Arc;
@@ -69,6 +70,11 @@ pub fn run_count(version: &cairn_version::Version) -> usize {
     version.level(0).len() + levels.filter(|level| !level.is_empty()).count()
 }
 
+/// True if writes wait until there are fewer runs, and no compaction is running.
+fn is_stuck(tree: &Tree) -> bool {
+    tree.busy.is_empty() && run_count(tree.version) >= tree.options.level0_stop
+}
+
 /// Chooses the next compaction of a universal tree.
 pub(super) fn pick(tree: &Tree) -> Option<Pick> {
     let runs = runs(tree);
@@ -78,7 +84,7 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
     if !marked.periodic.is_empty() {
         found = by_age(tree, &runs, &marked.periodic);
     }
-    if runs.len() >= trigger {
+    if runs.len() >= trigger || is_stuck(tree) {
         found = found
             .or_else(|| by_amplification(tree, &runs))
             .or_else(|| by_similar_size(tree, &runs))
@@ -313,18 +319,25 @@ fn newest_to_leave_out(
 /// Returns a compaction of adjacent runs of similar size.
 fn by_similar_size(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     let ratio = f64::from(tree.options.universal.size_ratio);
-    let range = neighbours(tree, runs, Some(ratio), usize::MAX)?;
+    let range = neighbours(tree, runs, Some(ratio), merge_widths(tree))?;
     of_runs(tree, runs, range, Reason::UniversalSizeRatio)
 }
 
-/// Returns a compaction of adjacent runs of any size, as many as exceed the trigger.
+/// Returns a compaction of adjacent runs of any size, as many as exceed the trigger. If there is none and writes are stopped,
+/// it merges enough runs for them to proceed.
 fn by_number(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     let waiting = runs.iter().filter(|run| !run.busy).count();
-    let most = most_runs(tree, runs);
-    if waiting <= most {
-        return None;
-    }
-    let range = neighbours(tree, runs, None, waiting - most + 1)?;
+    let (least, widest) = merge_widths(tree).into_inner();
+    let surplus = waiting.saturating_sub(most_runs(tree, runs));
+    let by_trigger = match surplus {
+        0 => None,
+        surplus => neighbours(tree, runs, None, least..=widest.min(surplus + 1)),
+    };
+    let range = by_trigger.or_else(|| {
+        let surplus = (run_count(tree.version) + 1).saturating_sub(tree.options.level0_stop);
+        let merge = || neighbours(tree, runs, None, 2..=surplus + 1);
+        is_stuck(tree).then(merge).flatten()
+    })?;
     of_runs(tree, runs, range, Reason::UniversalSortedRunNum)
 }
 
@@ -352,12 +365,22 @@ fn most_runs(tree: &Tree, runs: &[Run]) -> usize {
     }
 }
 
-/// Returns the first adjacent runs that may be merged: each is no larger than the preceding ones
-/// together, within `ratio` percent (`None` for any size), at most `most` of them.
-fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Option<Range<usize>> {
+/// Returns the numbers of runs that a compaction may merge according to the options.
+fn merge_widths(tree: &Tree) -> RangeInclusive<usize> {
     let universal = &tree.options.universal;
-    let least = universal.min_merge_width.max(2) as usize;
-    let most = most.min(universal.max_merge_width as usize);
+    universal.min_merge_width.max(2) as usize..=universal.max_merge_width as usize
+}
+
+/// Returns the first adjacent runs that may be merged, as many as `widths` permits: each is no larger than the preceding
+/// ones together, within `ratio` percent (`None` for any size).
+fn neighbours(
+    tree: &Tree,
+    runs: &[Run],
+    ratio: Option<f64>,
+    widths: RangeInclusive<usize>,
+) -> Option<Range<usize>> {
+    let universal = &tree.options.universal;
+    let (least, most) = widths.into_inner();
     let fits = |have: u64, next: u64| match ratio {
         Some(ratio) => have as f64 * (100.0 + ratio) / 100.0 >= next as f64,
         None => true,

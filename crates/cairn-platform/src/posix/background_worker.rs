@@ -6,6 +6,7 @@
 //! [`IDLE_TIMEOUT`] without work and is restarted on demand.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::process::Process;
@@ -76,12 +77,30 @@ impl BackgroundWorker {
         loop {
             if let Some(work) = state.work.pop_front() {
                 drop(state);
-                work();
+                // A panic has been reported by the panic hook. The next tasks still need the thread.
+                let _printed_by_the_hook = catch_unwind(AssertUnwindSafe(work));
                 state = self.state.lock();
             } else if self.asked.wait_for(&mut state, IDLE_TIMEOUT) && state.work.is_empty() {
                 state.started = None;
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Regression: after a task that panicked, no other was executed any more.
+    #[test]
+    fn a_task_that_panics_does_not_end_the_thread() {
+        static WORKER: BackgroundWorker = BackgroundWorker::named("cairn-test");
+        let (done, results) = channel();
+        assert!(WORKER.submit(|| panic!("a task of a test")));
+        assert!(WORKER.submit(move || done.send(7).expect("the test waits")));
+        assert_eq!(results.recv(), Ok(7));
     }
 }

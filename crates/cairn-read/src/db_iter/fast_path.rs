@@ -6,7 +6,7 @@
 //! it is a general step.
 
 use cairn_format::key;
-use cairn_types::{KeyOrder, PrefixExtractor};
+use cairn_types::{Error, KeyOrder, PrefixExtractor};
 
 use super::DbIter;
 use crate::range_del_aggregator::RangeDelAggregator;
@@ -134,6 +134,15 @@ impl DbIter {
             self.update_fast_ranges();
         }
     }
+}
+
+/// The error of a fast step to a key that bounds or range tombstones exclude. Keys in order cannot do that, so it is
+/// looked for only with debug assertions: other builds do not pay for damaged tables in every step.
+#[cold]
+pub(super) fn out_of_range() -> Error {
+    Error::corruption(
+        "keys of a table are out of order: a step led out of the bounds of the iteration, or under a range tombstone",
+    )
 }
 
 /// Returns the first key after all keys with `prefix`, `Some(None)` if there is none. Returns

@@ -507,7 +507,10 @@ impl DbIter {
             if !self.is_plain_value(internal) || !self.fast_ranges[0].contains_forward(user) {
                 return false;
             }
-            debug_assert!(!self.is_past_end(user) && self.is_uncovered(user));
+            if cfg!(debug_assertions) && (self.is_past_end(user) || !self.is_uncovered(user)) {
+                self.fail(out_of_range());
+                return false;
+            }
             let bytes = user.len() + value_len;
             key::copy_user_key(&mut self.key, internal);
             if VISITS {
@@ -520,7 +523,7 @@ impl DbIter {
 
     /// Positions on the entry to which the merging iterator has just stepped back, if it is a plain
     /// value within the fast range (see [`fast_path`]) and the newest version of its key. Returns
-    /// false otherwise.
+    /// false otherwise. If it returns true, the iterator has a position or an error.
     #[inline]
     fn prev_fast(&mut self) -> bool {
         if !self.merging.valid() {
@@ -536,7 +539,10 @@ impl DbIter {
         {
             return false;
         }
-        debug_assert!(!self.is_before_start(user) && self.is_uncovered(user));
+        if cfg!(debug_assertions) && (self.is_before_start(user) || !self.is_uncovered(user)) {
+            self.fail(out_of_range());
+            return true;
+        }
         let bytes = user.len() + value_len;
         key::copy_user_key(&mut self.key, internal);
         self.count_fast_step(true, bytes as u64);
@@ -889,7 +895,7 @@ mod scan_flush_trigger;
 mod tombstone_skip;
 mod versions;
 
-use fast_path::FastRange;
+use fast_path::{FastRange, out_of_range};
 use iter_stats::IterCounts;
 use range_conversion::RangeConversion;
 use scan_flush_trigger::ScanFlushTrigger;

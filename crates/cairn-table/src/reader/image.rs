@@ -22,6 +22,7 @@ use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{Buffer, FileSystem, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Error, Malformed, Result};
 
+use super::entry_check::wrong_count;
 use super::open::{OpenParams, cache_file, check_unique_id, global_seqno};
 use super::table::{Blocks, MissingBlock, Table};
 use crate::builder::{BlockBasedBuilder, BuildParams};
@@ -82,10 +83,7 @@ impl Image {
         let expected = table.properties.num_entries;
         match found == expected {
             true => Ok(()),
-            false => Err(Error::corruption(format!(
-                "number of entries of {}: expected {expected} as in its properties, found {found}",
-                table.file.path().display()
-            ))),
+            false => Err(wrong_count(table.file.path(), expected, found)),
         }
     }
 }

@@ -11,6 +11,7 @@
 mod life;
 mod missing;
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use cairn_format::trace::block_cache::CacheCaller;
 use cairn_memory::CacheRole;
 use cairn_observe::perf;
 use cairn_platform::Buffer;
-use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
+use cairn_types::{Decoded, Error, KeyOrder, Malformed, Progress, Result, SequenceNumber};
 
 use super::ahead::{Ahead, ReadAhead, separates};
 use super::block_fetcher::Raw;
@@ -90,11 +91,29 @@ enum Landing {
     Last,
     Seek,
     SeekForPrev,
+    /// The first entry, after a seek whose block has only entries before the target.
+    FirstAfter,
+    /// The last entry, after a backward seek whose block has only entries after the target.
+    LastBefore,
 }
 
 impl Landing {
+    /// The position in the next block, or in the previous one for a backward movement, if the current block has no
+    /// entry for this one.
+    fn in_neighbour(self) -> Landing {
+        match self {
+            Landing::First => Landing::First,
+            Landing::Last => Landing::Last,
+            Landing::Seek | Landing::FirstAfter => Landing::FirstAfter,
+            Landing::SeekForPrev | Landing::LastBefore => Landing::LastBefore,
+        }
+    }
+
     fn is_back(self) -> bool {
-        matches!(self, Landing::Last | Landing::SeekForPrev)
+        matches!(
+            self,
+            Landing::Last | Landing::SeekForPrev | Landing::LastBefore
+        )
     }
 
     fn is_search(self) -> bool {
@@ -766,11 +785,7 @@ impl TableIter {
                 break;
             }
             self.walk.step(&self.table, landing.is_back())?;
-            self.landing = Some(if landing.is_back() {
-                Landing::Last
-            } else {
-                Landing::First
-            });
+            self.landing = Some(landing.in_neighbour());
         }
         Ok(None)
     }
@@ -810,7 +825,9 @@ impl TableIter {
         };
         let found = match landing {
             Landing::Seek | Landing::SeekForPrev => self.table.find_to_search(lack, &self.supplied),
-            Landing::First | Landing::Last => self.table.find(lack, &self.supplied),
+            Landing::First | Landing::Last | Landing::FirstAfter | Landing::LastBefore => {
+                self.table.find(lack, &self.supplied)
+            }
         };
         let (block, calm, charge) = match found {
             Some(block) => {
@@ -883,8 +900,31 @@ impl TableIter {
             Landing::SeekForPrev => self
                 .data
                 .seek_for_prev_with(words, block, layout, order, target),
+            Landing::FirstAfter => {
+                let moved = self.data.first(block, layout);
+                moved.and_then(|()| self.check_neighbour(Ordering::Less))
+            }
+            Landing::LastBefore => {
+                let moved = self.data.last_with(words, block, layout);
+                moved.and_then(|()| self.check_neighbour(Ordering::Greater))
+            }
         };
         landed.map_err(|error| self.table.bad(error, self.block_handle.offset))
+    }
+
+    /// Checks the entry that a seek found beside the block to which the index led it: it must not be on the side
+    /// `wrong` of the target. Otherwise the index contradicts the blocks, and a scan that seeks at every step might
+    /// never end.
+    #[inline(never)]
+    fn check_neighbour(&self, wrong: Ordering) -> Decoded<()> {
+        let key = self.data.key(self.bytes());
+        if self.data.valid() && key::compare(&self.table.order, key, &self.target) == wrong {
+            return Err(Malformed::at(
+                0,
+                "index leads a seek to another block than that of its entry",
+            ));
+        }
+        Ok(())
     }
 
     /// Sets the position to the entry of the cursor.

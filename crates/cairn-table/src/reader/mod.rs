@@ -2,6 +2,7 @@
 
 mod ahead;
 pub(crate) mod block_fetcher;
+mod entry_check;
 mod filter;
 mod get;
 mod guard;

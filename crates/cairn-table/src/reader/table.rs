@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
@@ -208,6 +209,12 @@ impl Table {
     #[must_use]
     pub fn range_tombstones(&self) -> Option<&Arc<Fragments>> {
         self.tombstones.as_ref()
+    }
+
+    /// Returns the path of the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Returns the file number.

@@ -1,4 +1,4 @@
-//! Verifies a whole table: the checksum of every block, and its decompression.
+//! Verifies a whole table: the checksum of every block, its decompression and, on request, its entries.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
 use cairn_format::table::{Handle, meta};
@@ -7,6 +7,7 @@ use cairn_platform::{Buffer, Io};
 use cairn_types::Result;
 
 use super::block_fetcher::{self, Raw};
+use super::entry_check::EntryCheck;
 use super::table::{MetaBlock, MissingBlock, Table};
 
 impl Table {
@@ -17,6 +18,28 @@ impl Table {
     ///
     /// The first damaged block, with its offset, expected and found values.
     pub fn verify_checksums(&self, io: &Io) -> Result<()> {
+        self.verify(io, &mut None)
+    }
+
+    /// Like [`Table::verify_checksums`], and decodes every entry: blocks with correct checksums may still contradict
+    /// each other, the index, or the properties. `is_ordered` is false if the order that the table was opened with is
+    /// not that of its keys; then neither their order nor the index is verified.
+    ///
+    /// # Errors
+    ///
+    /// The first damaged block, with its offset, expected and found values, or the first contradiction.
+    pub fn verify_entries(&self, io: &Io, is_ordered: bool) -> Result<()> {
+        let mut entries = Some(EntryCheck::new(self, is_ordered));
+        self.verify(io, &mut entries)?;
+        match entries {
+            // An image has compared the number of its entries.
+            Some(entries) if self.image.is_none() => entries.finish(io),
+            _ => Ok(()),
+        }
+    }
+
+    /// Verifies all blocks, and the entries of data blocks with `entries`.
+    fn verify(&self, io: &Io, entries: &mut Option<EntryCheck<'_>>) -> Result<()> {
         if let Some(image) = &self.image {
             return image.verify(self, io);
         }
@@ -48,29 +71,40 @@ impl Table {
             }
         }
         let root = self.index.root.handle;
-        let root = self.verify_block(root, CacheRole::Index, io)?;
-        let form = self.index.form;
-        let under = self.handles_in(&root, form, self.index.root.handle)?;
-        if !self.index.two_level {
-            return self.verify_data(&under, io);
-        }
-        for partition in under {
-            let bytes = self.verify_block(partition, CacheRole::Index, io)?;
-            self.verify_data(&self.handles_in(&bytes, form, partition)?, io)?;
-        }
-        Ok(())
+        let bytes = self.verify_block(root, CacheRole::Index, io)?;
+        self.verify_under((&bytes, root), self.index.two_level, io, entries)
     }
 
-    fn verify_data(&self, handles: &[Handle], io: &Io) -> Result<()> {
-        for &handle in handles {
-            let bytes = self.verify_block(handle, CacheRole::Data, io)?;
-            BlockLayout::parse(&bytes, BlockKind::Data)
-                .map_err(|error| self.bad(error, handle.offset))?;
-        }
-        Ok(())
+    /// Verifies the blocks under an index block: partitions of the index if it `has_partitions`, or data blocks.
+    fn verify_under(
+        &self,
+        (bytes, found_in): (&[u8], Handle),
+        has_partitions: bool,
+        io: &Io,
+        entries: &mut Option<EntryCheck<'_>>,
+    ) -> Result<()> {
+        self.visit_index(bytes, self.index.form, found_in, |separator, handle| {
+            if has_partitions {
+                let partition = self.verify_block(handle, CacheRole::Index, io)?;
+                self.verify_under((&partition, handle), false, io, entries)?;
+            } else {
+                let block = self.verify_block(handle, CacheRole::Data, io)?;
+                let verified = match entries {
+                    Some(entries) => entries.verify_block(&block),
+                    None => BlockLayout::parse(&block, BlockKind::Data).map(|_| ()),
+                };
+                verified.map_err(|error| self.bad(error, handle.offset))?;
+            }
+            match entries {
+                Some(entries) => entries
+                    .verify_separator(separator)
+                    .map_err(|error| self.bad(error, found_in.offset)),
+                None => Ok(()),
+            }
+        })
     }
 
-    fn verify_block(&self, handle: Handle, role: CacheRole, io: &Io) -> Result<Buffer> {
+    pub(super) fn verify_block(&self, handle: Handle, role: CacheRole, io: &Io) -> Result<Buffer> {
         let fetched = self.fetch(MissingBlock { handle, role }, io, false)?;
         Ok(fetched.block)
     }
@@ -82,18 +116,33 @@ impl Table {
         form: IndexForm,
         found_in: Handle,
     ) -> Result<Vec<Handle>> {
+        let mut handles = Vec::new();
+        self.visit_index(bytes, form, found_in, |_, handle| {
+            handles.push(handle);
+            Ok(())
+        })?;
+        Ok(handles)
+    }
+
+    /// Calls `visit` with the separators and the handles in an index block, which are checked to lie in the file.
+    fn visit_index(
+        &self,
+        bytes: &[u8],
+        form: IndexForm,
+        found_in: Handle,
+        mut visit: impl FnMut(&[u8], Handle) -> Result<()>,
+    ) -> Result<()> {
         let bad = |error| self.bad(error, found_in.offset);
         let layout = BlockLayout::parse(bytes, BlockKind::Index).map_err(bad)?;
         let mut cursor = IndexCursor::new(form);
-        let mut handles = Vec::new();
         cursor.first(bytes, &layout).map_err(bad)?;
         while cursor.valid() {
             let handle = cursor.handle();
             self.check(handle, found_in)?;
-            handles.push(handle);
+            visit(cursor.key(bytes), handle)?;
             cursor.next(bytes, &layout).map_err(bad)?;
         }
-        Ok(handles)
+        Ok(())
     }
 
     /// Returns the handles of the partitions of the index, or of the filter.

@@ -4,13 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cairn_options::{FilterPolicy, IndexType, TableOptions};
+use cairn_compress::Compression;
+use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
+use cairn_format::key;
+use cairn_format::table::Handle;
+use cairn_options::{ChecksumKind, FilterPolicy, IndexShortening, IndexType, TableOptions};
 use cairn_platform::{Io, RandomAccessFile};
-use cairn_table::{BuildParams, OpenParams, Table};
-use cairn_types::{Code, Result};
+use cairn_table::{BuildParams, IterOptions, OpenParams, Table, TableIter};
+use cairn_types::{Code, KeyOrder, Result};
 use proptest::prelude::*;
 
-use crate::world::{Entry, backward, build, file, forward, get, open};
+use crate::world::{Entry, backward, build, file, forward, get, open, put};
 
 fn sample(version: u32) -> (Vec<u8>, Vec<Entry>) {
     let entries: Vec<Entry> = (0..60u64)
@@ -165,6 +169,172 @@ fn a_unique_id_that_differs_from_the_manifest_is_corruption() {
         open(&bytes, params).err().map(|e| e.code()),
         Some(Code::Corruption)
     );
+}
+
+/// A table without checksums, so that it can be changed into one that contradicts itself.
+fn unchecked(index_type: IndexType) -> (Vec<u8>, Vec<Entry>) {
+    let entries: Vec<Entry> = (10..70)
+        .map(|n| put(&format!("key{n:04}"), format!("value {n}").into_bytes()))
+        .collect();
+    let options = TableOptions {
+        format_version: 3,
+        block_size: 200,
+        block_restart_interval: 1,
+        metadata_block_size: 64,
+        index_type,
+        index_shortening: IndexShortening::NoShortening,
+        checksum: ChecksumKind::None,
+        ..TableOptions::default()
+    };
+    let params = BuildParams {
+        options: Arc::new(options),
+        compression: Compression::None,
+        ..BuildParams::default()
+    };
+    let (mut tombstone, _) = put("key0010", Vec::new());
+    let kind = tombstone.len() - 8;
+    tombstone[kind] = 0xf;
+    let (bytes, _) = build(params, &entries, &[(tombstone, b"key0011".to_vec())]).unwrap();
+    (bytes, entries)
+}
+
+/// Replaces the first `old` in the table by `new`, of the same length.
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
+    assert_eq!(old.len(), new.len());
+    let mut windows = bytes.windows(old.len());
+    let at = windows.position(|window| window == old);
+    let at = at.unwrap_or_else(|| panic!("{}", old.escape_ascii()));
+    bytes[at..at + new.len()].copy_from_slice(new);
+}
+
+/// Returns the separators and handles in the only index block of a table, and its own handle.
+fn index(bytes: &[u8]) -> (Vec<(Vec<u8>, Handle)>, Handle) {
+    let table = open(bytes, OpenParams::default()).unwrap();
+    let handle = table.footer().index.unwrap();
+    let form = IndexForm {
+        user_keys: table.properties().index_key_is_user_key != 0,
+        ..IndexForm::default()
+    };
+    let block = &bytes[handle.offset as usize..][..handle.size as usize];
+    let layout = BlockLayout::parse(block, BlockKind::Index).unwrap();
+    let mut cursor = IndexCursor::new(form);
+    let mut found = Vec::new();
+    cursor.first(block, &layout).unwrap();
+    while cursor.valid() {
+        found.push((cursor.key(block).to_vec(), cursor.handle()));
+        cursor.next(block, &layout).unwrap();
+    }
+    (found, handle)
+}
+
+/// Regression: a table whose blocks have correct checksums and contradict each other passed the verification.
+#[test]
+fn contradictory_entries_are_found() {
+    let io = Io::blocking();
+    let error = |bytes: &[u8]| {
+        let table = open(bytes, OpenParams::default()).unwrap();
+        table.verify_checksums(&io).unwrap();
+        let error = table.verify_entries(&io, true).unwrap_err();
+        assert_eq!(error.code(), Code::Corruption);
+        assert!(error.text().contains("/000001.sst"), "{error}");
+        error.to_string()
+    };
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevelIndexSearch] {
+        let (intact, _) = unchecked(index_type);
+        let table = open(&intact, OpenParams::default()).unwrap();
+        table.verify_entries(&io, true).unwrap();
+        let after = |old: &[u8], new: &[u8]| {
+            let mut bytes = intact.clone();
+            replace(&mut bytes, old, new);
+            error(&bytes)
+        };
+        assert!(after(b"key0030\x01", b"key0030\x15").contains("unknown kind 0x15"));
+        assert!(after(b"key0030\x01", b"key0030\x0f").contains("kind 0x0f"));
+        assert!(after(b"key0030", b"key0029").contains("not in order"));
+        assert!(after(b"key0069", b"key9069").contains("before the last key of its block"));
+        // Names of properties share their first bytes with the one before them.
+        let count = b"entries";
+        let at = |n| [&count[..], &[n]].concat();
+        assert!(after(&at(61), &at(62)).contains("expected 61 as in its properties, found 60"));
+        // The count does not depend on the order.
+        let mut bytes = intact.clone();
+        replace(&mut bytes, b"key0030", b"key0029");
+        let table = open(&bytes, OpenParams::default()).unwrap();
+        table.verify_entries(&io, false).unwrap();
+    }
+}
+
+/// Regression: a table whose index names a block twice, or has a separator that is none, passed the verification.
+#[test]
+fn an_index_that_contradicts_the_blocks_is_found() {
+    let io = Io::blocking();
+    let (intact, _) = unchecked(IndexType::BinarySearch);
+    let (entries, handle) = index(&intact);
+    let changed = |old: &[u8], new: &[u8]| {
+        let mut bytes = intact.clone();
+        replace(&mut bytes[handle.offset as usize..], old, new);
+        let table = open(&bytes, OpenParams::default()).unwrap();
+        table.verify_checksums(&io).unwrap();
+        table.verify_entries(&io, true).unwrap_err().to_string()
+    };
+    let encoded = |handle: Handle| {
+        let mut out = Vec::new();
+        handle.encode(&mut out);
+        out
+    };
+    let [second, third] = [3, 4].map(|at: usize| encoded(entries[at].1));
+    assert!(changed(&third, &second).contains("not in order"));
+    let (separator, next) = (&entries[3].0, &entries[4].0);
+    assert!(changed(separator, next).contains("not after the separator"));
+    let before = &entries[2].0;
+    assert!(changed(separator, before).contains("before the last key of its block"));
+}
+
+/// Regression: a seek past the entries of its block took the next entry of its neighbour unseen, so that a scan that
+/// seeks at every step never ended if the index was read as one of other keys.
+#[test]
+fn a_seek_never_ends_on_the_wrong_side_of_its_target() {
+    let io = Io::blocking();
+    for index_type in [IndexType::BinarySearch, IndexType::TwoLevelIndexSearch] {
+        let (mut bytes, entries) = unchecked(index_type);
+        // The name shares its first bytes with the one before it.
+        let name = b"key.is.user.key";
+        let is_set = open(&bytes, OpenParams::default())
+            .unwrap()
+            .properties()
+            .index_key_is_user_key;
+        let [old, new] = [is_set, 1 - is_set].map(|value| [&name[..], &[value as u8]].concat());
+        replace(&mut bytes, &old, &new);
+        let table = open(&bytes, OpenParams::default()).unwrap();
+        let mut errors = Vec::new();
+        for (target, _) in &entries {
+            for back in [false, true] {
+                let mut iter = TableIter::new(table.clone(), IterOptions::default());
+                let step = match back {
+                    false => iter.seek(target),
+                    true => iter.seek_for_prev(target),
+                };
+                iter.complete(step, &io);
+                match iter.status() {
+                    Err(error) => errors.push(error),
+                    Ok(()) if iter.valid() => {
+                        let ordering = key::compare(&KeyOrder::Bytewise, iter.key(), target);
+                        assert!(ordering.is_eq() || ordering.is_lt() == back);
+                    }
+                    Ok(()) => {}
+                }
+            }
+        }
+        assert!(!errors.is_empty());
+        for error in errors {
+            assert_eq!(error.code(), Code::Corruption);
+            assert!(
+                error.text().contains("leads a seek to another block"),
+                "{error}"
+            );
+            assert!(error.text().contains("of /000001.sst"), "{error}");
+        }
+    }
 }
 
 proptest! {

@@ -15,6 +15,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
+use crate::level::check_bounds;
 use crate::manifest::writer::rotation_size;
 use crate::manifest::{damaged, torn};
 use crate::version::Version;
@@ -317,6 +318,8 @@ struct Family {
     /// The recorded values of `full_history_ts_low`, of which the newest timestamp applies.
     history_lows: Vec<Vec<u8>>,
     persist_timestamps: bool,
+    /// True if tables are recorded as without timestamps.
+    has_stripped: bool,
     /// The version that was built last, whose files have their final bounds.
     built: Option<Version>,
 }
@@ -330,6 +333,7 @@ impl Family {
             log_number: FileNumber(0),
             history_lows: Vec::new(),
             persist_timestamps: true,
+            has_stripped: false,
             built: None,
         }
     }
@@ -349,15 +353,16 @@ impl Family {
         let timestamp = order.timestamp_size();
         let empty = Version::empty(KeyOrder::Bytewise, 1).builder();
         let mut tree = std::mem::replace(&mut self.tree, empty).with_order(order);
-        if timestamp > 0 {
+        if self.has_stripped {
             let built = self.built.iter().flat_map(Version::files);
             let final_bounds: HashSet<_> = built.map(|(_, file)| Arc::as_ptr(file)).collect();
             tree.map_files(|file| match final_bounds.contains(&Arc::as_ptr(file)) {
                 true => file.clone(),
-                false => with_bounds_padded(file, timestamp),
+                false => with_bounds_of_order(file, timestamp),
             });
         }
         let version = tree.build()?;
+        check_bounds(version.order(), 0, version.level(0).files())?;
         self.tree = version.builder();
         self.built = Some(version.clone());
         Ok(version)
@@ -368,7 +373,10 @@ impl Family {
 pub(super) struct Replay {
     manifest: FileNumber,
     families: BTreeMap<u32, Family>,
-    dropped: HashSet<u32>,
+    /// The family and the level of each table, also of dropped families.
+    tables: HashMap<FileNumber, (u32, usize)>,
+    /// The family of each blob file, also of dropped families.
+    blobs: HashMap<FileNumber, u32>,
     groups: Groups,
     /// Number of edits and whole groups applied.
     units: usize,
@@ -394,7 +402,8 @@ impl Replay {
         Replay {
             manifest,
             families: BTreeMap::from([(0, Family::new(DEFAULT_FAMILY))]),
-            dropped: HashSet::new(),
+            tables: HashMap::new(),
+            blobs: HashMap::new(),
             groups: Groups::default(),
             units: 0,
             states: None,
@@ -439,9 +448,6 @@ impl Replay {
             Some(FamilyChange::Drop) => return self.drop_family(edit.family),
             None => {}
         }
-        if self.dropped.contains(&edit.family) {
-            return Ok(());
-        }
         let last = self.states.as_ref().map(|states| states.get(&edit.family));
         if last.is_some_and(|last| last.is_none_or(|last| *last < self.units)) {
             return Ok(());
@@ -475,13 +481,51 @@ impl Replay {
         if let Some(persist) = edit.persist_timestamps {
             family.persist_timestamps = persist;
         }
-        family.tree.apply(&tree)
+        let mut added = tree.added.iter();
+        family.has_stripped |= added.any(|(_, file)| !file.timestamps.persisted);
+        family.tree.apply(&tree)?;
+        self.track_files(edit.family, &tree)
     }
 
     /// Applies a change of `family` that no MANIFEST records.
     pub(super) fn change(&mut self, family: u32, change: &TreeEdit) -> Result<()> {
-        let family = self.families.get_mut(&family);
-        family.map_or(Ok(()), |family| family.tree.apply(change))
+        let Some(changed) = self.families.get_mut(&family) else {
+            return Ok(());
+        };
+        changed.tree.apply(change)?;
+        self.track_files(family, change)
+    }
+
+    /// Checks that the tables that `change` adds to `family` are in no other level, and that they and the blob files are in
+    /// no other family. A compaction or a purge would otherwise delete one that is in use.
+    fn track_files(&mut self, family: u32, change: &TreeEdit) -> Result<()> {
+        for (_, number) in &change.deleted {
+            self.tables.remove(number);
+        }
+        let name = |id: u32| self.families.get(&id).map(|family| family.name.as_str());
+        let into = name(family).unwrap_or_default();
+        for (level, file) in &change.added {
+            let before = self.tables.insert(file.number, (family, *level));
+            let before = before.and_then(|(owner, level)| Some((name(owner)?, level)));
+            if let Some((owner, in_level)) = before {
+                return Err(Error::corruption(format!(
+                    "version edit adds table {} to level {level} of column family {into:?}, but it is in level {in_level} \
+                     of column family {owner:?}",
+                    file.number
+                )));
+            }
+        }
+        for blob in &change.added_blobs {
+            let before = self.blobs.insert(blob.number, family);
+            let before = before.filter(|owner| *owner != family).and_then(name);
+            if let Some(owner) = before {
+                return Err(Error::corruption(format!(
+                    "version edit adds blob file {} to column family {into:?}, but it is in column family {owner:?}",
+                    blob.number
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the first log that is needed. Old MANIFESTs have it for each family only.
@@ -542,15 +586,18 @@ impl Replay {
                 "version edit adds column family {name:?} with id {id}, but the name or the id exists"
             )));
         }
-        self.dropped.remove(&id);
         self.families.insert(id, Family::new(name));
         Ok(())
     }
 
     fn drop_family(&mut self, id: u32) -> Result<()> {
-        if self.dropped.insert(id) && (id == 0 || self.families.remove(&id).is_none()) {
+        if id == 0 || self.families.remove(&id).is_none() {
+            let reason = match id {
+                0 => "cannot be dropped",
+                _ => "does not exist",
+            };
             return Err(Error::corruption(format!(
-                "version edit drops column family {id}, which cannot be dropped"
+                "version edit drops column family {id}, which {reason}"
             )));
         }
         Ok(())
@@ -641,14 +688,19 @@ fn is_same(a: &FileMeta, b: &FileMeta) -> bool {
         && a.oldest_blob == b.oldest_blob
 }
 
-/// Returns `file` with the minimum timestamp, all zeros, appended to the user keys of its bounds,
-/// unless they are recorded with timestamps.
-fn with_bounds_padded(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMeta> {
+/// Returns `file` with bounds of an order of keys with timestamps of `timestamp_size` bytes. If they are recorded without
+/// timestamps, the minimum timestamp, all zeros, is appended to their user keys; in an order without timestamps they are
+/// those of keys as they are.
+fn with_bounds_of_order(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMeta> {
     if file.timestamps.persisted {
         return file.clone();
     }
+    if timestamp_size == 0 {
+        let mut file = FileMeta::clone(file);
+        file.timestamps.persisted = true;
+        return Arc::new(file);
+    }
     let padded = |bound: &InternalKey| {
-        debug_assert!(timestamp_size > 0, "the family has timestamps");
         let user = [bound.user_key(), &vec![0; timestamp_size]].concat();
         InternalKey::new(&user, bound.seq(), bound.kind())
     };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cairn_format::key::InternalKey;
-use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
+use cairn_format::manifest::{BlobAddition, FamilyChange, LogReach, VersionEdit};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::{FileMode, remove_if_there};
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 
 use super::{Contents, FamilyContents, Manifest, News, Recovered, Tail, current, families, replay};
 use crate::edit::TreeEdit;
@@ -445,7 +445,7 @@ fn families_come_and_go() {
     manifest
         .append(&[VersionEdit {
             log_number: Some(FileNumber(9)),
-            ..VersionEdit::of_family(1)
+            ..VersionEdit::of_family(2)
         }])
         .unwrap();
     let recovered = read_back(&fs).unwrap();
@@ -468,6 +468,30 @@ fn families_come_and_go() {
         .append(&[add(2, "three", "leveldb.BytewiseComparator")])
         .unwrap();
     assert!(read_back(&fs).unwrap_err().is_corruption());
+}
+
+/// Regression: later edits of a dropped family were ignored, and so was a second drop.
+#[test]
+fn an_edit_of_a_dropped_family_is_corruption() {
+    let family = |change| VersionEdit {
+        family_change: change,
+        ..VersionEdit::of_family(1)
+    };
+    let name = "one".to_owned();
+    let added = family(Some(FamilyChange::Add { name }));
+    let dropped = || family(Some(FamilyChange::Drop));
+    for later in [dropped(), family(None)] {
+        let fs = MemFileSystem::new();
+        let mut manifest = create(&fs, &empty(), &[added.clone(), dropped()]);
+        assert_eq!(read_back(&fs).unwrap().families.len(), 1);
+        manifest.append(&[later]).unwrap();
+        let error = read_back(&fs).unwrap_err();
+        let expected = "column family 1, which does not exist";
+        assert!(
+            error.is_corruption() && error.text().contains(expected),
+            "{error}"
+        );
+    }
 }
 
 /// Regression: an opening panicked, because the first log that recovery needs was above the next file number.
@@ -523,6 +547,104 @@ fn bounds_without_timestamps_get_the_smallest() {
     assert_eq!(file.smallest.user_key(), b"c\0\0\0\0\0\0\0\0");
     // They are recorded without.
     assert_eq!(file.largest.user_key(), largest.as_bytes());
+}
+
+/// Regression: a family whose comparator RocksDB replaced by one without timestamps lost the last 8 bytes of the bounds of
+/// its tables with each new MANIFEST.
+#[test]
+fn bounds_of_a_family_that_has_no_timestamps_any_more_are_kept() {
+    let fs = MemFileSystem::new();
+    let mut stripped = FileMeta::clone(&file(20, "a-long-key", "b-long-key"));
+    stripped.timestamps.persisted = false;
+    let mut written = stripped.clone();
+    // As recorded without timestamps.
+    let padded = |bound: &InternalKey| {
+        let user = [bound.user_key(), &[0; 8]].concat();
+        InternalKey::new(&user, bound.seq(), bound.kind())
+    };
+    (written.smallest, written.largest) = (padded(&stripped.smallest), padded(&stripped.largest));
+    create(&fs, &empty(), &[adds(1, vec![Arc::new(written)])]);
+    for round in 0..3 {
+        let recovered = read_back(&fs).unwrap();
+        let file = &recovered.families[0].version.level(1).files()[0];
+        assert_eq!(
+            (&file.smallest, &file.largest),
+            (&stripped.smallest, &stripped.largest),
+            "{round}"
+        );
+        create(&fs, &recovered.families[0].version, &[]);
+    }
+}
+
+/// Regression: such a table was deleted by the compaction of one of its places, while the other was in use.
+#[test]
+fn a_table_in_two_places_is_corruption() {
+    let family = |mut edit: VersionEdit| {
+        edit.family = 1;
+        edit
+    };
+    let other = VersionEdit {
+        family: 1,
+        family_change: Some(FamilyChange::Add {
+            name: "other".to_owned(),
+        }),
+        ..VersionEdit::default()
+    };
+    let table = || vec![file(20, "a", "b")];
+    for (second, place) in [
+        (adds(2, table()), "default"),
+        (family(adds(1, table())), "other"),
+    ] {
+        let fs = MemFileSystem::new();
+        create(&fs, &empty(), &[other.clone(), adds(1, table()), second]);
+        let error = read_back(&fs).unwrap_err();
+        assert_eq!(error.code(), Code::Corruption);
+        let expected = format!(
+            "of column family {place:?}, but it is in level 1 of column family \"default\""
+        );
+        assert!(error.text().contains(&expected), "{error}");
+    }
+    // So is a blob file.
+    let fs = MemFileSystem::new();
+    let mut blob = VersionEdit::default();
+    blob.tree.blob_additions = vec![BlobAddition {
+        number: FileNumber(30),
+        blob_count: 1,
+        blob_bytes: 10,
+        ..BlobAddition::default()
+    }];
+    create(&fs, &empty(), &[other.clone(), blob.clone(), family(blob)]);
+    let error = read_back(&fs).unwrap_err();
+    let expected = "to column family \"other\", but it is in column family \"default\"";
+    assert!(
+        error.is_corruption() && error.text().contains(expected),
+        "{error}"
+    );
+    // A table can move.
+    let fs = MemFileSystem::new();
+    let mut moved = adds(2, table());
+    moved.tree.deleted_files = vec![(1, FileNumber(20))];
+    create(&fs, &empty(), &[other, adds(1, table()), moved]);
+    assert_eq!(
+        read_back(&fs).unwrap().families[0]
+            .version
+            .level(2)
+            .files()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn inverted_bounds_in_level_0_are_corruption() {
+    let fs = MemFileSystem::new();
+    create(&fs, &empty(), &[adds(0, vec![file(3, "b", "a")])]);
+    let error = read_back(&fs).unwrap_err();
+    assert_eq!(error.code(), Code::Corruption);
+    assert!(
+        error.text().contains("smallest key of table 000003"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -320,3 +320,44 @@ fn both_engines_return_the_same_versions_and_drop_the_same_history() {
         }
     }
 }
+
+/// Regression: of a family whose comparator RocksDB replaced by one without timestamps, keys were not found once this
+/// engine had opened it twice.
+#[test]
+fn keys_are_found_after_timestamps_are_given_up() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let open = |options: &str, mode| {
+        let families = [("default", options)];
+        rocksdb::Db::open(&library, folder.path(), options, &families, mode).unwrap()
+    };
+    let stamped = "create_if_missing=true;allow_concurrent_memtable_write=false;\
+                   comparator=leveldb.BytewiseComparator.u64ts;persist_user_defined_timestamps=false";
+    let db = open(stamped, OpenMode::Create);
+    let mut batch = Encoded::new();
+    for number in 0..50_u64 {
+        let stamped = [key(number), (number + 1).to_le_bytes().to_vec()].concat();
+        batch.put(0, &stamped, b"value").unwrap();
+    }
+    db.write(&db.batch_of(batch.as_bytes())).unwrap();
+    db.flush(db.family("default").unwrap()).unwrap();
+    drop(db);
+    drop(open("create_if_missing=true", OpenMode::Create));
+    for round in 0..3 {
+        let db = Db::builder(folder.path()).open().unwrap();
+        for number in 0..50 {
+            assert!(db.get(&key(number)).unwrap().is_some(), "{round}, {number}");
+        }
+        db.close().unwrap();
+    }
+    let theirs = open("create_if_missing=true", OpenMode::Create);
+    let family = theirs.family("default").unwrap();
+    for number in 0..50 {
+        assert!(
+            theirs.get(family, &key(number)).unwrap().is_some(),
+            "{number}"
+        );
+    }
+}

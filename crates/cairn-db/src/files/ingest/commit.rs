@@ -7,6 +7,7 @@ use cairn_jobs::checksum as file_checksum;
 use cairn_jobs::ingest::{self, AssignedLevel, Incoming, Rules};
 use cairn_jobs::pick::{InProgress, PickOptions};
 use cairn_observe::FlushReason;
+use cairn_observe::callback::{self, Within};
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
@@ -59,18 +60,24 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> R
     let mut reserved = Reservations::new(host);
     // Data added without a number must not become visible to an older snapshot.
     let _pause = catalog.snapshots.pause();
+    let had_snapshots = catalog.snapshots.count() > 0;
     let editor = catalog.edit();
     guarded("clearing ranges", || {
-        prepared
-            .iter_mut()
-            .try_for_each(|job| clear::clear(host.components(), job, &mut reserved))
+        comparing(host, || {
+            prepared
+                .iter_mut()
+                .try_for_each(|job| clear::clear(host.components(), job, &mut reserved))
+        })
     })?;
     let mut changes = Vec::new();
     let entering = guarded("placing files", || {
-        changes = enter(host.components(), prepared, &end, &mut reserved)?;
-        let families = prepared.iter().map(|job| &**job.family());
-        editor.prepare(&**host, families.zip(&changes).collect())
+        comparing(host, || {
+            changes = enter(host.components(), prepared, &end, &mut reserved)?;
+            let families = prepared.iter().map(|job| &**job.family());
+            editor.prepare(&**host, families.zip(&changes).collect())
+        })
     })?;
+    check_snapshots(host.components(), prepared, had_snapshots)?;
     let committed = editor.commit(&**host, &entering);
     let doubt = match committed {
         Ok(()) => None,
@@ -87,6 +94,29 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &mut [Prepared]) -> R
     doubt.map_or(Ok(()), |error| Err(Failed::InDoubt(error)))
 }
 
+/// Runs `work`, which compares keys while the thread leads: comparators must not write or wait.
+fn comparing<H: Host, T>(host: &Arc<H>, work: impl FnOnce() -> T) -> T {
+    callback::within(&host.components().context.info, Within::Picking, work)
+}
+
+/// Rejects a snapshot that a comparator took after the files got their sequence numbers, which it might see.
+fn check_snapshots(
+    database: Components<'_>,
+    prepared: &[Prepared],
+    had_snapshots: bool,
+) -> Result<()> {
+    let is_consistent = |job: &Prepared| job.input.options.snapshot_consistency;
+    if had_snapshots
+        || database.catalog.snapshots.count() == 0
+        || !prepared.iter().any(is_consistent)
+    {
+        return Ok(());
+    }
+    Err(Error::busy(
+        "a comparator that is called for an ingestion may not take a snapshot that outlives the call",
+    ))
+}
+
 /// Keeps scans from adding range tombstones above the files.
 fn stop_derived_ranges(prepared: &[Prepared]) {
     for job in prepared {
@@ -99,7 +129,7 @@ fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared]) -> Result<()>
     let mut overlapped = Vec::new();
     for job in prepared {
         let family = job.family();
-        if !job.overlaps_memtables(&family.view()) {
+        if !comparing(host, || job.overlaps_memtables(&family.view())) {
             continue;
         }
         if !job.input.options.allow_blocking_flush {

@@ -27,6 +27,10 @@ impl CommitEnv for FakeEnv {
         None
     }
 
+    fn may_wait(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn prepare(&self, _no_slowdown: bool) -> Result<()> {
         Ok(())
     }
@@ -75,7 +79,7 @@ fn explore(threads: u8, alone: bool, in_turn: bool, preemptions: usize) {
         let shared = Arc::new((CommitPipeline::new(None), env));
         let commit = move |(pipeline, env): &(CommitPipeline, FakeEnv), id: u8| {
             if alone && id == 0 {
-                let lead = pipeline.lead_alone();
+                let lead = pipeline.lead_alone(|| Ok(())).unwrap();
                 assert_eq!(pipeline.visible(), pipeline.allocated());
                 let inserted = env.memtable.lock().expect("no test panics here").len();
                 assert_eq!(inserted as u64, pipeline.visible().0);

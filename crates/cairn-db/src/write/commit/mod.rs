@@ -47,6 +47,9 @@ pub(crate) trait CommitEnv {
     /// Charges the copy of a waiting batch of `bytes`; `None` if such copies are not charged.
     fn charge_batch(&self, bytes: usize) -> Option<CacheCharge>;
 
+    /// Returns the error for a thread that must not wait for jobs.
+    fn may_wait(&self) -> Result<()>;
+
     /// Prepares memtables and log for the next group. The caller leads; an error fails its batch alone.
     fn prepare(&self, no_slowdown: bool) -> Result<()>;
 
@@ -161,7 +164,7 @@ impl CommitPipeline {
         let mut charge = None;
         let waiter = self.queue.join(|| {
             charge = env.charge_batch(batch.len());
-            Waiter::new(kind, OwnedBatch::new(&batch))
+            Waiter::new(kind, OwnedBatch::new(&batch), env.may_wait())
         });
         queued();
         let Some(waiter) = waiter else {
@@ -191,7 +194,8 @@ impl CommitPipeline {
         mode: Mode,
         check: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.queue.lead_alone(Kind::Conditional(mode))?;
+        let kind = Kind::Conditional(mode);
+        self.queue.lead_alone(kind, || env.may_wait())?;
         self.lead(env, batch, mode, || {
             self.wait_for_insertions();
             check()
@@ -199,15 +203,24 @@ impl CommitPipeline {
     }
 
     /// Takes the lead for an exclusive operation, with all earlier writes inserted and visible, until the
-    /// result is dropped.
-    pub(crate) fn lead_alone(&self) -> Lead<'_> {
+    /// result is dropped. `may_wait` returns the error for a thread that must not wait for jobs.
+    ///
+    /// # Errors
+    ///
+    /// That of `may_wait` if the leader waits for a job.
+    pub(crate) fn lead_alone(&self, may_wait: impl FnOnce() -> Result<()>) -> Result<Lead<'_>> {
         // First: a lock out of order must panic before waiting for the lead.
         let held = self.note_lead();
-        let leads = self.queue.lead_alone(Kind::Alone);
-        assert!(leads.is_ok(), "an exclusive operation is never refused");
+        self.queue.lead_alone(Kind::Alone, may_wait)?;
         let lead = self.lead_of(held);
         self.wait_for_insertions();
-        lead
+        Ok(lead)
+    }
+
+    /// Refuses the waiting writers that are callbacks of jobs, since a job for which the caller waits may be waiting for
+    /// one of them. The caller leads.
+    pub(crate) fn refuse_callbacks(&self) {
+        self.queue.refuse_callbacks();
     }
 
     /// Begins to hold writes back: until the result is dropped, other writes with `no_slowdown` fail with `refusal`. The

@@ -55,6 +55,10 @@ impl CommitEnv for FakeEnv {
         self.charges.charge(MemoryUse::WriteBatch, bytes)
     }
 
+    fn may_wait(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn prepare(&self, _no_slowdown: bool) -> Result<()> {
         match self.refuses.load(Ordering::Relaxed) {
             true => Err(Error::incomplete("no room")),
@@ -146,7 +150,7 @@ fn commit_from_many_threads(env: &FakeEnv) {
                         assert!(env.has_inserted(&batch));
                     }
                     if round % 100 == thread {
-                        let lead = pipeline.lead_alone();
+                        let lead = pipeline.lead_alone(|| Ok(())).unwrap();
                         assert_eq!(pipeline.visible(), pipeline.allocated());
                         assert_eq!(pipeline.visible(), last_logged(env));
                         drop(lead);
@@ -179,7 +183,7 @@ fn a_batch_that_waits_is_charged_until_it_is_committed() {
     let alone = batch(1, 1);
     pipeline.commit(&env, Batch::whole(&alone), PLAIN).unwrap();
     assert_eq!(cache.charged(MemoryUse::WriteBatch), 0);
-    let lead = pipeline.lead_alone();
+    let lead = pipeline.lead_alone(|| Ok(())).unwrap();
     std::thread::scope(|scope| {
         for id in 2..5 {
             let (pipeline, env) = (&pipeline, &env);
@@ -274,7 +278,7 @@ fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_is_passed_on() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     let (env, pipeline) = (&env, &pipeline);
     std::thread::scope(|scope| {
-        let lead = pipeline.lead_alone();
+        let lead = pipeline.lead_alone(|| Ok(())).unwrap();
         let commits: Vec<_> = (0..3)
             .map(|id| {
                 scope.spawn(move || {
@@ -322,7 +326,7 @@ fn leading_alone_waits_for_insertions_and_blocks_other_writers() {
         });
         begin.wait();
         for _ in 0..20 {
-            let lead = pipeline.lead_alone();
+            let lead = pipeline.lead_alone(|| Ok(())).unwrap();
             let logged = last_logged(&env);
             assert_eq!(pipeline.visible(), logged);
             assert_eq!(env.memtable.lock().len() as u64, logged.0);
@@ -340,7 +344,7 @@ fn numbers_assigned_outside_the_pipeline_are_skipped() {
         .commit(&env, Batch::whole(&batch(1, 1)), PLAIN)
         .unwrap();
     assert_eq!(env.log.lock()[0].0, SequenceNumber(42));
-    let lead = pipeline.lead_alone();
+    let lead = pipeline.lead_alone(|| Ok(())).unwrap();
     pipeline.skip_to(SequenceNumber(7));
     drop(lead);
     assert_eq!(pipeline.visible(), SequenceNumber(42));

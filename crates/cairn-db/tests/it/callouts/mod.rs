@@ -1,6 +1,7 @@
 //! Callbacks of the program: even if they panic or use the database, the operation and all later ones end.
 
 mod kinds;
+mod led;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::basic::db_options;
 use kinds::{Callee, TABLE_FILTER, caught, install, only_hears, panic_on_purpose};
 
 /// The use of the database in a case while its callee is armed.
-const PHASES: [&str; 9] = [
+const PHASES: [&str; 10] = [
     "put",
     "batch",
     "merge",
@@ -34,6 +35,7 @@ const PHASES: [&str; 9] = [
     "flush",
     "compact",
     "set options",
+    "ingest over a memtable",
     "close",
 ];
 
@@ -195,6 +197,7 @@ fn database(kind: &'static str, callee: &Arc<Callee>) -> Db {
             .merge(&key(n), b"+")
             .expect("nothing fails");
     }
+    led::write_table(&db, &[b"key0000", b"key0037"]);
     db
 }
 
@@ -241,6 +244,7 @@ fn run(phase: &str, db: &Db, callee: &Arc<Callee>, kind: &str) -> Result<()> {
         "set options" => db
             .default_family()
             .set_options(&[("level0_slowdown_writes_trigger", "1")]),
+        "ingest over a memtable" => led::ingest(db),
         _ => db.close(),
     }
 }

@@ -1,10 +1,14 @@
 //! Effects of a compaction filter on entries.
 
-use cairn_platform::sync::{Arc, Mutex};
-use cairn_types::{CompactionFilter, FilterDecision, FilterValue};
+use cairn_format::blob::BlobIndex;
+use cairn_format::key::InternalKey;
+use cairn_platform::sync::{Arc, AtomicBool, Mutex};
+use cairn_types::{
+    CompactionFilter, FileNumber, FilterDecision, FilterValue, Result, SequenceNumber, ValueKind,
+};
 use proptest::prelude::*;
 
-use super::shown;
+use super::{iterator, shown};
 use crate::filter::Filter;
 use crate::lower_levels::LowerLevels;
 use crate::model::{
@@ -134,6 +138,61 @@ fn a_filter_can_skip_keys() {
         assert_eq!(written, expected);
         assert_eq!(calls.len(), 3, "{calls:?}");
     }
+}
+
+/// Skips a blob and a thousand values by a filter, in a job with blobs that may be cancelled. Returns the number of blobs
+/// that became garbage.
+fn blobs_skipped(is_cancelled: bool) -> Result<u64> {
+    let point = |number: u32, kind, value: &[u8]| {
+        let user = format!("key{number:04}");
+        let key = InternalKey::new(user.as_bytes(), SequenceNumber(1), kind);
+        (key.into_bytes(), value.to_vec())
+    };
+    let mut index = Vec::new();
+    BlobIndex {
+        file: FileNumber(7),
+        offset: 100,
+        size: 10,
+        compression: 0,
+    }
+    .encode(&mut index);
+    let mut points: Vec<_> = (0..1000)
+        .map(|number| point(number, ValueKind::Value, b"value"))
+        .collect();
+    points.push(point(1000, ValueKind::BlobIndex, &index));
+    points.push(point(1001, ValueKind::Value, b"value"));
+    let decide = |key: &str, _: FilterValue<'_>| match key {
+        "0000" => FilterDecision::RemoveAndSkipUntil(b"key1001".to_vec()),
+        _ => FilterDecision::Keep,
+    };
+    let plan = Plan {
+        decide,
+        calls: Arc::default(),
+    };
+    let cancelled = Arc::new(AtomicBool::new(is_cancelled));
+    let filter = Filter::plain(Arc::new(plan), 3);
+    let mut entries = iterator(points, Some(filter), crate::Cancel::any([cancelled]));
+    entries.has_blobs = true;
+    let mut written = 0;
+    while entries.next(None)?.is_some() {
+        written += 1;
+    }
+    assert_eq!((written, entries.jumped()), (1, false));
+    let garbage = entries.garbage.counted();
+    Ok(garbage.iter().map(|file| file.count).sum())
+}
+
+/// Regression: blobs behind the first entries that a filter skips were not counted as garbage.
+#[test]
+fn all_blobs_that_a_filter_skips_become_garbage() {
+    assert_eq!(blobs_skipped(false).unwrap(), 1);
+}
+
+/// Regression: a job that skipped many entries ended only when it had read them all.
+#[test]
+fn a_job_that_skips_entries_can_be_cancelled() {
+    let ended = blobs_skipped(true).unwrap_err();
+    assert_eq!(ended.code(), cairn_types::Code::Aborted);
 }
 
 #[test]
