@@ -21,6 +21,8 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 pub struct BlobGarbageMeter {
     files: BTreeMap<FileNumber, (Sum, Sum)>,
+    /// True if entries of the input are known to refer to blobs.
+    pub(crate) has_blobs: bool,
 }
 
 /// Returns the blob file and the stored size of the blob that a value refers to; `None` for an inlined
@@ -105,10 +107,9 @@ impl BlobGarbageMeter {
         Ok(())
     }
 
-    /// True if no blob was counted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+    /// True if entries of the input refer to blobs.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.has_blobs || !self.files.is_empty()
     }
 
     /// Adds the counts of another subcompaction of the job.

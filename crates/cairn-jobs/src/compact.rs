@@ -553,7 +553,7 @@ impl Compaction {
         };
         let mut entries = CompactionIterator::new(merge, rules);
         let mut inputs = self.pick.files();
-        entries.has_blobs = inputs.any(|(_, file)| file.oldest_blob.is_some());
+        entries.garbage.has_blobs = inputs.any(|(_, file)| file.oldest_blob.is_some());
         entries.blobs = Some(BlobReader::of(&target.params));
         Ok(entries)
     }

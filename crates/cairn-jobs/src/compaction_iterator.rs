@@ -161,8 +161,6 @@ pub struct CompactionIterator<R> {
     merging: Cell<u64>,
     /// Blob references of the input.
     pub garbage: BlobGarbageMeter,
-    /// True if entries of the input refer to blobs.
-    pub(crate) has_blobs: bool,
     /// Reads blobs as merge bases; without it, operands above blobs stay unmerged.
     pub(crate) blobs: Option<BlobReader>,
 }
@@ -199,7 +197,6 @@ impl<R: Run> CompactionIterator<R> {
             dropped: Dropped::default(),
             merging: Cell::new(0),
             garbage: BlobGarbageMeter::default(),
-            has_blobs: false,
             blobs: None,
         }
     }
@@ -503,7 +500,7 @@ impl<R: Run> CompactionIterator<R> {
     }
 
     /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage; without
-    /// [`CompactionIterator::has_blobs`], a long distance is skipped by a seek.
+    /// any, a long distance is skipped by a seek.
     #[cold]
     fn skip_until(&mut self, key: &[u8]) -> Result<()> {
         let order = self.rules.order.clone();
@@ -514,7 +511,7 @@ impl<R: Run> CompactionIterator<R> {
             if order.compare(user, key).is_ge() {
                 break;
             }
-            if steps == STEPS_BEFORE_SEEK && !self.has_blobs && self.garbage.is_empty() {
+            if steps == STEPS_BEFORE_SEEK && !self.garbage.is_expected() {
                 let target = key::InternalKey::new(key, SequenceNumber::MAX, ValueKind::FOR_SEEK);
                 self.input.start(Some(target.as_bytes()));
                 self.jumped = true;

@@ -151,7 +151,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     );
     merge.start(None);
     let mut entries = CompactionIterator::new(merge, rules);
-    entries.has_blobs = !job.direct.is_empty();
+    entries.garbage.has_blobs = !job.direct.is_empty();
     entries.blobs = Some(BlobReader::of(params));
     let mut outputs = Outputs::new(params, written, uncut(job), None);
     while let Some(entry) = entries.next(None)? {

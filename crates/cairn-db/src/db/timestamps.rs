@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions, WriteOptions};
-use cairn_read::{Found, Value, check_timestamp_size, get_with_timestamp, shown_timestamp};
+use cairn_read::{Value, check_timestamp_size, get_with_timestamp, shown_timestamp};
 use cairn_types::{Code, Error, Result, Subcode};
 use cairn_version::TreeEdit;
 
@@ -18,7 +18,6 @@ use crate::catalog::install::Change;
 use crate::db::Db;
 use crate::db::handle::Family;
 use crate::open::OpenRequest;
-use crate::read::multi_get::find_all_by;
 use crate::shared::Shared;
 use crate::write::batch::WriteBatch;
 use crate::write::entry::entry;
@@ -400,39 +399,4 @@ impl Family {
         let (found, timestamp) = self.found_by(key, options, get_with_timestamp)?;
         Ok(found.into_value()?.map(|value| (value, timestamp)))
     }
-
-    /// [`Family::get_with_timestamp`] for several keys, all at the same sequence number.
-    #[must_use]
-    pub fn multi_get_with_timestamps<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        options: &ReadOptions,
-    ) -> Vec<Result<Option<TimestampedValue>>> {
-        let keys: Vec<_> = keys.iter().map(|key| (self, key.as_ref())).collect();
-        multi_get_with_timestamps(&keys, options)
-    }
-}
-
-/// [`Family::get_with_timestamp`] for several keys in families of one database, all at the same sequence number.
-///
-/// `options.value_size_soft_limit` limits the size of the values: keys beyond it fail with `Aborted`.
-#[must_use]
-pub fn multi_get_with_timestamps(
-    keys: &[(&Family, &[u8])],
-    options: &ReadOptions,
-) -> Vec<Result<Option<TimestampedValue>>> {
-    let Some((first, _)) = keys.first() else {
-        return Vec::new();
-    };
-    let found = find_all_by(
-        &first.db.shared,
-        keys,
-        options,
-        cairn_read::multi_get_with_timestamps,
-    );
-    let shown = |found: Result<(Found, Vec<u8>)>| {
-        let (found, timestamp) = found?;
-        Ok(found.into_value()?.map(|value| (value, timestamp)))
-    };
-    found.into_iter().map(shown).collect()
 }

@@ -134,10 +134,10 @@ fn remove_all(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
         names => names?,
     };
-    let removed = names.iter().fold(Ok(()), |removed, name| {
-        let one = fs.remove(&dir.join(name));
-        removed.and(one)
-    });
+    let mut removed = Ok(());
+    for name in names {
+        removed = removed.and(fs.remove(&dir.join(name)));
+    }
     removed.and_then(|()| fs.remove_dir(dir))
 }
 

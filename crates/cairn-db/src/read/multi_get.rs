@@ -12,6 +12,7 @@ use crate::catalog::release::check_held;
 use crate::db::Db;
 use crate::db::futures::AwaitedView;
 use crate::db::handle::Family;
+use crate::db::timestamps::TimestampedValue;
 use crate::read::get::{lookup, tier_of};
 use crate::shared::Shared;
 
@@ -322,4 +323,41 @@ async fn find_all_async<T>(
     };
     let found = multi_get_async(&wanted.keys, &options, sorted, show).await;
     wanted.results(found)
+}
+
+impl Family {
+    /// [`Family::get_with_timestamp`] for several keys, all at the same sequence number.
+    #[must_use]
+    pub fn multi_get_with_timestamps<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<TimestampedValue>>> {
+        let keys: Vec<_> = keys.iter().map(|key| (self, key.as_ref())).collect();
+        multi_get_with_timestamps(&keys, options)
+    }
+}
+
+/// [`Family::get_with_timestamp`] for several keys in families of one database, all at the same sequence number.
+///
+/// `options.value_size_soft_limit` limits the size of the values: keys beyond it fail with `Aborted`.
+#[must_use]
+pub fn multi_get_with_timestamps(
+    keys: &[(&Family, &[u8])],
+    options: &ReadOptions,
+) -> Vec<Result<Option<TimestampedValue>>> {
+    let Some((first, _)) = keys.first() else {
+        return Vec::new();
+    };
+    let found = find_all_by(
+        &first.db.shared,
+        keys,
+        options,
+        cairn_read::multi_get_with_timestamps,
+    );
+    let shown = |found: Result<(Found, Vec<u8>)>| {
+        let (found, timestamp) = found?;
+        Ok(found.into_value()?.map(|value| (value, timestamp)))
+    };
+    found.into_iter().map(shown).collect()
 }

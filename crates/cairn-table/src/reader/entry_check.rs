@@ -4,25 +4,16 @@
 //! are in order and in the block that the index names; a check of a whole table does not.
 
 use std::cmp::Ordering;
-use std::path::Path;
 
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
 use cairn_format::key;
 use cairn_format::table::meta;
 use cairn_memory::CacheRole;
 use cairn_platform::Io;
-use cairn_types::{Decoded, Error, Malformed, Result};
+use cairn_types::{Decoded, Malformed, Result};
 
+use super::image::wrong_count;
 use super::table::Table;
-
-/// The error of a table at `path` with `found` entries, of which its properties state `expected`.
-#[cold]
-pub(super) fn wrong_count(path: &Path, expected: u64, found: u64) -> Error {
-    Error::corruption(format!(
-        "number of entries of {}: expected {expected} as in its properties, found {found}",
-        path.display()
-    ))
-}
 
 /// The check of a table, to which its blocks and separators are passed in the order of the index.
 pub(super) struct EntryCheck<'t> {

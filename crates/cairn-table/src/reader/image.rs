@@ -22,7 +22,6 @@ use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{Buffer, FileSystem, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Error, Malformed, Result};
 
-use super::entry_check::wrong_count;
 use super::open::{OpenParams, cache_file, check_unique_id, global_seqno};
 use super::table::{Blocks, MissingBlock, Table};
 use crate::builder::{BlockBasedBuilder, BuildParams};
@@ -384,4 +383,13 @@ impl Table {
         }
         Ok(blocks)
     }
+}
+
+/// The error of a table at `path` with `found` entries, of which its properties state `expected`.
+#[cold]
+pub(super) fn wrong_count(path: &Path, expected: u64, found: u64) -> Error {
+    Error::corruption(format!(
+        "number of entries of {}: expected {expected} as in its properties, found {found}",
+        path.display()
+    ))
 }

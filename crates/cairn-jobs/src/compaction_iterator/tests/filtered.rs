@@ -172,7 +172,7 @@ fn blobs_skipped(is_cancelled: bool) -> Result<u64> {
     let cancelled = Arc::new(AtomicBool::new(is_cancelled));
     let filter = Filter::plain(Arc::new(plan), 3);
     let mut entries = iterator(points, Some(filter), crate::Cancel::any([cancelled]));
-    entries.has_blobs = true;
+    entries.garbage.has_blobs = true;
     let mut written = 0;
     while entries.next(None)?.is_some() {
         written += 1;
