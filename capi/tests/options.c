@@ -324,13 +324,6 @@ static void check_hash_ratio(const char* dir) {
   rocksdb_block_based_options_destroy(t);
   rocksdb_t* db = rocksdb_open(o, path, &err);
   CHECK_OK(err);
-  const char* table[] = {"block_based_table_factory"};
-  const char* hashed[] = {"{data_block_index_type=kDataBlockBinaryAndHash}"};
-  rocksdb_set_options(db, 1, table, hashed, &err);
-  CHECK_ERROR(err, "Invalid argument: ");
-  const char* both[] = {"{data_block_index_type=kDataBlockBinaryAndHash;data_block_hash_table_util_ratio=0.5}"};
-  rocksdb_set_options(db, 1, table, both, &err);
-  CHECK_OK(err);
   rocksdb_close(db);
   rocksdb_options_destroy(o);
   free(path);
