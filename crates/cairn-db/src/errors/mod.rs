@@ -45,7 +45,7 @@ impl Shared {
         listener_reason: BackgroundErrorReason,
         error: &Error,
     ) -> bool {
-        if is_intended(error) || self.errors.is_known(reason, error) {
+        if is_intended(error) || self.errors.recognize(reason, error) {
             return false;
         }
         self.telemetry.tick(Ticker::ErrorHandlerBgErrorCount, 1);

@@ -148,13 +148,12 @@ impl Errors {
         self.state.lock().current.clone()
     }
 
-    /// True if `error` is the current error, or one that was reset where it occurred: a job that fails
-    /// because of it has nothing new to report.
+    /// Returns true if `error` is the current error, or one that was reset where it occurred: a job that fails because of
+    /// it has nothing new to report. Records in any case that a log failed; a reset error is recognized once.
     ///
-    /// Errors are compared by their text, so that one of a log may be that of another log, such as one that a
-    /// recovery has to replace as well, or of another file. It is recorded in any case that a log failed, and an
-    /// error of a log is new if the current one does not stop writes.
-    pub(super) fn is_known(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
+    /// Errors are compared by their text, so that one of a log may be that of another log, such as one that a recovery has
+    /// to replace as well, or of another file. An error of a log is therefore new if the current one does not stop writes.
+    pub(super) fn recognize(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
         let mut state = self.state.lock();
         let reset_by_listener = state
             .reset_by_listener
@@ -599,8 +598,8 @@ mod tests {
         let log = Reason::WriteCallback;
         errors.note(log, &assessment(Severity::Hard), &broken, 1);
         errors.log_was_replaced();
-        assert!(errors.is_known(Reason::Flush, &broken) && !errors.has_log_failed());
-        assert!(errors.is_known(log, &broken) && errors.has_log_failed());
+        assert!(errors.recognize(Reason::Flush, &broken) && !errors.has_log_failed());
+        assert!(errors.recognize(log, &broken) && errors.has_log_failed());
         let current = errors.current().unwrap();
         assert!(errors.clear(&current).is_err());
         errors.log_was_replaced();
@@ -613,12 +612,12 @@ mod tests {
         let broken = Error::io_text("broken");
         let soft = assessment(Severity::Soft);
         errors.note(Reason::FlushNoWal, &soft, &broken, 1);
-        assert!(errors.is_known(Reason::FlushNoWal, &broken));
-        assert!(!errors.is_known(Reason::WriteCallback, &broken) && !errors.has_log_failed());
+        assert!(errors.recognize(Reason::FlushNoWal, &broken));
+        assert!(!errors.recognize(Reason::WriteCallback, &broken) && !errors.has_log_failed());
         let hard = assessment(Severity::Hard);
         errors.note(Reason::WriteCallback, &hard, &broken, 1);
         assert!(errors.stop_writes() && errors.has_log_failed());
-        assert!(errors.is_known(Reason::WriteCallback, &broken));
+        assert!(errors.recognize(Reason::WriteCallback, &broken));
     }
 
     #[test]
@@ -626,8 +625,8 @@ mod tests {
         let errors = Errors::new(Locks::new());
         let error = Error::io_text("broken");
         errors.note_reset(Reason::ManifestWrite, error.clone());
-        assert!(!errors.is_known(Reason::ManifestWrite, &error));
-        assert!(errors.is_known(Reason::Flush, &error));
-        assert!(!errors.is_known(Reason::Flush, &error));
+        assert!(!errors.recognize(Reason::ManifestWrite, &error));
+        assert!(errors.recognize(Reason::Flush, &error));
+        assert!(!errors.recognize(Reason::Flush, &error));
     }
 }

@@ -173,13 +173,19 @@ fn young_data_stays_above_the_last_level_until_it_is_old() {
     }
 }
 
-#[test]
-fn a_cancelled_compaction_removes_its_files() {
-    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
+/// A tree with two files over the same `keys` keys in level 0, whose compactions have at most `parts` parts.
+fn with_two_files(keys: u8, parts: u32) -> Tree {
+    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, parts, false);
     for value in 0..2 {
-        let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
+        let all: Vec<Write> = (0..keys).map(|key| Write::Put(key, value)).collect();
         tree.write_and_flush(&all);
     }
+    tree
+}
+
+#[test]
+fn a_cancelled_compaction_removes_its_files() {
+    let tree = with_two_files(240, 1);
     let (busy, limits) = (InProgress::default(), tree.present());
     let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
@@ -210,11 +216,7 @@ fn a_cancelled_compaction_removes_its_files() {
 /// the job succeeds.
 #[test]
 fn output_verification_detects_a_table_that_differs_from_what_was_written() {
-    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
-    for value in 0..2 {
-        let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
-        tree.write_and_flush(&all);
-    }
+    let tree = with_two_files(240, 1);
     let (busy, limits) = (InProgress::default(), tree.present());
     let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
@@ -307,11 +309,7 @@ fn blob_garbage_is_collected_down_to_the_configured_limit() {
 /// Two large files over the same keys can only be split within the files.
 #[test]
 fn a_compaction_of_two_large_files_is_split_within_the_files() {
-    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 3, false);
-    for value in 0..2 {
-        let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
-        tree.write_and_flush(&all);
-    }
+    let tree = with_two_files(240, 3);
     let busy = InProgress::default();
     let pick = pick::pick(&tree.pick_tree(&busy, &tree.present())).unwrap();
     let world = tree.world.clone();
@@ -330,11 +328,7 @@ fn a_compaction_of_two_large_files_is_split_within_the_files() {
 /// Regression: the errors of damaged inputs did not name the table.
 #[test]
 fn the_error_of_a_damaged_input_names_its_table() {
-    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
-    for value in 0..2 {
-        let all: Vec<Write> = (0..9).map(|key| Write::Put(key, value)).collect();
-        tree.write_and_flush(&all);
-    }
+    let tree = with_two_files(9, 1);
     let (busy, limits) = (InProgress::default(), tree.present());
     let pick = pick::pick(&tree.pick_tree(&busy, &limits)).unwrap();
     let replaced = pick.files().next().unwrap().1.number;
